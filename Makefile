@@ -1,0 +1,68 @@
+# Every target sets up .venv by itself. `make` alone lists the targets.
+
+# The interpreter that .venv is made with; empty means the first new enough.
+PYTHON ?=
+# How many test processes run at once.
+PARALLEL ?= 2
+# Debian packages whose programs some tests run. None does at present.
+DEBIAN_TOOLS ?=
+# More arguments for pytest, as in: make test ARGS="-k lease"
+ARGS ?=
+
+STAMP := .venv/.headrace-setup
+PYTEST := .venv/bin/python -m pytest
+SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/contract)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check lint format bench tools wheel crash power-loss rot soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+$(STAMP): pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" scripts/setup
+
+demo: $(STAMP) ## see the queue at work, in under a minute
+	@.venv/bin/headrace demo
+
+test: $(STAMP) ## run the whole test suite
+	@$(PYTEST) -q -n $(PARALLEL) --dist loadgroup $(ARGS)
+
+check: lint ## lint, types, import contracts and the short tests: the inner loop
+	@$(PYTEST) -q -n $(PARALLEL) --dist loadgroup $(SHORT_TESTS) $(ARGS)
+
+lint: $(STAMP) ## lint, formatting, types and import contracts alone
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --quiet --check --output-format concise . || \
+		{ echo "headrace: some files are not formatted; do it with: make format" >&2; exit 1; }
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-logo --no-cache
+
+format: $(STAMP) ## format the code and sort the imports
+	@.venv/bin/ruff check --quiet --fix .
+	@.venv/bin/ruff format --quiet .
+
+bench: $(STAMP) ## measure this machine; prints numbers, asserts nothing
+	@.venv/bin/python -m benchmarks $(ARGS)
+
+tools: ## install the programs that some tests run (root or sudo)
+	@scripts/tools $(DEBIAN_TOOLS)
+
+wheel: $(STAMP) ## build the wheel and the source archive into dist/
+	@.venv/bin/python -m build --no-isolation --outdir dist .
+
+crash: $(STAMP) ## the long crash soak: 200 times kill -9
+	@HEADRACE_LONG=1 HEADRACE_KILLS=200 $(PYTEST) -q -m crash --timeout 0 $(ARGS)
+
+power-loss: $(STAMP) ## the long power-loss soak: lost and torn writes at every step
+	@HEADRACE_LONG=1 $(PYTEST) -q -m power_loss --timeout 0 $(ARGS)
+
+rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
+	@HEADRACE_LONG=1 HEADRACE_FLIPS=10000 $(PYTEST) -q -m rot --timeout 0 $(ARGS)
+
+soak: crash power-loss rot ## all long soaks, one after the other
+
+clean: ## remove caches and build results; .venv stays
+	@rm -rf .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

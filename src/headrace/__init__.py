@@ -1,0 +1,177 @@
+"""Headrace: a durable message queue. A topic is a log; a group reads it as a
+stream, by cursors, or as a queue, by leases.
+
+    import headrace
+
+    with headrace.open("data/") as handle:
+        handle.create_topic("orders")
+        handle.publish("orders", {"id": 7})
+
+Names are imported when they are first used, so that importing the package stays
+cheap for whoever needs one of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace import testing as testing
+    from headrace.client.async_letters import AsyncDeadLetters, AsyncDelayed
+    from headrace.client.async_queue import AsyncQueue
+    from headrace.client.async_stream import AsyncStream
+    from headrace.client.asynchronous import AsyncHeadrace, open_async
+    from headrace.client.dead_letters import DeadLetters
+    from headrace.client.delayed import Delayed
+    from headrace.client.handle import Headrace
+    from headrace.client.handle import open_handle as open
+    from headrace.client.message import AsyncMessage, Message
+    from headrace.client.outgoing import NewMessage, PublishedMessage, PublishedMessages
+    from headrace.client.queue import Queue
+    from headrace.client.stream import Stream
+    from headrace.client.views import DeadLetterView, DelayedView, Record
+    from headrace.core.errors import (
+        Closed,
+        CorruptBatch,
+        CorruptLog,
+        DecodeError,
+        DiskFull,
+        FencedLeader,
+        FencedProducer,
+        Forked,
+        GroupKindMismatch,
+        HeadraceError,
+        InUse,
+        InvalidArgument,
+        InvalidName,
+        InvalidReceipt,
+        LimitExceeded,
+        MissingExtra,
+        OffsetOutOfRange,
+        OutOfOrderSequence,
+        ReadOnly,
+        RecordTooLarge,
+        StaleReceipt,
+        SyncFailed,
+        TooManyLeases,
+        TopicExists,
+        UnknownGroup,
+        UnknownMessage,
+        UnknownPartition,
+        UnknownTopic,
+        UnsupportedFormat,
+    )
+    from headrace.core.settings import GroupSettings, TopicSettings
+    from headrace.core.values import MessageId, MessageStatus, QueueStatistics, RedriveResult
+
+    __version__: str
+
+__all__ = [
+    "open",
+    "open_async",
+    "Headrace",
+    "AsyncHeadrace",
+    "Queue",
+    "AsyncQueue",
+    "Stream",
+    "AsyncStream",
+    "Message",
+    "AsyncMessage",
+    "Record",
+    "NewMessage",
+    "PublishedMessage",
+    "PublishedMessages",
+    "MessageId",
+    "MessageStatus",
+    "DeadLetters",
+    "AsyncDeadLetters",
+    "DeadLetterView",
+    "RedriveResult",
+    "Delayed",
+    "AsyncDelayed",
+    "DelayedView",
+    "QueueStatistics",
+    "TopicSettings",
+    "GroupSettings",
+    "HeadraceError",
+    "Closed",
+    "CorruptBatch",
+    "CorruptLog",
+    "DecodeError",
+    "DiskFull",
+    "FencedLeader",
+    "FencedProducer",
+    "Forked",
+    "GroupKindMismatch",
+    "InUse",
+    "InvalidArgument",
+    "InvalidName",
+    "InvalidReceipt",
+    "LimitExceeded",
+    "MissingExtra",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "ReadOnly",
+    "RecordTooLarge",
+    "StaleReceipt",
+    "SyncFailed",
+    "TooManyLeases",
+    "TopicExists",
+    "UnknownGroup",
+    "UnknownMessage",
+    "UnknownPartition",
+    "UnknownTopic",
+    "UnsupportedFormat",
+    "__version__",
+]
+
+_CLIENT = "headrace.client"
+# What is not an error, and where it lives. Every other name is an error.
+_HOMES = {
+    "Headrace": f"{_CLIENT}.handle",
+    "AsyncHeadrace": f"{_CLIENT}.asynchronous",
+    "open_async": f"{_CLIENT}.asynchronous",
+    "Queue": f"{_CLIENT}.queue",
+    "AsyncQueue": f"{_CLIENT}.async_queue",
+    "Stream": f"{_CLIENT}.stream",
+    "AsyncStream": f"{_CLIENT}.async_stream",
+    "Message": f"{_CLIENT}.message",
+    "AsyncMessage": f"{_CLIENT}.message",
+    "Record": f"{_CLIENT}.views",
+    "DeadLetterView": f"{_CLIENT}.views",
+    "DelayedView": f"{_CLIENT}.views",
+    "DeadLetters": f"{_CLIENT}.dead_letters",
+    "AsyncDeadLetters": f"{_CLIENT}.async_letters",
+    "Delayed": f"{_CLIENT}.delayed",
+    "AsyncDelayed": f"{_CLIENT}.async_letters",
+    "NewMessage": f"{_CLIENT}.outgoing",
+    "PublishedMessage": f"{_CLIENT}.outgoing",
+    "PublishedMessages": f"{_CLIENT}.outgoing",
+    "MessageId": "headrace.core.values",
+    "MessageStatus": "headrace.core.values",
+    "QueueStatistics": "headrace.core.values",
+    "RedriveResult": "headrace.core.values",
+    "TopicSettings": "headrace.core.settings",
+    "GroupSettings": "headrace.core.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    found: Any
+    if name == "open":
+        found = import_module("headrace.client.handle").open_handle
+    elif name == "testing":
+        found = import_module("headrace.testing")
+    elif name == "__version__":
+        found = import_module("importlib.metadata").version("headrace")
+    elif name in __all__:
+        found = getattr(import_module(_HOMES.get(name, "headrace.core.errors")), name)
+    else:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "testing"})

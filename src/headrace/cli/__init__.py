@@ -1,0 +1,1 @@
+"""The command line: `headrace <noun> <verb>`, one file per noun."""

@@ -1,0 +1,309 @@
+"""`headrace consume`: a topic as a stream, on stdout.
+
+Without a group nothing moves: the records are read where they lie, read-only,
+beside whatever else uses the directory. Partitions are merged by the records'
+time, each keeping its own order.
+
+With a group its cursors move. They are committed after the records were handed
+to stdout, so a crash in between prints some of them again and loses none.
+
+    without --follow   ends at what was the end when it began
+    with --follow      waits for more, until Ctrl-C or --count
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.arguments import START
+from headrace.cli.command import EXIT_NOTHING_FOUND, command, json_option, open_backend, open_handle
+from headrace.cli.output import (
+    flush_lines,
+    iso_time,
+    json_bytes,
+    json_headers,
+    shown_text,
+    stdout_is_terminal,
+    write_json_line,
+    write_line,
+)
+from headrace.core.errors import UnknownPartition
+from headrace.core.values import MessageId, PartitionInfo, StreamRecord
+
+if TYPE_CHECKING:
+    from headrace.client.backend import Backend
+    from headrace.client.views import Record
+
+FOLLOW_PAUSE_SECONDS = 0.2
+PAGE_RECORDS = 500
+
+Start = str | tuple[str, int]
+
+
+@command(
+    None,
+    "consume",
+    examples="""
+    headrace consume orders
+    headrace consume orders --follow --from latest
+    headrace consume orders --from 2027-01-31T09:00 --count 10 --json
+    headrace consume orders --partition 0 --from 4096
+    headrace consume orders --group audit --follow
+    """,
+)
+@click.argument("topic")
+@click.option("--group", help="Read as a member of this stream group, and move its cursors.")
+@click.option(
+    "--from",
+    "start",
+    type=START,
+    help="earliest, latest, an offset, or a moment.  [default: earliest, or the group's cursors]",
+)
+@click.option("--partition", type=int, help="This one alone.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--follow", is_flag=True, help="Wait for more at the end.")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["text", "json", "hex"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--key-separator", metavar="TEXT", help="Put the key and this text before the value.")
+@json_option
+def consume(
+    topic: str,
+    group: str | None,
+    start: Start | None,
+    partition: int | None,
+    count: int | None,
+    follow: bool,
+    shape: str,
+    key_separator: str | None,
+    as_json: bool,
+    directory: str,
+) -> int | None:
+    """Print a topic's records. Exit code 3 when there was none."""
+    if group is not None and partition is not None:
+        raise click.UsageError("a group assigns its partitions itself: leave --partition out")
+    printer = Printer("json" if as_json else shape, key_separator, count)
+    if group is None:
+        _print_topic(directory, topic, partition, start or "earliest", follow, printer)
+    else:
+        _print_as_group(directory, topic, group, start, follow, printer)
+    return None if printer.printed else EXIT_NOTHING_FOUND
+
+
+class Printer:
+    """Writes records in one of the shapes and counts them."""
+
+    def __init__(self, shape: str, key_separator: str | None, count: int | None) -> None:
+        self.printed = 0
+        self._shape = shape
+        self._separator = None if key_separator is None else key_separator.encode()
+        self._count = count
+        # Bytes go to a pipe as they are; see `output` for why not to a terminal.
+        self._for_eyes = stdout_is_terminal()
+
+    @property
+    def is_done(self) -> bool:
+        return self._count is not None and self.printed >= self._count
+
+    def room(self) -> int:
+        """How many more may be asked for at once."""
+        if self._count is None:
+            return PAGE_RECORDS
+        return min(PAGE_RECORDS, self._count - self.printed)
+
+    def write(self, record: StreamRecord) -> None:
+        self.printed += 1
+        if self._shape == "json":
+            write_json_line(record_document(record))
+        else:
+            write_line(self._line(record))
+        if self.printed % PAGE_RECORDS == 0:
+            flush_lines()
+
+    def _line(self, record: StreamRecord) -> bytes:
+        value = self._shown(record.value)
+        if self._separator is None:
+            return value
+        return self._shown(record.key) + self._separator + value
+
+    def _shown(self, data: bytes | None) -> bytes:
+        if self._shape == "hex":
+            return (data or b"").hex().encode()
+        if self._for_eyes:
+            return shown_text(data or b"").encode()
+        return data or b""
+
+
+def record_document(record: StreamRecord) -> dict[str, Any]:
+    return {
+        "id": str(MessageId(record.topic, record.partition, record.offset)),
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": iso_time(record.timestamp_ms),
+        "key": json_bytes(record.key),
+        "value": json_bytes(record.value),
+        "headers": json_headers(record.headers),
+    }
+
+
+# Without a group.
+
+
+def _print_topic(
+    directory: str,
+    topic: str,
+    partition: int | None,
+    start: Start,
+    follow: bool,
+    printer: Printer,
+) -> None:
+    positions: dict[int, int] | None = None
+    while True:
+        # Opened anew for each look: a read-only node shows the moment at which
+        # it was opened, while another process goes on publishing.
+        with open_backend(directory, read_only=True) as backend:
+            if positions is None:
+                positions = start_positions(backend, topic, partition, start)
+            else:
+                _add_new_partitions(backend, topic, partition, positions)
+            for record in _merged(backend, topic, positions):
+                printer.write(record)
+                positions[record.partition] = record.offset + 1
+                if printer.is_done:
+                    break
+        flush_lines()
+        if printer.is_done or not follow:
+            return
+        time.sleep(FOLLOW_PAUSE_SECONDS)
+
+
+def start_positions(
+    backend: Backend, topic: str, partition: int | None, start: Start
+) -> dict[int, int]:
+    info = backend.topic(topic)
+    if partition is not None and not 0 <= partition < len(info.partitions):
+        raise UnknownPartition(
+            f"topic {topic} has partitions 0 to {len(info.partitions) - 1}, not {partition}"
+        )
+    positions = {}
+    for one in info.partitions:
+        if partition is not None and one.partition != partition:
+            continue
+        if start == "earliest":
+            offset = one.start_offset
+        elif start == "latest":
+            offset = one.high_watermark
+        elif start[0] == "offset":
+            offset = _clamped(int(start[1]), one)
+        else:
+            offset = backend.offset_at(topic, one.partition, int(start[1]))
+        positions[one.partition] = offset
+    return positions
+
+
+def _add_new_partitions(
+    backend: Backend, topic: str, partition: int | None, positions: dict[int, int]
+) -> None:
+    """A topic may grow, and retention may pass by, while it is followed."""
+    for one in backend.topic(topic).partitions:
+        if partition is None or one.partition == partition:
+            known = positions.get(one.partition, one.start_offset)
+            positions[one.partition] = max(known, one.start_offset)
+
+
+def _merged(backend: Backend, topic: str, positions: dict[int, int]) -> Iterator[StreamRecord]:
+    streams = [
+        partition_records(backend, topic, partition, offset)
+        for partition, offset in sorted(positions.items())
+    ]
+    return heapq.merge(*streams, key=lambda record: record.timestamp_ms)
+
+
+def partition_records(
+    backend: Backend, topic: str, partition: int, offset: int
+) -> Iterator[StreamRecord]:
+    while True:
+        records, next_offset = backend.read(topic, partition, offset, count_max=PAGE_RECORDS)
+        yield from records
+        # A page without records that moves on was all control batches or gaps.
+        if not records and next_offset <= offset:
+            return
+        offset = next_offset
+
+
+# As a member of a group.
+
+
+def _print_as_group(
+    directory: str,
+    topic: str,
+    group: str,
+    start: Start | None,
+    follow: bool,
+    printer: Printer,
+) -> None:
+    with (
+        open_handle(directory) as handle,
+        handle.stream(topic, group=group, start=_reset_of(start), auto_commit=None) as stream,
+    ):
+        if start is not None:
+            for one in handle.topic(topic).partitions:
+                stream.seek(_position(start, one), partition=one.partition)
+        while not printer.is_done:
+            records = stream.poll(max=printer.room(), wait=None if follow else 0)
+            if not records:
+                break
+            for record in records:
+                printer.write(_stored(record))
+            flush_lines()
+            stream.commit()
+
+
+def _reset_of(start: Start | None) -> str:
+    """Where a partition without a cursor begins."""
+    return "latest" if start == "latest" else "earliest"
+
+
+def _position(start: Start, one: PartitionInfo) -> str | int | datetime:
+    if isinstance(start, str):
+        return start
+    kind, number = start
+    if kind == "time":
+        return datetime.fromtimestamp(number / 1000, UTC)
+    return _clamped(number, one)
+
+
+def _clamped(offset: int, one: PartitionInfo) -> int:
+    """Several partitions share one number, which need not lie in all of them."""
+    return min(max(offset, one.start_offset), one.high_watermark)
+
+
+def _stored(record: Record[Any]) -> StreamRecord:
+    return StreamRecord(
+        record.topic,
+        record.partition,
+        record.offset,
+        _timestamp_ms(record),
+        record.key,
+        record.raw,
+        record.all_headers,
+    )
+
+
+def _timestamp_ms(record: Record[Any]) -> int:
+    try:
+        return round(record.timestamp.timestamp() * 1000)
+    except OverflowError:
+        # A foreign producer may write a time that no calendar holds.
+        return -1

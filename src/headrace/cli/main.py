@@ -1,0 +1,150 @@
+"""`headrace`: the command line's root, and how every command ends.
+
+    exit code   means
+    0           done
+    1           the operation failed; stderr has one line, `error: <what> [code]`
+    2           the command was typed wrong
+    3           nothing was found, where a script wants to know
+    130         interrupted (Ctrl-C); leases were given back
+    143         terminated (SIGTERM); leases were given back
+
+A command returns its exit code, or None for 0. Errors of the product are caught
+here and nowhere else, so that no command prints a traceback for something that
+its user can repair. A traceback is a bug of ours.
+
+Rejected: catching every exception. It would make bugs look like bad input.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import click
+
+from headrace.cli.bench import bench
+from headrace.cli.command import Group
+from headrace.cli.completion import completion
+from headrace.cli.consume import consume
+from headrace.cli.delayed import delayed
+from headrace.cli.dlq import dlq
+from headrace.cli.group import group
+from headrace.cli.log import log
+from headrace.cli.publish import publish
+from headrace.cli.queue import queue
+from headrace.cli.status import status
+from headrace.cli.topic import topic
+from headrace.cli.work import work
+from headrace.core.errors import HeadraceError
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+class Program(Group):
+    """The root: everything that a command may raise ends here."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        code = 0
+        try:
+            code = super().invoke(ctx) or 0
+            sys.stdout.flush()
+        except HeadraceError as error:
+            click.echo(f"error: {_one_line(error)} [{error.code}]", err=True)
+            code = EXIT_FAILED
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+        except click.Abort as error:
+            # A question that got no, or no answer: the end of the input or Ctrl-C.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                code = EXIT_INTERRUPTED
+            else:
+                click.echo("error: not confirmed, so nothing was done [not-confirmed]", err=True)
+                code = EXIT_FAILED
+        except BrokenPipeError:
+            _leave_broken_pipe()
+        except OSError as error:
+            if error.errno in (errno.EPIPE, None):
+                raise
+            # The directory or a file that the user named: missing, not ours, full.
+            click.echo(f"error: {_one_line(error)} [os-error]", err=True)
+            code = EXIT_FAILED
+        ctx.exit(code)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _leave_broken_pipe() -> None:
+    """The reader has what it wanted, as in `| head`. The interpreter would
+    complain when it flushes at exit, so what is left goes nowhere."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        # Not a real file, so there is nothing that could complain.
+        pass
+
+
+def _on_terminate(signal_number: int, frame: FrameType | None) -> None:
+    # An exception unwinds through every `with`, so that leases are given back
+    # and files are closed, as for Ctrl-C.
+    raise SystemExit(EXIT_TERMINATED)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headrace", prog_name="headrace", message="%(prog)s %(version)s")
+@click.option(
+    "--data",
+    "directory",
+    metavar="DIR",
+    envvar="HEADRACE_DATA",
+    default="./data",
+    show_default=True,
+    show_envvar=True,
+    help="The directory that holds everything. Every command takes it too.",
+)
+@click.pass_context
+def cli(ctx: click.Context, directory: str) -> None:
+    """A durable message queue: a log that is read as a stream or leased as a queue.
+
+    Exit codes: 0 done, 1 failed, 2 typed wrong, 3 nothing found, 130 interrupted.
+    """
+    ctx.obj = directory
+
+
+cli.examples = """
+headrace topic create orders
+headrace publish orders 'hello'
+headrace work orders --group billing --count 1
+"""
+
+
+for _command in (
+    topic,
+    publish,
+    consume,
+    work,
+    queue,
+    group,
+    dlq,
+    delayed,
+    status,
+    log,
+    bench,
+    completion,
+):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """The entry point of the `headrace` script."""
+    signal.signal(signal.SIGTERM, _on_terminate)
+    cli(prog_name="headrace")

@@ -1,0 +1,199 @@
+"""`headrace work`: lease messages, do something with them, settle them.
+
+    --exec COMMAND   the value goes to the command's stdin
+                         exit 0      ack: done
+                         exit 100    reject: to the dead letters at once
+                         any other   nack: again later, the last line of stderr as its error
+    without          the value is printed, then acked (or --nack, --reject, --peek)
+
+On Ctrl-C or SIGTERM the commands are ended and their messages given back at
+once, without costing an attempt. With --concurrency each command has a thread
+that waits for it: only one process may have a directory open for writing, so more
+workers have to be in here.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.arguments import DURATION, SETTING, settings_of
+from headrace.cli.command import EXIT_NOTHING_FOUND, command, json_option, open_handle
+from headrace.cli.output import (
+    flush_lines,
+    iso_moment,
+    json_bytes,
+    json_headers,
+    say,
+    shown_text,
+    stdout_is_terminal,
+    write_json_line,
+    write_line,
+)
+from headrace.cli.runner import Runner
+
+if TYPE_CHECKING:
+    from headrace.client.message import Message
+    from headrace.client.queue import Queue
+
+LEASE_MESSAGES = 100
+
+
+@command(
+    None,
+    "work",
+    examples="""
+    headrace work orders --group billing --exec ./bill.sh
+    headrace work orders --group billing --exec 'jq .total' --concurrency 4
+    headrace work orders --group billing --count 1 --wait 5s
+    headrace work orders --group billing --peek --count 10 --json
+    """,
+)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--group", default="default", show_default=True)
+@click.option("--exec", "shell_command", metavar="COMMAND", help="Run it for each message.")
+@click.option("--ack", "settle", flag_value="ack", default="ack", help="Print and ack. (default)")
+@click.option("--nack", "settle", flag_value="nack", help="Print and nack: again later.")
+@click.option("--reject", "settle", flag_value="reject", help="Print; to the dead letters.")
+@click.option("--peek", "settle", flag_value="release", help="Print and give back unchanged.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--wait", "wait_ms", type=DURATION, help="End when none came for so long.")
+@click.option("--visibility", type=DURATION, help="How long a lease lasts.  [default: the group's]")
+@click.option("--concurrency", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option("--set", "settings", type=SETTING, multiple=True, help="A setting of a new group.")
+@json_option
+def work(
+    topics: tuple[str, ...],
+    group: str,
+    shell_command: str | None,
+    settle: str,
+    count: int | None,
+    wait_ms: int | None,
+    visibility: int | None,
+    concurrency: int,
+    settings: tuple[tuple[str, str | int], ...],
+    as_json: bool,
+    directory: str,
+) -> int | None:
+    """Lease messages of one or more topics and settle them.
+
+    Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came.
+    """
+    if shell_command is not None and settle != "ack":
+        raise click.UsageError("with --exec the command's exit code settles the message")
+    if settle == "release" and count is None:
+        raise click.UsageError("--peek needs --count: what is given back comes again")
+    wait_seconds = None if wait_ms is None else wait_ms / 1000
+    with open_handle(directory) as handle:
+        names = list(topics)
+        options: dict[str, Any] = settings_of(settings)
+        if visibility is not None:
+            options["visibility"] = visibility / 1000
+        with handle.queue(names, group=group, **options) as queue:
+            if shell_command is None:
+                done = _print_messages(queue, settle, count, wait_seconds, as_json)
+            else:
+                runner = Runner(shell_command)
+                done = _run_commands(queue, runner, count, wait_seconds, concurrency)
+    return None if done else EXIT_NOTHING_FOUND
+
+
+# Printing.
+
+
+def _print_messages(
+    queue: Queue[Any], settle: str, count: int | None, wait_seconds: float | None, as_json: bool
+) -> int:
+    done = 0
+    peeked: list[Message[Any]] = []
+    while count is None or done < count:
+        most = LEASE_MESSAGES if count is None else min(LEASE_MESSAGES, count - done)
+        messages = queue.receive(max=most, wait=wait_seconds)
+        if not messages:
+            break
+        for message in messages:
+            _print_message(message, as_json)
+        # Settled only once it is out of our hands.
+        flush_lines()
+        done += len(messages)
+        if settle == "release":
+            # Given back at the end: given back now they would come again.
+            peeked += messages
+            continue
+        outcomes = getattr(queue, settle)(messages)
+        lost = sum(outcome is not None for outcome in outcomes)
+        if lost:
+            say(f"{lost:,} of them could not be settled: their leases were over")
+    if peeked:
+        queue.release(peeked)
+    return done
+
+
+def _print_message(message: Message[Any], as_json: bool) -> None:
+    if as_json:
+        write_json_line(message_document(message))
+    elif stdout_is_terminal():
+        write_line(shown_text(message.raw or b"").encode())
+    else:
+        write_line(message.raw or b"")
+
+
+def message_document(message: Message[Any]) -> dict[str, Any]:
+    return {
+        "id": str(message.id),
+        "attempt": message.attempt,
+        "max_attempts": message.max_attempts,
+        "priority": message.priority,
+        "created_at": iso_moment(message.created_at),
+        "deadline": iso_moment(message.deadline),
+        "error": message.error,
+        "key": json_bytes(message.key),
+        "value": json_bytes(message.raw),
+        "headers": json_headers(message.all_headers),
+    }
+
+
+# Running commands.
+
+
+def _run_commands(
+    queue: Queue[Any],
+    runner: Runner,
+    count: int | None,
+    wait_seconds: float | None,
+    concurrency: int,
+) -> int:
+    done = 0
+    running: set[Future[None]] = set()
+    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="work")
+    try:
+        while count is None or done < count:
+            if len(running) == concurrency:
+                _collect(running)
+            free = concurrency - len(running)
+            most = free if count is None else min(free, count - done)
+            messages = queue.receive(max=most, wait=wait_seconds)
+            if not messages and not running:
+                break
+            if not messages:
+                # Whatever runs may still come back as a retry.
+                _collect(running)
+            for message in messages:
+                running.add(pool.submit(runner.run, message))
+            done += len(messages)
+        while running:
+            _collect(running)
+    finally:
+        runner.stop()
+        pool.shutdown()
+    return done
+
+
+def _collect(running: set[Future[None]]) -> None:
+    """Wait until at least one has ended; what went wrong in it is raised."""
+    ended, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in ended:
+        running.discard(future)
+        future.result()

@@ -1,0 +1,152 @@
+"""Calls and waits for asyncio.
+
+    a call   runs on a private thread, because a disk makes it wait
+    a wait   holds no thread: a listener sets an event through the loop
+
+The threads are this handle's own, so neither a busy default pool of the loop nor
+a slow disk of another handle holds them up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import ParamSpec, TypeVar
+
+from headrace.client.backend import Backend
+from headrace.client.waiting import (
+    SLEEP_MS_MAX,
+    Bell,
+    SteeredClock,
+    earliest,
+    listening,
+    over,
+)
+from headrace.core.errors import Closed
+from headrace.core.ports import Clock
+
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+Found = TypeVar("Found")
+
+# As many publishes as this wait for one sync together.
+THREADS_MAX = 16
+CHUNK_ITEMS = 500
+# Turns of the loop in which other tasks may still start something before a
+# steered clock skips: a task that was just woken needs two to reach its next call.
+SETTLING_TURNS = 10
+
+
+class Calls:
+    """The threads of one handle, and how many of them are at work."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="headrace")
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(
+        self,
+        call: Callable[Parameters, Answer],
+        *args: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Answer:
+        return await self.start(partial(call, *args, **named))
+
+    def start(self, call: Callable[[], Answer]) -> asyncio.Future[Answer]:
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except RuntimeError as error:
+            raise Closed("this handle is closed; open it again") from error
+        self._running += 1
+        self._idle.clear()
+        future.add_done_callback(self._on_done)
+        return future
+
+    def _on_done(self, future: asyncio.Future[Answer]) -> None:
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Until no call runs and every task that could go on has done so."""
+        turns = 0
+        while turns < SETTLING_TURNS:
+            if self._running:
+                await self._idle.wait()
+                turns = 0
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def in_chunks(self, items: Iterator[Found]) -> AsyncIterator[Found]:
+        """What a blocking iterator gives, without blocking the loop."""
+        while True:
+            chunk = await self.run(list, islice(items, CHUNK_ITEMS))
+            for each in chunk:
+                yield each
+            if len(chunk) < CHUNK_ITEMS:
+                return
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+
+async def wait_for_some(
+    calls: Calls,
+    backend: Backend,
+    bell: Bell,
+    attempt: Callable[[], Awaitable[tuple[list[Found], int | None]]],
+    wait_ms: int | None,
+) -> list[Found]:
+    """As `headrace.client.waiting.wait_for_some`; `attempt` also answers when
+    time alone may bring something."""
+    clock = backend.clock
+    end_ms = None if wait_ms is None else clock.now_ms() + wait_ms
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def wake() -> None:
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:
+            # The loop is closed and nobody waits in it; whoever woke us must not
+            # suffer for that.
+            return
+
+    with listening(backend, bell, wake):
+        while True:
+            event.clear()
+            if bell.rung:
+                return []
+            try:
+                found, due_ms = await attempt()
+            except Closed:
+                if bell.rung:
+                    return []
+                raise
+            if found or wait_ms == 0 or over(clock, end_ms):
+                return found
+            await _sleep(calls, clock, event, earliest(end_ms, due_ms))
+
+
+async def _sleep(calls: Calls, clock: Clock, event: asyncio.Event, until_ms: int | None) -> None:
+    timeout_ms = None if until_ms is None else max(1, until_ms - clock.now_ms())
+    if isinstance(clock, SteeredClock):
+        if not clock.autoskip or timeout_ms is None:
+            await event.wait()
+            return
+        await calls.wait_idle()
+        if not event.is_set():
+            clock.skip_to(clock.now_ms() + timeout_ms)
+        return
+    if timeout_ms is None or timeout_ms > SLEEP_MS_MAX:
+        timeout_ms = SLEEP_MS_MAX
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,73 @@
+"""The way from every object of the SDK to what serves it, with its two guards.
+
+A handle does not cross a fork: the child would share files, locks and offsets
+with its parent, and both would write. And nothing is reached through a handle
+that was closed. Both are checked on every call, which costs one `getpid`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+from headrace.client.backend import Backend
+from headrace.core.errors import Closed, Forked
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Connection:
+    def __init__(self, backend: Backend, place: str) -> None:
+        self._backend = backend
+        self._place = place
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+        # Queues and streams hold leases and memberships that a closing handle
+        # gives back. Those that nobody holds any more are not kept alive.
+        self._opened: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+    def reach(self) -> Backend:
+        """What serves us, or Forked or Closed."""
+        if os.getpid() != self._pid:
+            raise Forked(
+                f"this handle on {self._place} was opened before the process forked; "
+                "open another one in the child"
+            )
+        if self._closed:
+            raise Closed(f"this handle on {self._place} is closed; open it again")
+        return self._backend
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def is_forked(self) -> bool:
+        return os.getpid() != self._pid
+
+    def on_opened(self, opened: Closable) -> None:
+        with self._lock:
+            self._opened.add(opened)
+
+    def on_closed(self, opened: Closable) -> None:
+        with self._lock:
+            self._opened.discard(opened)
+
+    def opened(self) -> list[Closable]:
+        with self._lock:
+            return list(self._opened)
+
+    def close(self) -> None:
+        """Closes what was opened through here first. In a forked child it does
+        nothing: everything belongs to the parent."""
+        if self.is_forked or self._closed:
+            return
+        for each in self.opened():
+            each.close()
+        self._closed = True
+        self._backend.close()

@@ -1,0 +1,207 @@
+"""A message under lease, and the words that settle it.
+
+    with message:       acked at the end of the block
+        ...             nacked with the error's text when the block raises,
+                        released when it is interrupted or cancelled
+
+A message that was settled inside the block is left alone at its end.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.client.times import Duration, datetime_of, optional_datetime_of
+from headrace.client.views import UNREAD, RecordView
+from headrace.core.errors import HeadraceError
+from headrace.core.limits import ERROR_CHARACTERS_MAX
+from headrace.core.values import Delivery, Receipt
+from headrace.record.attribute_headers import LANES
+
+if TYPE_CHECKING:
+    from headrace.client.async_queue import AsyncQueue
+    from headrace.client.queue import Queue
+
+T = TypeVar("T")
+
+
+class LeasedView(RecordView[T]):
+    """A message and the lease on it."""
+
+    __slots__ = ("_settled",)
+
+    _stored: Delivery
+    _settled: bool
+
+    @property
+    def priority(self) -> str:
+        return LANES[self._stored.lane]
+
+    @property
+    def attempt(self) -> int:
+        """One for the first delivery."""
+        return self._stored.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._stored.max_attempts
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime_of(self._stored.created_at_ms)
+
+    @property
+    def delivered_at(self) -> datetime:
+        return datetime_of(self._stored.delivered_at_ms)
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease ends, as of its delivery; `extend` moves it on."""
+        return datetime_of(self._stored.deadline_ms)
+
+    @property
+    def failed_at(self) -> datetime | None:
+        """When the delivery before this one failed, if there was one."""
+        return optional_datetime_of(self._stored.failed_at_ms)
+
+    @property
+    def error(self) -> str | None:
+        """Why the delivery before this one failed, if it said so."""
+        return self._stored.error
+
+    @property
+    def receipt(self) -> str:
+        """An opaque token that settles this delivery from anywhere."""
+        return self._stored.receipt.encode()
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was acked, nacked, rejected or given back through here."""
+        return self._settled
+
+    def proof(self) -> Receipt:
+        return self._stored.receipt
+
+    def on_settled(self) -> None:
+        self._settled = True
+
+
+class Message(LeasedView[T]):
+    """A message under lease. As a context it is acked at the end of the block,
+    and nacked with the error's text when the block raises."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, delivery: Delivery, queue: Queue[T]) -> None:
+        self._stored = delivery
+        self._type = queue.value_type
+        self._value = UNREAD
+        self._settled = False
+        self._queue = queue
+
+    def ack(self) -> None:
+        """Done: nobody sees it again. StaleReceipt when the lease is over."""
+        self._queue.ack(self)
+
+    def nack(self, *, delay: Duration | None = None, error: str | None = None) -> None:
+        """Try again: after `delay`, or after the group's backoff."""
+        self._queue.nack(self, delay=delay, error=error)
+
+    def reject(self, *, reason: str | None = None) -> None:
+        """To the dead letters, whatever attempts are left."""
+        self._queue.reject(self, reason=reason)
+
+    def release(self) -> None:
+        """Give it back at once and without costing an attempt."""
+        self._queue.release(self)
+
+    def extend(self, seconds: Duration | None = None) -> None:
+        """The lease ends that much from now, or the queue's visibility from now."""
+        self._queue.extend(self, seconds)
+
+    def __enter__(self) -> Message[T]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._settled:
+            return
+        if error is None:
+            self.ack()
+            return
+        try:
+            if is_the_message_to_blame(error):
+                self.nack(error=error_text(error))
+            else:
+                self.release()
+        except HeadraceError as failure:
+            # What went wrong inside is what the caller must see.
+            error.add_note(f"and giving {self.id} back failed: {failure}")
+
+
+class AsyncMessage(LeasedView[T]):
+    """A message under lease, for asyncio: the same words, awaited."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, delivery: Delivery, queue: AsyncQueue[T]) -> None:
+        self._stored = delivery
+        self._type = queue.value_type
+        self._value = UNREAD
+        self._settled = False
+        self._queue = queue
+
+    async def ack(self) -> None:
+        await self._queue.ack(self)
+
+    async def nack(self, *, delay: Duration | None = None, error: str | None = None) -> None:
+        await self._queue.nack(self, delay=delay, error=error)
+
+    async def reject(self, *, reason: str | None = None) -> None:
+        await self._queue.reject(self, reason=reason)
+
+    async def release(self) -> None:
+        await self._queue.release(self)
+
+    async def extend(self, seconds: Duration | None = None) -> None:
+        await self._queue.extend(self, seconds)
+
+    async def __aenter__(self) -> AsyncMessage[T]:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._settled:
+            return
+        if error is None:
+            await self.ack()
+            return
+        try:
+            if is_the_message_to_blame(error):
+                await self.nack(error=error_text(error))
+            else:
+                await self.release()
+        except HeadraceError as failure:
+            error.add_note(f"and giving {self.id} back failed: {failure}")
+
+
+def is_the_message_to_blame(error: BaseException) -> bool:
+    """An interrupt or a cancelled task says nothing about the message, so it
+    must not cost it an attempt."""
+    return isinstance(error, Exception)
+
+
+def error_text(error: BaseException) -> str:
+    text = str(error)
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]

@@ -1,0 +1,324 @@
+"""A queue: a group's view of one or more topics, leased message by message.
+
+    receive, lease, for ... in      a lease on each message, for its visibility
+    ack                             done
+    nack                            again later
+    reject                          to the dead letters
+    extend                          more time
+    release                         back at once, at no cost
+
+Every queue object is a consumer of its group. Threads may share one, or each
+open its own; both ways every message goes to one of them. Closing gives back
+what is still leased.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+from headrace.client.backend import Backend, Outcomes
+from headrace.client.connection import Connection
+from headrace.client.message import Message
+from headrace.client.prefetch import Prefetch, is_late
+from headrace.client.settling import Act, Settleable, Settleables, Settler
+from headrace.client.times import Duration, duration_ms, optional_duration_ms
+from headrace.client.values import ValueType
+from headrace.client.waiting import Bell, wait_for_some
+from headrace.core.errors import Closed, HeadraceError, InvalidArgument
+from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX
+from headrace.core.values import Delivery, QueueStatistics, check_name
+
+T = TypeVar("T")
+
+PREFETCH_DEFAULT = 16
+
+
+def new_consumer_id() -> str:
+    """Says where a consumer runs, and is unique."""
+    return f"{platform.node() or 'unknown'}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def topic_names(topics: str | Iterable[str]) -> tuple[str, ...]:
+    """One name or several, checked, each once and in the order given."""
+    given = (topics,) if isinstance(topics, str) else topics
+    if not isinstance(given, Iterable):
+        raise InvalidArgument(f"topics are names, not {type(topics).__name__}")
+    names = tuple(dict.fromkeys(check_name("topic", name) for name in given))
+    if not names:
+        raise InvalidArgument("name at least one topic")
+    return names
+
+
+class Queue(Generic[T]):
+    def __init__(
+        self,
+        connection: Connection,
+        topics: str | Iterable[str],
+        group: str,
+        *,
+        consumer: str | None = None,
+        visibility: Duration | None = None,
+        prefetch: int = PREFETCH_DEFAULT,
+        value_type: ValueType | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.group = check_name("group", group)
+        self.consumer = new_consumer_id() if consumer is None else consumer
+        if not isinstance(self.consumer, str) or not self.consumer:
+            raise InvalidArgument(f"a consumer is named by text, not {consumer!r}")
+        self.value_type = value_type
+        self._topics = topic_names(topics)
+        self._visibility_ms = optional_duration_ms("visibility", visibility, least_ms=1)
+        self.prefetch_max = checked_count("prefetch", prefetch)
+        self._connection = connection
+        self._settler = Settler(group, self.consumer)
+        self.bell = Bell()
+        backend = connection.reach()
+        self._clock = backend.clock
+        backend.open_queue(self.group, self._topics, self.consumer, settings or None)
+        connection.on_opened(self)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._topics
+
+    @property
+    def closed(self) -> bool:
+        return self.bell.rung
+
+    # Receiving.
+
+    def receive(self, max: int = 10, wait: Duration | None = None) -> list[Message[T]]:
+        """At most `max` messages, as soon as there is one. Empty when `wait` is
+        over, or when the queue is closed meanwhile; None waits without end."""
+        count = checked_count("max", max)
+        wait_ms = optional_duration_ms("wait", wait)
+        return [Message(delivery, self) for delivery in self._wait(count, wait_ms)]
+
+    def lease(self, count: int = 10) -> list[Message[T]]:
+        """At most `count` messages that are ready now; never waits."""
+        return [Message(delivery, self) for delivery in self.lease_deliveries(count)]
+
+    def __iter__(self) -> Iterator[Message[T]]:
+        """Message after message, until the queue is closed. What was leased ahead
+        is given back when the loop ends, however it ends."""
+        prefetch = Prefetch(self.prefetch_max)
+        ahead: deque[Delivery] = deque()
+        try:
+            while not self.closed:
+                ahead.extend(self._wait_or_end(prefetch.size))
+                last = ahead[-1] if ahead else None
+                while ahead and not self.closed:
+                    if is_late(ahead[0], self._clock.now_ms()):
+                        prefetch.on_late()
+                        self.give_back(ahead)
+                        break
+                    yield Message(ahead.popleft(), self)
+                else:
+                    if last is not None and not self.closed:
+                        prefetch.on_batch_handled(last, self._clock.now_ms())
+        finally:
+            self.give_back(ahead)
+
+    def lease_deliveries(self, count: int) -> list[Delivery]:
+        """The tuples below `lease`, for whoever wraps them otherwise."""
+        return self.check().lease(
+            self.group,
+            self._topics,
+            self.consumer,
+            checked_count("count", count),
+            visibility_ms=self._visibility_ms,
+        )
+
+    def next_due_ms(self) -> int | None:
+        return self.check().next_due_ms(self.group, self._topics)
+
+    def give_back(self, ahead: deque[Delivery]) -> None:
+        """Release what nobody has seen yet. After a close there is nothing left
+        to release, and a lease that ended meanwhile is back by itself."""
+        receipts = [delivery.receipt for delivery in ahead]
+        ahead.clear()
+        if not receipts or self.closed:
+            return
+        try:
+            self.check().release(self.group, receipts)
+        except HeadraceError:
+            # This runs while a loop is being left, often because of an error of
+            # its own; the leases end with their visibility at the latest.
+            return
+
+    def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
+        return wait_for_some(
+            self.check(),
+            self.bell,
+            lambda: self.lease_deliveries(count),
+            self.next_due_ms,
+            wait_ms,
+        )
+
+    def _wait_or_end(self, count: int) -> list[Delivery]:
+        try:
+            return self._wait(count, None)
+        except Closed:
+            # For a loop, a queue that is closed is the end and not an error.
+            if self.closed:
+                return []
+            raise
+
+    # Settling.
+
+    @overload
+    def ack(self, message: Settleable) -> None: ...
+    @overload
+    def ack(self, message: Settleables) -> Outcomes: ...
+    def ack(self, message: Settleable | Settleables) -> Outcomes | None:
+        """Done: the group does not see it again.
+
+        One message, receipt or id raises StaleReceipt or InvalidReceipt; a list
+        is one call and answers with None or the error for each.
+        """
+        return self._settle(message, lambda proofs: self.check().ack(self.group, proofs))
+
+    @overload
+    def nack(
+        self, message: Settleable, *, delay: Duration | None = None, error: str | None = None
+    ) -> None: ...
+    @overload
+    def nack(
+        self,
+        message: Settleables,
+        *,
+        delay: Duration | None = None,
+        error: str | None = None,
+    ) -> Outcomes: ...
+    def nack(
+        self,
+        message: Settleable | Settleables,
+        *,
+        delay: Duration | None = None,
+        error: str | None = None,
+    ) -> Outcomes | None:
+        """Again, after `delay` or the group's backoff; to the dead letters when
+        this was the last attempt."""
+        delay_ms = optional_duration_ms("delay", delay)
+        text = checked_text("error", error)
+        return self._settle(
+            message,
+            lambda proofs: self.check().nack(self.group, proofs, delay_ms=delay_ms, error=text),
+        )
+
+    @overload
+    def reject(self, message: Settleable, *, reason: str | None = None) -> None: ...
+    @overload
+    def reject(self, message: Settleables, *, reason: str | None = None) -> Outcomes: ...
+    def reject(
+        self, message: Settleable | Settleables, *, reason: str | None = None
+    ) -> Outcomes | None:
+        """To the dead letters now, whatever attempts are left."""
+        text = checked_text("reason", reason)
+        return self._settle(
+            message, lambda proofs: self.check().reject(self.group, proofs, reason=text)
+        )
+
+    @overload
+    def release(self, message: Settleable) -> None: ...
+    @overload
+    def release(self, message: Settleables) -> Outcomes: ...
+    def release(self, message: Settleable | Settleables) -> Outcomes | None:
+        """Back at once, and the attempt does not count."""
+        return self._settle(message, lambda proofs: self.check().release(self.group, proofs))
+
+    @overload
+    def extend(self, message: Settleable, seconds: Duration | None = None) -> None: ...
+    @overload
+    def extend(self, message: Settleables, seconds: Duration | None = None) -> Outcomes: ...
+    def extend(
+        self, message: Settleable | Settleables, seconds: Duration | None = None
+    ) -> Outcomes | None:
+        """The lease ends `seconds` from now, or the queue's visibility from now."""
+        visibility_ms = self._visibility_ms
+        if seconds is not None:
+            visibility_ms = duration_ms("seconds", seconds, least_ms=1)
+        return self._settle(
+            message,
+            lambda proofs: self.check().extend(self.group, proofs, visibility_ms=visibility_ms),
+            ends=False,
+        )
+
+    def _settle(self, given: Any, act: Act, *, ends: bool = True) -> Outcomes | None:
+        return self._settler.settle(self.check(), given, act, ends=ends)
+
+    # Looking, and changing while it lives.
+
+    def depth(self) -> int:
+        """How many messages of these topics the group has not done yet."""
+        return self.stats().depth
+
+    def stats(self) -> QueueStatistics:
+        return self.check().queue_statistics(self.group, self._topics)
+
+    def add_topics(self, *topics: str) -> None:
+        added = topic_names(topics)
+        self.check().open_queue(self.group, added, self.consumer, None)
+        self._topics = topic_names((*self._topics, *added))
+
+    def remove_topics(self, *topics: str) -> None:
+        """Take nothing more from these. What is leased already stays leased."""
+        removed = topic_names(topics)
+        left = tuple(name for name in self._topics if name not in removed)
+        if not left:
+            raise InvalidArgument("a queue keeps at least one topic; close it instead")
+        self.check()
+        self._topics = left
+
+    def close(self) -> None:
+        """Give back every lease and end every loop and wait. Fine when closed."""
+        if self._connection.is_forked or not self.bell.ring():
+            return
+        self._connection.on_closed(self)
+        if not self._connection.closed:
+            self._connection.reach().leave(self.group, self.consumer)
+
+    def __enter__(self) -> Queue[T]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Queue {','.join(self._topics)} group={self.group}>"
+
+    def check(self) -> Backend:
+        """What serves us; Closed or Forked when nothing does any more."""
+        backend = self._connection.reach()
+        if self.bell.rung:
+            raise Closed(f"this queue of group {self.group} is closed; open another one")
+        return backend
+
+
+def checked_count(name: str, count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise InvalidArgument(f"{name} must be a whole number, not {count!r}")
+    if not 1 <= count <= LEASE_MESSAGES_MAX:
+        raise InvalidArgument(f"{name} must be from 1 to {LEASE_MESSAGES_MAX}, not {count}")
+    return count
+
+
+def checked_text(name: str, text: object) -> str | None:
+    """Cut to its limit: why something failed is worth less than that it did."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{name} must be text, not {type(text).__name__}")
+    return text[:ERROR_CHARACTERS_MAX]

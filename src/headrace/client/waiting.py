@@ -1,0 +1,168 @@
+"""Waiting for something to come, in a thread.
+
+A waiter tries, and where there is nothing it sleeps until whichever is first:
+
+    a listener call      somebody published, gave back, redrove, joined
+    the next due time    a delay, a retry or a lease ends by time alone
+    the wait's own end
+    the bell             the queue or the stream was closed
+
+It listens before it tries, so nothing that comes between the two is missed. No
+thread is needed but the caller's own. Nothing polls, but for one look a minute
+in case the wall clock was set.
+
+A steered clock, as tests use it, moves only when it is told to. Waiting then
+follows that clock: see `headrace.testing.ManualClock`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar, runtime_checkable
+
+from headrace.client.backend import Backend
+from headrace.core.errors import Closed
+from headrace.core.ports import Clock
+
+Wake = Callable[[], None]
+Found = TypeVar("Found")
+
+# People set the wall clock while a thread sleeps; so long can it go unnoticed.
+SLEEP_MS_MAX = 60_000
+
+
+@runtime_checkable
+class SteeredClock(Clock, Protocol):
+    """A clock that somebody moves."""
+
+    autoskip: bool
+
+    def skip_to(self, instant_ms: int) -> None: ...
+
+    def add_listener(self, wake: Wake) -> None: ...
+
+    def remove_listener(self, wake: Wake) -> None: ...
+
+
+class Bell:
+    """Rung once, when what people wait on is closed; wakes every waiter."""
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._wakes: list[Wake] = []
+        self._lock = threading.Lock()
+
+    def ring(self) -> bool:
+        """Whether this was the first time."""
+        with self._lock:
+            first = not self.rung
+            self.rung = True
+            wakes = list(self._wakes)
+        for wake in wakes:
+            wake()
+        return first
+
+    def add_listener(self, wake: Wake) -> None:
+        with self._lock:
+            self._wakes.append(wake)
+
+    def remove_listener(self, wake: Wake) -> None:
+        with self._lock:
+            self._wakes.remove(wake)
+
+
+@contextmanager
+def listening(backend: Backend, bell: Bell, wake: Wake) -> Iterator[None]:
+    """Has `wake` called whenever trying again may be worth it."""
+    clock = backend.clock
+    steered = clock if isinstance(clock, SteeredClock) else None
+    bell.add_listener(wake)
+    backend.add_listener(wake)
+    if steered is not None:
+        steered.add_listener(wake)
+    try:
+        yield
+    finally:
+        if steered is not None:
+            steered.remove_listener(wake)
+        backend.remove_listener(wake)
+        bell.remove_listener(wake)
+
+
+def wait_for_some(
+    backend: Backend,
+    bell: Bell,
+    attempt: Callable[[], list[Found]],
+    next_due_ms: Callable[[], int | None],
+    wait_ms: int | None,
+) -> list[Found]:
+    """The first answer of `attempt` that is not empty. Empty when the wait ends
+    or the bell rings before there is one; `wait_ms` None waits without end."""
+    end_ms = None if wait_ms is None else backend.clock.now_ms() + wait_ms
+    found = attempt()
+    if found or wait_ms == 0:
+        return found
+    event = threading.Event()
+    with listening(backend, bell, event.set):
+        while True:
+            event.clear()
+            if bell.rung:
+                return []
+            try:
+                found = attempt()
+            except Closed:
+                # Closed between the look at the bell and the attempt.
+                if bell.rung:
+                    return []
+                raise
+            if found or over(backend.clock, end_ms):
+                return found
+            sleep(backend.clock, event, earliest(end_ms, next_due_ms()))
+
+
+def over(clock: Clock, end_ms: int | None) -> bool:
+    return end_ms is not None and clock.now_ms() >= end_ms
+
+
+def earliest(end_ms: int | None, due_ms: int | None) -> int | None:
+    if end_ms is None or due_ms is None:
+        return due_ms if end_ms is None else end_ms
+    return min(end_ms, due_ms)
+
+
+def sleep(clock: Clock, event: threading.Event, until_ms: int | None) -> None:
+    """Until the event is set or the clock says `until_ms`, and possibly less:
+    the caller looks again. On a steered clock that skips by itself, the clock
+    moves and nobody sleeps."""
+    # What is due already was just tried in vain; a millisecond later is the next
+    # chance, and an immediate one would spin.
+    timeout_ms = None if until_ms is None else max(1, until_ms - clock.now_ms())
+    if isinstance(clock, SteeredClock):
+        if not clock.autoskip or timeout_ms is None:
+            event.wait()
+        elif not event.is_set():
+            clock.skip_to(clock.now_ms() + timeout_ms)
+        return
+    if timeout_ms is None or timeout_ms > SLEEP_MS_MAX:
+        timeout_ms = SLEEP_MS_MAX
+    event.wait(timeout_ms / 1000)
+
+
+def pause(clock: Clock, pause_ms: int) -> None:
+    """Let time pass, on this clock."""
+    end_ms = clock.now_ms() + pause_ms
+    event = threading.Event()
+    steered = clock if isinstance(clock, SteeredClock) else None
+    if steered is not None:
+        steered.add_listener(event.set)
+    try:
+        while True:
+            event.clear()
+            if over(clock, end_ms):
+                return
+            sleep(clock, event, end_ms)
+    finally:
+        if steered is not None:
+            steered.remove_listener(event.set)

@@ -1,0 +1,1 @@
+"""Values that every layer shares: errors, limits, settings, ports."""

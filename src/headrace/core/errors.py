@@ -1,0 +1,180 @@
+"""Every error that a user of Headrace can meet.
+
+One class each, with a `code` that never changes, and `retriable`: whether the
+same call can succeed later without anything being repaired. A message says what
+is wrong and what to do about it. Expected outcomes (a stale receipt in a batch
+of acks, a duplicate) are return values and not in this file's business.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """The base of them all."""
+
+    code: ClassVar[str] = "error"
+    retriable: ClassVar[bool] = False
+
+
+# The caller's input.
+
+
+class InvalidArgument(HeadraceError, ValueError):
+    """A value of the wrong type, or out of its range."""
+
+    code = "invalid-argument"
+
+
+class InvalidName(InvalidArgument):
+    code = "invalid-name"
+
+
+class RecordTooLarge(InvalidArgument):
+    code = "record-too-large"
+
+
+class InvalidReceipt(InvalidArgument):
+    """Not a receipt of ours, or of another group or topic."""
+
+    code = "invalid-receipt"
+
+
+class StaleReceipt(HeadraceError):
+    """The lease that the receipt proves is over: it expired, was settled
+    already, or the message was given to somebody else."""
+
+    code = "stale-receipt"
+
+
+class OffsetOutOfRange(InvalidArgument):
+    code = "offset-out-of-range"
+
+
+class DecodeError(HeadraceError, ValueError):
+    """A value that is not what the asked-for type can hold."""
+
+    code = "decode-error"
+
+
+# What does not exist, or already does.
+
+
+class UnknownTopic(HeadraceError, LookupError):
+    code = "unknown-topic"
+
+
+class UnknownPartition(HeadraceError, LookupError):
+    code = "unknown-partition"
+
+
+class UnknownGroup(HeadraceError, LookupError):
+    code = "unknown-group"
+
+
+class UnknownMessage(HeadraceError, LookupError):
+    code = "unknown-message"
+
+
+class TopicExists(HeadraceError):
+    code = "topic-exists"
+
+
+class GroupKindMismatch(HeadraceError):
+    """A stream group asked for as a queue, or the other way round."""
+
+    code = "group-kind-mismatch"
+
+
+# Limits and leadership.
+
+
+class TooManyLeases(HeadraceError):
+    code = "too-many-leases"
+    retriable = True
+
+
+class LimitExceeded(HeadraceError):
+    code = "limit-exceeded"
+
+
+class FencedProducer(HeadraceError):
+    code = "fenced-producer"
+
+
+class OutOfOrderSequence(HeadraceError):
+    code = "out-of-order-sequence"
+
+
+class FencedLeader(HeadraceError):
+    """This node is not, or no longer, the partition's leader in that epoch."""
+
+    code = "fenced-leader"
+    retriable = True
+
+
+# The directory and the disk.
+
+
+class InUse(HeadraceError):
+    """Another process has the directory open for writing."""
+
+    code = "in-use"
+    retriable = True
+
+
+class ReadOnly(HeadraceError):
+    code = "read-only"
+
+
+class UnsupportedFormat(HeadraceError):
+    """The directory was written by another version of Headrace."""
+
+    code = "unsupported-format"
+
+
+class DiskFull(HeadraceError):
+    """Too little free space to publish. Reading and acking go on."""
+
+    code = "disk-full"
+    retriable = True
+
+
+class CorruptBatch(HeadraceError):
+    """Bytes that are not a whole, well-formed record batch."""
+
+    code = "corrupt-batch"
+
+
+class CorruptLog(HeadraceError):
+    """Data that was known to be on disk is not what was written. The partition
+    stops; `headrace log verify` says where."""
+
+    code = "corrupt-log"
+
+
+class SyncFailed(HeadraceError):
+    """The disk refused to make data durable. Nothing of this handle can be
+    trusted to be on disk any more, so it stays closed to writers: reopen."""
+
+    code = "sync-failed"
+
+
+# The handle.
+
+
+class Closed(HeadraceError):
+    code = "closed"
+
+
+class Forked(HeadraceError):
+    """The handle was opened in a parent process; open your own after a fork."""
+
+    code = "forked"
+
+
+class MissingExtra(HeadraceError, ImportError):
+    """An optional part is not installed. The message has the pip command."""
+
+    code = "missing-extra"

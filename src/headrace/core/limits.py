@@ -1,0 +1,43 @@
+"""Every maximum, in one place.
+
+What can be configured has its default in `settings`; what is here holds always.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Names and sizes of what a user gives us.
+NAME_CHARACTERS_MAX: Final = 249
+KEY_BYTES_MAX: Final = 64 * 1024
+HEADERS_MAX: Final = 128
+HEADER_BYTES_MAX: Final = 64 * 1024
+DEDUP_ID_BYTES_MAX: Final = 128
+ERROR_CHARACTERS_MAX: Final = 1024
+METADATA_BYTES_MAX: Final = 4096
+
+# Topics and groups.
+TOPICS_MAX: Final = 10_000
+PARTITIONS_PER_TOPIC_MAX: Final = 10_000
+GROUPS_MAX: Final = 10_000
+PRODUCERS_PER_PARTITION_MAX: Final = 100_000
+
+# Batches and records.
+BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+BATCH_RECORDS_MAX: Final = 1_000_000
+RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
+DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+
+# Keys that one pass of compaction remembers, at about 200 bytes each.
+COMPACTION_KEYS_MAX: Final = 250_000
+
+# Queues.
+LEASE_MESSAGES_MAX: Final = 10_000
+ATTEMPTS_MAX: Final = 255
+VISIBILITY_MS_MAX: Final = 12 * 60 * 60 * 1000
+DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000
+REDRIVES_MAX: Final = 3
+PAGE_ITEMS_MAX: Final = 1_000
+
+# Time. A delay has no upper limit but what a millisecond timestamp can hold.
+TIMESTAMP_MS_MAX: Final = 2**62

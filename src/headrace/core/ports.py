@@ -1,0 +1,105 @@
+"""The ports: every way in which the product touches the world.
+
+Below the platform layer there is no clock, no chance and no file but through
+these four. A test that replaces them replays any history, power loss included.
+
+    Clock      what time it is
+    Entropy    random bytes
+    Disk       a rooted tree of files, named by relative paths with "/"
+    File       one open file, with explicit positions and no cursor of its own
+
+A File does not buffer: a write that returned is visible to every reader of the
+machine and survives the death of the process. Only `sync` makes it survive the
+loss of power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+Buffer = bytes | bytearray | memoryview
+
+
+@runtime_checkable
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, UTC. Never steps back within one process."""
+        ...
+
+
+@runtime_checkable
+class Entropy(Protocol):
+    def random_bytes(self, count: int) -> bytes: ...
+
+
+class File(Protocol):
+    def size(self) -> int: ...
+
+    def read(self, length: int, position: int) -> bytes:
+        """At most `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def write(self, data: Buffer, position: int) -> None:
+        """All of `data`, or an OSError. A failed write may leave any part of
+        it behind, so a caller overwrites from the same position later."""
+        ...
+
+    def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        """Like `write` for the parts put together, without joining them."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def reserve(self, size: int) -> None:
+        """Ask for space up to `size` ahead of its use, without changing the
+        file's size. A hint: where the system has no such call it does nothing."""
+        ...
+
+    def sync(self) -> None:
+        """Everything written so far survives a loss of power. May be called
+        from any thread. Never retried after a failure."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """FileNotFoundError when it does not exist and `create` is false."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted; empty when the folder does not exist."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; fine when it exists."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file. Open handles stay readable; fine when it does not exist."""
+        ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Replaces `target`, atomically."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Makes creations, removals and renames in this folder durable."""
+        ...
+
+    def free_bytes(self) -> int: ...
+
+    def lock(self, path: str, holder: str) -> Lock:
+        """Take the one lock of this name or raise headrace.core.errors.InUse,
+        which says who holds it. `holder` describes the taker to others."""
+        ...

@@ -1,0 +1,148 @@
+"""What can be configured, with its default and its check.
+
+Settings are frozen values. `from_mapping` takes what people type (strings from a
+command line, numbers from JSON) and refuses what it does not know by name.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument
+
+Durability = Literal["synced", "interval", "os"]
+Retention = Literal["time", "acked"]
+Cleanup = Literal["delete", "compact"]
+Ordering = Literal["none", "key", "partition"]
+OffsetReset = Literal["earliest", "latest", "error"]
+Fate = Literal["drop", "dead-letter"]
+Owed = Literal["keep", "dead-letter"]
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        return cls().changed(values)
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """A copy with these values changed; raises InvalidArgument and names
+        the setting when one is unknown or wrong."""
+        hints = get_type_hints(type(self))
+        known = {}
+        for name, value in values.items():
+            if name not in hints:
+                raise InvalidArgument(
+                    f"unknown setting {name!r}; known are: {', '.join(sorted(hints))}"
+                )
+            known[name] = _coerce(name, hints[name], value)
+        return replace(self, **known)
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings(_Settings):
+    """One topic. Times are in milliseconds; None means no limit."""
+
+    durability: Durability = "synced"
+    sync_interval_ms: int = 1_000
+
+    segment_bytes: int = 64 * 1024 * 1024
+    segment_ms: int = 7 * DAY_MS
+    cleanup: Cleanup = "delete"
+    retention: Retention = "time"
+    retention_ms: int | None = 7 * DAY_MS
+    retention_bytes: int | None = None
+    # What time and size retention do with messages that a queue group still
+    # owes (unacked, leased or delayed): keep them, or dead-letter them.
+    retention_owed: Owed = "keep"
+    tombstone_ms: int = DAY_MS
+
+    record_bytes_max: int = 1024 * 1024
+    ordering: Ordering = "none"
+    dedup: bool = False
+    dedup_window_ms: int = 5 * MINUTE_MS
+    dead_letter_expired: bool = False
+
+    def __post_init__(self) -> None:
+        _between("sync_interval_ms", self.sync_interval_ms, 1, HOUR_MS)
+        _between("segment_bytes", self.segment_bytes, 1024, 1024 * 1024 * 1024)
+        _between("segment_ms", self.segment_ms, 1, None)
+        _between("retention_ms", self.retention_ms, 1, None)
+        _between("retention_bytes", self.retention_bytes, 1, None)
+        _between("tombstone_ms", self.tombstone_ms, 0, None)
+        _between("record_bytes_max", self.record_bytes_max, 1, limits.RECORD_BYTES_MAX)
+        _between("dedup_window_ms", self.dedup_window_ms, 1, 7 * DAY_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings(_Settings):
+    """One queue group: how its messages are leased, retried and given up."""
+
+    start: Literal["earliest", "latest"] = "earliest"
+    visibility_ms: int = 30 * SECOND_MS
+    max_attempts: int = 3
+    backoff_ms: int = 1 * SECOND_MS
+    backoff_factor: float = 2.0
+    backoff_max_ms: int = 60 * SECOND_MS
+    leases_per_consumer_max: int = 1_000
+    starvation_ms: int = 30 * SECOND_MS
+
+    def __post_init__(self) -> None:
+        _between("visibility_ms", self.visibility_ms, 1, limits.VISIBILITY_MS_MAX)
+        _between("max_attempts", self.max_attempts, 1, limits.ATTEMPTS_MAX)
+        _between("backoff_ms", self.backoff_ms, 0, None)
+        _between("backoff_factor", self.backoff_factor, 1, 100)
+        _between("backoff_max_ms", self.backoff_max_ms, 0, None)
+        _between("leases_per_consumer_max", self.leases_per_consumer_max, 1, 1_000_000)
+        _between("starvation_ms", self.starvation_ms, 1, None)
+
+    def backoff_after_ms(self, attempt: int) -> int:
+        """How long a message rests after its `attempt`-th failed delivery."""
+        growth = self.backoff_factor ** min(attempt - 1, 64)
+        return min(self.backoff_max_ms, int(self.backoff_ms * growth))
+
+
+def _between(name: str, value: float | None, low: float, high: float | None) -> None:
+    if value is None:
+        return
+    if value < low or (high is not None and value > high):
+        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InvalidArgument(f"{name} must be {bounds}, not {value}")
+
+
+def _coerce(name: str, hint: Any, value: Any) -> Any:
+    if get_origin(hint) in (types.UnionType, typing.Union):
+        if value is None or (isinstance(value, str) and value.lower() in ("none", "")):
+            return None
+        hint = next(arg for arg in get_args(hint) if arg is not type(None))
+    if get_origin(hint) is Literal:
+        if value in get_args(hint):
+            return value
+        raise InvalidArgument(f"{name} must be one of {', '.join(get_args(hint))}, not {value!r}")
+    if hint is bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+    elif hint in (int, float) and not isinstance(value, bool):
+        try:
+            if isinstance(value, str) or (hint is float and isinstance(value, int)):
+                return hint(value)
+        except ValueError:
+            pass
+        if isinstance(value, hint):
+            return value
+    raise InvalidArgument(f"{name} must be of type {hint.__name__}, not {value!r}")

@@ -1,0 +1,302 @@
+"""What goes in at the node's face and what comes out: frozen values, no methods
+that do work. The embedded node and every door speak in these.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, overload
+
+from headrace.core.errors import InvalidArgument, InvalidName, InvalidReceipt
+from headrace.core.limits import NAME_CHARACTERS_MAX
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+State = Literal[
+    "pending", "delayed", "leased", "retrying", "acked", "dead-lettered", "expired", "cancelled"
+]
+
+
+class MessageId(NamedTuple):
+    """A message's place. `str()` gives `topic:partition:offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        parts = text.rsplit(":", 2) if isinstance(text, str) else []
+        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+            return cls(parts[0], int(parts[1]), int(parts[2]))
+        raise InvalidArgument(f"{text!r} is not a message id; it looks like orders:0:42")
+
+
+class Outgoing(NamedTuple):
+    """A record on its way in. Queue attributes are among its headers."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+class Published(NamedTuple):
+    partition: int
+    offset: int
+    # True when deduplication found it: the place is that of the first one.
+    duplicate: bool = False
+
+
+class PublishedRuns(Sequence[Published]):
+    """Places of many messages, kept as (partition, first offset, count)."""
+
+    __slots__ = ("_ends", "runs")
+
+    def __init__(self, runs: list[tuple[int, int, int]]) -> None:
+        self.runs = runs
+        self._ends = list(accumulate(count for _, _, count in runs))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Published: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Published]: ...
+    def __getitem__(self, index: int | slice) -> Published | list[Published]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(f"{index} is not one of {len(self)} published messages")
+        run = bisect_right(self._ends, number)
+        partition, offset, count = self.runs[run]
+        return Published(partition, offset + number - self._ends[run] + count)
+
+
+_RECEIPT = struct.Struct(">B16sIIQBQ")
+_RECEIPT_VERSION = 1
+
+
+class Receipt(NamedTuple):
+    """The proof of one lease. Outside it travels as an opaque token."""
+
+    topic_id: bytes
+    partition: int
+    group_id: int
+    offset: int
+    attempt: int
+    nonce: int
+
+    def encode(self) -> str:
+        body = _RECEIPT.pack(_RECEIPT_VERSION, *self)
+        checked = body + binascii.crc32(body).to_bytes(4, "big")
+        return base64.urlsafe_b64encode(checked).decode("ascii")
+
+    @classmethod
+    def parse(cls, token: str) -> Receipt:
+        try:
+            checked = base64.b64decode(token.encode("ascii"), altchars=b"-_", validate=True)
+            body, crc = checked[:-4], checked[-4:]
+            if binascii.crc32(body).to_bytes(4, "big") != crc:
+                raise ValueError("checksum")
+            version, *parts = _RECEIPT.unpack(body)
+            if version != _RECEIPT_VERSION:
+                raise ValueError("version")
+        except (ValueError, struct.error, AttributeError) as error:
+            raise InvalidReceipt(
+                "this is not a receipt; pass the one that came with the message"
+            ) from error
+        return cls(*parts)
+
+
+class Delivery(NamedTuple):
+    """A message under lease, as the engine hands it out."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    created_at_ms: int
+    lane: int
+    attempt: int
+    max_attempts: int
+    delivered_at_ms: int
+    deadline_ms: int
+    # Of the delivery before this one, when that one failed.
+    failed_at_ms: int | None
+    error: str | None
+    topic_id: bytes
+    group_id: int
+    nonce: int
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(
+            self.topic_id, self.partition, self.group_id, self.offset, self.attempt, self.nonce
+        )
+
+
+class StreamRecord(NamedTuple):
+    """A record as a stream sees it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class PartitionInfo(NamedTuple):
+    partition: int
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+    size_bytes: int
+    segments: int
+
+
+class TopicInfo(NamedTuple):
+    name: str
+    id: str
+    partitions: tuple[PartitionInfo, ...]
+    settings: dict[str, Any]
+
+
+class GroupInfo(NamedTuple):
+    name: str
+    kind: Literal["queue", "stream"]
+    topics: tuple[str, ...]
+    settings: dict[str, Any]
+    consumers: tuple[str, ...]
+
+
+class LaneStatistics(NamedTuple):
+    lane: str
+    ready: int
+    delivered: int
+    last_served_ms: int | None
+
+
+class QueuePartitionStatistics(NamedTuple):
+    """One partition of one topic, as one queue group sees it."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    ready: int
+    waiting: int
+    leased: int
+    retrying: int
+    delayed: int
+    moving: int
+    lanes: tuple[LaneStatistics, ...]
+    oldest_ms: int | None
+
+
+class QueueStatistics(NamedTuple):
+    """One queue group. Totals count since the group was made; rates are per
+    second over the last ten seconds."""
+
+    group: str
+    topics: tuple[str, ...]
+    ready: int
+    waiting: int
+    leased: int
+    retrying: int
+    delayed: int
+    moving: int
+    lanes: tuple[LaneStatistics, ...]
+    oldest_ms: int | None
+    delivered: int
+    acked: int
+    nacked: int
+    lease_expired: int
+    dead_lettered: int
+    expired: int
+    cancelled: int
+    rate_in: float
+    rate_out: float
+    partitions: tuple[QueuePartitionStatistics, ...]
+
+    @property
+    def depth(self) -> int:
+        """Messages that are not done yet."""
+        return self.ready + self.waiting + self.leased + self.retrying + self.delayed + self.moving
+
+
+class DelayedMessage(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    deliver_at_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+class DeadLetter(NamedTuple):
+    """A message that was given up, with where it came from and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    source: MessageId
+    group: str
+    reason: str
+    error: str | None
+    attempts: int
+    created_at_ms: int
+    failed_at_ms: int
+    redrives: int
+
+
+class RedriveResult(NamedTuple):
+    matched: int
+    redriven: int
+    # Left where they are because they came back too often already.
+    looping: int
+    # Why it stopped before the end, if it did.
+    stopped: str | None
+
+
+class MessageStatus(NamedTuple):
+    state: State
+    attempts: int
+    due_ms: int | None
+    consumer: str | None
+
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(kind: str, name: object) -> str:
+    """A topic's or group's name, or InvalidName. Kafka's own rule for topics."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a {kind} name is a string, not {type(name).__name__}")
+    if not _NAME.fullmatch(name) or name in (".", "..") or len(name) > NAME_CHARACTERS_MAX:
+        raise InvalidName(
+            f"{name!r} is not a {kind} name; use 1 to {NAME_CHARACTERS_MAX} letters, digits, "
+            "dots, underscores or hyphens"
+        )
+    return name

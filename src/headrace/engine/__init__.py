@@ -1,0 +1,1 @@
+"""What messages mean, with no IO: time is an argument and effects are return values."""

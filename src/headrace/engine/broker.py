@@ -1,0 +1,397 @@
+"""The broker: topics, queues, cursors and moves of one node, as one.
+
+It is not thread-safe and it never waits: a call changes what it may, says in a
+Commit what has to be on disk before it counts, and returns. The node around it
+holds the lock, syncs the files and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from headrace.core import limits
+from headrace.core.errors import DiskFull, InvalidArgument, UnknownMessage
+from headrace.core.ports import Disk, Entropy
+from headrace.core.values import (
+    DeadLetter,
+    DelayedMessage,
+    MessageId,
+    MessageStatus,
+    RedriveResult,
+    State,
+    StreamRecord,
+)
+from headrace.engine import dead_letter
+from headrace.engine import state as events
+from headrace.engine.catalog import DEAD_LETTER_GROUP, EpochBegan, Group, Topic
+from headrace.engine.commit import Commit
+from headrace.engine.cursor import Cursors
+from headrace.engine.metadata import Metadata
+from headrace.engine.move import Moves
+from headrace.engine.partition import NORMAL, Partition
+from headrace.engine.publish import Publisher
+from headrace.engine.queue import QueueView
+from headrace.engine.queues import Queues
+from headrace.engine.retain import retain
+from headrace.engine.runs import runs_of
+from headrace.engine.topics import Topics
+from headrace.engine.window import (
+    ABSENT,
+    ACKED,
+    CANCELLED,
+    DEAD,
+    DELAYED,
+    EXPIRED,
+    LEASED,
+    MOVING,
+    READY,
+    RETRYING,
+    SETTLING,
+    STATE_MASK,
+    WAITING,
+)
+from headrace.log import Log, SyncTicket
+
+_STATES: dict[int, State] = {
+    READY: "pending",
+    WAITING: "pending",
+    LEASED: "leased",
+    SETTLING: "leased",
+    RETRYING: "retrying",
+    DELAYED: "delayed",
+    MOVING: "dead-lettered",
+    ACKED: "acked",
+    DEAD: "dead-lettered",
+    EXPIRED: "expired",
+    CANCELLED: "cancelled",
+}
+# Free space is asked for again after this much was written.
+_SPACE_BYTES = 4 * 1024 * 1024
+
+
+class Round(NamedTuple):
+    """What one commit round syncs."""
+
+    tickets: list[tuple[Log, SyncTicket]]
+    partitions: list[Partition]
+
+
+class Broker:
+    def __init__(
+        self,
+        disk: Disk,
+        entropy: Entropy,
+        now_ms: int,
+        *,
+        read_only: bool = False,
+        free_bytes_min: int = 0,
+    ) -> None:
+        self._disk = disk
+        self._free_bytes_min = free_bytes_min
+        self._space_left = 0
+        self.read_only = read_only
+        self.metadata = Metadata(disk, now_ms, read_only=read_only)
+        self.topics = Topics(disk, entropy, self.metadata, read_only=read_only)
+        self.moves = Moves(self.topics)
+        self.queues = Queues(self.topics, self.moves, entropy)
+        self.cursors = Cursors(self.topics)
+        self.publisher = Publisher(self.topics)
+        self.topics.open_all(now_ms)
+        self.cursors.load()
+        if not read_only:
+            self._lead(now_ms)
+
+    def _lead(self, now_ms: int) -> None:
+        """Take the leadership of every partition, in a new epoch."""
+        epoch = self.metadata.catalog.epoch + 1
+        self.topics.change([EpochBegan(epoch)], now_ms)
+        for partition in list(self.topics):
+            for group_id, offsets in partition.become_leader(
+                epoch, now_ms, end_leases=True
+            ).items():
+                view = partition.views[group_id]
+                self.queues.give_up(partition, view, offsets, "max-attempts", now_ms)
+            self.moves.resume([partition])
+
+    def commit(self) -> Commit:
+        return Commit(self.metadata)
+
+    # Syncing.
+
+    def begin_sync(self, partitions: Iterable[Partition]) -> Round:
+        """What has to be synced for these partitions, and for the catalog."""
+        tickets: list[tuple[Log, SyncTicket]] = []
+        synced = list(partitions)
+        logs = [self.metadata.log]
+        for partition in synced:
+            logs.append(partition.log)
+            if partition.state is not None:
+                logs.append(partition.state.log)
+        for log in logs:
+            ticket = log.begin_sync()
+            if ticket is not None:
+                tickets.append((log, ticket))
+        return Round(tickets, synced)
+
+    def on_synced(self, done: Round, now_ms: int) -> set[Partition]:
+        """The round's files are on disk. Returns partitions that were written to
+        by what could go on now."""
+        for log, ticket in done.tickets:
+            log.on_synced(ticket)
+        self.metadata.on_synced()
+        for partition in done.partitions:
+            partition.on_synced(now_ms)
+            partition.snapshot(now_ms)
+        self.cursors.on_synced()
+        return self.moves.advance(now_ms) if self.moves else set()
+
+    # Publishing.
+
+    def check_space(self, size: int) -> None:
+        """Publishing stops at a floor of free space, so that acks go on."""
+        self._space_left -= size
+        if self._space_left > 0 or not self._free_bytes_min:
+            return
+        free = self._disk.free_bytes()
+        if free - size < self._free_bytes_min:
+            self._space_left = 0
+            raise DiskFull(
+                f"the disk has {free} bytes free and publishing stops at {self._free_bytes_min}; "
+                "delete or move something, then publish again. Reading and acking go on"
+            )
+        self._space_left = min(_SPACE_BYTES, free - self._free_bytes_min)
+
+    # Streams.
+
+    def read(
+        self, topic: Topic, index: int, offset: int, count_max: int, bytes_max: int
+    ) -> tuple[list[StreamRecord], int]:
+        partition = self.topics.partition(topic, index)
+        if partition.stopped is not None:
+            raise partition.stopped
+        end = partition.high_watermark
+        found: list[StreamRecord] = []
+        size = 0
+        while offset < end and len(found) < count_max and size < bytes_max:
+            stop = min(end, offset + count_max - len(found))
+            records = partition.read([offset, stop])
+            for record in records:
+                size += len(record.value or b"") + len(record.key or b"")
+                found.append(
+                    StreamRecord(
+                        topic.name, index, record.offset, record.timestamp_ms,
+                        record.key, record.value, record.headers,
+                    )
+                )  # fmt: skip
+                if size >= bytes_max:
+                    return found, record.offset + 1
+            offset = stop
+        return found, offset
+
+    # One message.
+
+    def status(self, message: MessageId, group: Group, now_ms: int) -> MessageStatus:
+        topic = self.topics.named(message.topic)
+        partition = self.topics.partition(topic, message.partition)
+        view = partition.views.get(group.id)
+        if view is None or not 0 <= message.offset < view.window.end:
+            raise UnknownMessage(f"group {group.name!r} knows no message {message}")
+        if not self.read_only:
+            self.queues.tick([partition], now_ms)
+        state = view.window.value_at(message.offset) & STATE_MASK
+        if state == ABSENT:
+            raise UnknownMessage(f"there is no message {message} for group {group.name!r}")
+        owner = due = None
+        if state == LEASED:
+            grant = view.grants[view.window.grant_at(message.offset)]
+            owner, due = grant.owner, grant.until_ms
+        elif state == RETRYING:
+            due = next((at for at, offset in view.retries if offset == message.offset), None)
+        elif state == DELAYED:
+            found = partition.read([message.offset, message.offset + 1])
+            due = partition.deliver_at_ms(found[0]) if found else None
+        return MessageStatus(_STATES[state], view.window.attempts_at(message.offset), due, owner)
+
+    # Delayed messages.
+
+    def delayed(
+        self, topic: Topic, after: tuple[int, int, int] | None, limit: int, now_ms: int
+    ) -> list[DelayedMessage]:
+        if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
+            raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
+        due: list[tuple[int, int, int]] = []
+        for partition in self.topics.partitions(topic):
+            partition.start_scanning(now_ms)
+            due += [
+                (at, partition.index, offset)
+                for at, offset in partition.delays
+                if at > now_ms
+                and offset not in partition.cancelled
+                and (after is None or (at, partition.index, offset) > after)
+            ]
+            due = sorted(due)[:limit]
+        found = []
+        for at, index, offset in due:
+            for record in self.topics.partition(topic, index).read([offset, offset + 1]):
+                found.append(
+                    DelayedMessage(
+                        topic.name, index, offset, at, record.key, record.value,
+                        record.headers, record.timestamp_ms,
+                    )
+                )  # fmt: skip
+        return found
+
+    def cancel(self, message: MessageId, now_ms: int, commit: Commit) -> bool:
+        topic = self.topics.named(message.topic)
+        partition = self.topics.partition(topic, message.partition)
+        if not partition.cancel(message.offset, now_ms):
+            return False
+        assert partition.state is not None
+        commit.state.append((partition, partition.state.log.end_offset))
+        return True
+
+    # Dead letters.
+
+    def _letters(self, topic: Topic) -> tuple[Topic, Group] | None:
+        letters = self.topics.catalog.dead_letters_of(topic)
+        group = self.topics.catalog.groups.get(DEAD_LETTER_GROUP)
+        return None if letters is None or group is None else (letters, group)
+
+    def dead_letters(
+        self, topic: Topic, group: str | None, after: MessageId | None, limit: int
+    ) -> list[DeadLetter]:
+        if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
+            raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
+        found = self._letters(topic)
+        page: list[DeadLetter] = []
+        if found is None:
+            return page
+        letters, keeper = found
+        for partition in self.topics.partitions(letters):
+            view = partition.views.get(keeper.id)
+            if view is None or (after is not None and partition.index < after.partition):
+                continue
+            start = view.window.start
+            if after is not None and partition.index == after.partition:
+                start = max(start, after.offset + 1)
+            while len(page) < limit:
+                runs = view.window.find(NORMAL << 4 | READY, start, limit)
+                if not runs:
+                    break
+                start = runs[-1]
+                for record in partition.read(runs):
+                    letter = dead_letter.read_letter(letters.name, partition.index, record)
+                    if group is None or letter.group == group:
+                        page.append(letter)
+        return page[:limit]
+
+    def dead_letter(self, message: MessageId) -> DeadLetter:
+        topic = self.topics.named(message.topic)
+        partition = self.topics.partition(topic, message.partition)
+        if (
+            topic.source_id is not None
+            and partition.log.start_offset <= message.offset < partition.high_watermark
+        ):
+            for record in partition.read([message.offset, message.offset + 1]):
+                return dead_letter.read_letter(topic.name, partition.index, record)
+        raise UnknownMessage(f"there is no dead letter {message}")
+
+    def redrive(
+        self,
+        topic: Topic,
+        messages: Sequence[MessageId],
+        now_ms: int,
+        commit: Commit,
+        *,
+        dry_run: bool,
+        force: bool,
+    ) -> RedriveResult:
+        """Send dead letters back to the topic, for the group they failed in."""
+        matched = redriven = looping = 0
+        for partition, view, offsets in self._kept(topic, messages):
+            targets: dict[int, list[int]] = {}
+            for record in partition.read(runs_of(sorted(offsets))):
+                letter = dead_letter.read_letter(partition.topic.name, partition.index, record)
+                matched += 1
+                if letter.redrives >= limits.REDRIVES_MAX and not force:
+                    looping += 1
+                    continue
+                redriven += 1
+                index = letter.source.partition % topic.partitions
+                targets.setdefault(index, []).append(record.offset)
+            if dry_run:
+                continue
+            for index, chosen in targets.items():
+                target = self.topics.partition(topic, index)
+                event = self.moves.intend(
+                    partition, view, chosen, target, who="redrive", reason="redrive",
+                    error=None, now_ms=now_ms, outcome=ACKED, redrive=True,
+                )  # fmt: skip
+                end = partition.write(view, event, now_ms, wait=True)
+                commit.state.append((partition, end))
+                commit.moves.append(self.moves.begin(partition, view, event, end))
+        return RedriveResult(matched, redriven, looping, None)
+
+    def purge(
+        self, topic: Topic, messages: Sequence[MessageId], now_ms: int, commit: Commit
+    ) -> int:
+        purged = 0
+        for partition, view, offsets in self._kept(topic, messages):
+            event = events.Purged(view.group_id, "purge", now_ms, runs_of(sorted(offsets)))
+            commit.state.append((partition, partition.write(view, event, now_ms, wait=True)))
+            purged += len(offsets)
+        return purged
+
+    def _kept(
+        self, topic: Topic, messages: Sequence[MessageId]
+    ) -> list[tuple[Partition, QueueView, set[int]]]:
+        """Those of these dead letters that are still there, by partition."""
+        found = self._letters(topic)
+        if found is None:
+            return []
+        letters, keeper = found
+        wanted: dict[int, set[int]] = {}
+        for message in messages:
+            if message.topic != letters.name:
+                raise InvalidArgument(f"{message} is not a dead letter of topic {topic.name!r}")
+            wanted.setdefault(message.partition, set()).add(message.offset)
+        kept = []
+        for index, offsets in wanted.items():
+            partition = self.topics.partition(letters, index)
+            view = partition.views.get(keeper.id)
+            if view is not None:
+                window = view.window
+                there = {
+                    offset
+                    for offset in offsets
+                    if window.start <= offset < window.end and window.state_at(offset) == READY
+                }
+                if there:
+                    kept.append((partition, view, there))
+        return kept
+
+    # Housekeeping.
+
+    def maintain(self, now_ms: int) -> None:
+        """Retention and compaction, for every partition."""
+        for partition in list(self.topics):
+            retain(partition, self.cursors, self.queues, now_ms)
+
+    def delete_records(self, topic: Topic, index: int, before: int, now_ms: int) -> int:
+        partition = self.topics.partition(topic, index)
+        if not 0 <= before <= partition.high_watermark:
+            raise InvalidArgument(
+                f"records can be deleted up to offset {partition.high_watermark}, not {before}"
+            )
+        partition.log.delete_before(before)
+        partition.on_start_moved()
+        return partition.log.start_offset
+
+
+    def close(self) -> None:
+        for partition in self.topics:
+            partition.close()
+        self.metadata.log.close()
+
+

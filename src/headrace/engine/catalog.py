@@ -1,0 +1,249 @@
+"""The catalog: the immutable picture of topics and groups, and how it changes.
+
+Every change is an event in the metadata log; `apply` makes the next picture from
+an event and the last one. Whoever holds a picture holds a consistent one.
+
+The state log names a group by its number, which is never used twice, so a group
+that is deleted and made again starts from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.core.settings import GroupSettings, TopicSettings
+
+DEAD_LETTER_SUFFIX = ".dlq"
+# The queue group that holds a dead-letter topic's messages until somebody
+# redrives or purges them.
+DEAD_LETTER_GROUP = "__dead-letters"
+CURSOR_TOPIC = "__cursors"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    id: bytes
+    name: str
+    partitions: int
+    settings: TopicSettings
+    # The topic whose dead letters these are.
+    source_id: bytes | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name.startswith("__")
+
+    @property
+    def folder(self) -> str:
+        return f"topics/{self.id.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    id: int
+    name: str
+    kind: Literal["queue", "stream"]
+    settings: GroupSettings
+    # The topics, by id, that a queue group has subscribed to.
+    topics: frozenset[bytes] = frozenset()
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name.startswith("__")
+
+
+def _empty() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    topics: Mapping[str, Topic] = field(default_factory=_empty)
+    topics_by_id: Mapping[bytes, Topic] = field(default_factory=_empty)
+    groups: Mapping[str, Group] = field(default_factory=_empty)
+    groups_by_id: Mapping[int, Group] = field(default_factory=_empty)
+    next_group: int = 1
+    next_producer: int = 0
+    # How often this directory was opened for writing: the leaders' epoch.
+    epoch: int = 0
+
+    def dead_letters_of(self, topic: Topic) -> Topic | None:
+        found = self.topics.get(topic.name + DEAD_LETTER_SUFFIX)
+        return found if found is not None and found.source_id == topic.id else None
+
+
+# Events. Numbers and the order of fields are on disk.
+
+
+class TopicCreated(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    id: bytes
+    name: str
+    partitions: int
+    settings: dict[str, Any]
+    source_id: bytes | None
+
+
+class TopicDeleted(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    id: bytes
+
+
+class TopicAltered(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    id: bytes
+    partitions: int
+    settings: dict[str, Any]
+
+
+class GroupCreated(msgspec.Struct, array_like=True, tag=4, frozen=True):
+    id: int
+    name: str
+    kind: Literal["queue", "stream"]
+    settings: dict[str, Any]
+
+
+class GroupAltered(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    id: int
+    settings: dict[str, Any]
+
+
+class GroupSubscribed(msgspec.Struct, array_like=True, tag=6, frozen=True):
+    id: int
+    topic_id: bytes
+
+
+class GroupDeleted(msgspec.Struct, array_like=True, tag=7, frozen=True):
+    id: int
+
+
+class ProducersReserved(msgspec.Struct, array_like=True, tag=8, frozen=True):
+    """Producer ids below this may have been given out."""
+
+    end: int
+
+
+class EpochBegan(msgspec.Struct, array_like=True, tag=9, frozen=True):
+    epoch: int
+
+
+class CatalogReset(msgspec.Struct, array_like=True, tag=10, frozen=True):
+    """Begins a snapshot; the rest of its batch builds the catalog anew."""
+
+    next_group: int
+    next_producer: int
+    epoch: int
+
+
+CatalogEvent = (
+    TopicCreated
+    | TopicDeleted
+    | TopicAltered
+    | GroupCreated
+    | GroupAltered
+    | GroupSubscribed
+    | GroupDeleted
+    | ProducersReserved
+    | EpochBegan
+    | CatalogReset
+)
+
+
+def apply(catalog: Catalog, event: CatalogEvent) -> Catalog:
+    match event:
+        case TopicCreated():
+            settings = TopicSettings.from_mapping(event.settings)
+            return _with_topic(
+                catalog, Topic(event.id, event.name, event.partitions, settings, event.source_id)
+            )
+        case TopicDeleted():
+            return _without_topic(catalog, catalog.topics_by_id[event.id])
+        case TopicAltered():
+            topic = catalog.topics_by_id[event.id]
+            settings = TopicSettings.from_mapping(event.settings)
+            return _with_topic(
+                catalog, replace(topic, partitions=event.partitions, settings=settings)
+            )
+        case GroupCreated():
+            group = Group(
+                event.id, event.name, event.kind, GroupSettings.from_mapping(event.settings)
+            )
+            catalog = replace(catalog, next_group=max(catalog.next_group, event.id + 1))
+            return _with_group(catalog, group)
+        case GroupAltered():
+            group = catalog.groups_by_id[event.id]
+            return _with_group(
+                catalog, replace(group, settings=GroupSettings.from_mapping(event.settings))
+            )
+        case GroupSubscribed():
+            group = catalog.groups_by_id[event.id]
+            return _with_group(catalog, replace(group, topics=group.topics | {event.topic_id}))
+        case GroupDeleted():
+            return _without_group(catalog, catalog.groups_by_id[event.id])
+        case ProducersReserved():
+            return replace(catalog, next_producer=max(catalog.next_producer, event.end))
+        case EpochBegan():
+            return replace(catalog, epoch=event.epoch)
+        case CatalogReset():
+            return Catalog(
+                next_group=event.next_group, next_producer=event.next_producer, epoch=event.epoch
+            )
+
+
+def snapshot(catalog: Catalog) -> list[CatalogEvent]:
+    """Events that build this catalog from anything."""
+    made: list[CatalogEvent] = [
+        CatalogReset(catalog.next_group, catalog.next_producer, catalog.epoch)
+    ]
+    for topic in catalog.topics.values():
+        made.append(
+            TopicCreated(
+                topic.id, topic.name, topic.partitions, topic.settings.to_mapping(), topic.source_id
+            )
+        )
+    for group in catalog.groups.values():
+        made.append(GroupCreated(group.id, group.name, group.kind, group.settings.to_mapping()))
+        made += [GroupSubscribed(group.id, topic_id) for topic_id in sorted(group.topics)]
+    return made
+
+
+def _with_topic(catalog: Catalog, topic: Topic) -> Catalog:
+    return replace(
+        catalog,
+        topics=MappingProxyType({**catalog.topics, topic.name: topic}),
+        topics_by_id=MappingProxyType({**catalog.topics_by_id, topic.id: topic}),
+    )
+
+
+def _without_topic(catalog: Catalog, topic: Topic) -> Catalog:
+    catalog = replace(
+        catalog,
+        topics=MappingProxyType({n: t for n, t in catalog.topics.items() if t.id != topic.id}),
+        topics_by_id=MappingProxyType(
+            {i: t for i, t in catalog.topics_by_id.items() if i != topic.id}
+        ),
+    )
+    for group in list(catalog.groups.values()):
+        if topic.id in group.topics:
+            catalog = _with_group(catalog, replace(group, topics=group.topics - {topic.id}))
+    return catalog
+
+
+def _with_group(catalog: Catalog, group: Group) -> Catalog:
+    return replace(
+        catalog,
+        groups=MappingProxyType({**catalog.groups, group.name: group}),
+        groups_by_id=MappingProxyType({**catalog.groups_by_id, group.id: group}),
+    )
+
+
+def _without_group(catalog: Catalog, group: Group) -> Catalog:
+    return replace(
+        catalog,
+        groups=MappingProxyType({n: g for n, g in catalog.groups.items() if g.id != group.id}),
+        groups_by_id=MappingProxyType(
+            {i: g for i, g in catalog.groups_by_id.items() if i != group.id}
+        ),
+    )

@@ -1,0 +1,37 @@
+"""What has to be on disk before a call may be answered."""
+
+from __future__ import annotations
+
+from headrace.engine.metadata import Metadata
+from headrace.engine.move import Move
+from headrace.engine.partition import Partition
+
+
+class Commit:
+    """Collected while a call is carried out; done when all of it is safe."""
+
+    __slots__ = ("_metadata", "_metadata_end", "data", "moves", "state")
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._metadata_end = 0
+        self.data: list[tuple[Partition, int]] = []
+        self.state: list[tuple[Partition, int]] = []
+        self.moves: list[Move] = []
+
+    def partitions(self) -> set[Partition]:
+        return {partition for partition, _ in self.data} | {
+            partition for partition, _ in self.state
+        }
+
+    def seal(self) -> None:
+        """Whatever the catalog said while the call ran has to last as well."""
+        self._metadata_end = self._metadata.log.end_offset
+
+    def is_done(self) -> bool:
+        return (
+            all(partition.high_watermark >= end for partition, end in self.data)
+            and all(partition.state_end >= end for partition, end in self.state)
+            and all(move.is_done or move.is_blocked for move in self.moves)
+            and self._metadata.log.synced_end >= self._metadata_end
+        )

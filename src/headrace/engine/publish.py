@@ -1,0 +1,229 @@
+"""Publishing: records in, batches onto partitions.
+
+Everything is checked before anything is appended. A record with a key goes where
+Kafka's clients would put it; one without stays with its neighbours on one
+partition until a batch is full, and then moves on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument, RecordTooLarge
+from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
+from headrace.engine.catalog import Topic
+from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
+from headrace.engine.partitioner import StickyPartitioner, partition_of_key
+from headrace.engine.topics import Topics
+from headrace.record import (
+    NO_HEADERS,
+    NewRecord,
+    build_batch,
+    build_values_batch,
+    encode_headers,
+    read_header,
+)
+
+BATCH_BYTES = 1024 * 1024
+BATCH_RECORDS = 10_000
+# What a record costs beside its key, value and headers; a bound, not a count.
+_RECORD_OVERHEAD = 64
+_DEDUP_ID = "headrace-dedup-id"
+
+
+class Publisher:
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._sticky: dict[bytes, StickyPartitioner] = {}
+
+    def publish(
+        self, topic: Topic, messages: Sequence[Outgoing], now_ms: int, commit: Commit
+    ) -> list[Published]:
+        sizes = [_check(topic, message) for message in messages]
+        published: list[Published | None] = [None] * len(messages)
+        chosen: dict[int, list[int]] = {}
+        for number, message in enumerate(messages):
+            index = self._choose(topic, message, sizes[number])
+            chosen.setdefault(index, []).append(number)
+        for index, numbers in chosen.items():
+            partition = self._topics.partition(topic, index)
+            if topic.settings.dedup:
+                numbers = _drop_duplicates(partition, messages, numbers, published, now_ms)
+            for piece in _pieces(numbers, sizes):
+                records = [
+                    NewRecord(
+                        messages[number].key,
+                        messages[number].value,
+                        messages[number].headers,
+                        now_ms
+                        if (stamp := messages[number].timestamp_ms) is None
+                        else stamp,
+                    )
+                    for number in piece
+                ]
+                offset = self._append(partition, build_batch(records), now_ms, commit)
+                for step, number in enumerate(piece):
+                    published[number] = Published(index, offset + step)
+            _settle_duplicates(partition, messages, published, index, now_ms)
+        return [place for place in published if place is not None]
+
+    def publish_values(
+        self,
+        topic: Topic,
+        values: Sequence[bytes],
+        headers: Headers,
+        partition: int | None,
+        now_ms: int,
+        commit: Commit,
+    ) -> PublishedRuns:
+        """The fast way, for values and nothing else."""
+        block = encode_headers(headers) if headers else NO_HEADERS
+        most = topic.settings.record_bytes_max - len(block)
+        lengths = list(map(len, values))
+        if lengths and max(lengths) > most:
+            raise _too_large(topic, max(lengths) + len(block))
+        runs: list[tuple[int, int, int]] = []
+        for start in range(0, len(values), BATCH_RECORDS):
+            numbers = list(range(start, min(start + BATCH_RECORDS, len(values))))
+            for piece in _pieces(numbers, lengths):
+                size = sum(lengths[piece[0] : piece[-1] + 1])
+                index = partition
+                if index is None:
+                    index = self._stick(topic, size, len(piece))
+                target = self._topics.partition(topic, index)
+                batch = build_values_batch(
+                    values[piece[0] : piece[-1] + 1], now_ms, headers=block
+                )
+                offset = self._append(target, batch, now_ms, commit)
+                runs.append((index, offset, len(piece)))
+        return PublishedRuns(runs)
+
+    def _append(
+        self, partition: Partition, batch: bytearray, now_ms: int, commit: Commit
+    ) -> int:
+        appended = partition.append(batch, read_header(batch), now_ms)
+        commit.data.append((partition, appended.next_offset))
+        return appended.first_offset
+
+    def _choose(self, topic: Topic, message: Outgoing, size: int) -> int:
+        if message.partition is not None:
+            return self._topics.partition(topic, message.partition).index
+        if message.key is not None:
+            return partition_of_key(message.key, topic.partitions)
+        if topic.settings.dedup:
+            dedup_id = _dedup_id(message)
+            if dedup_id is not None:
+                # The same id must meet its first one.
+                return partition_of_key(dedup_id, topic.partitions)
+        return self._stick(topic, size, 1)
+
+    def _stick(self, topic: Topic, size: int, count: int) -> int:
+        sticky = self._sticky.get(topic.id)
+        if sticky is None:
+            sticky = self._sticky[topic.id] = StickyPartitioner()
+        return sticky.next(topic.partitions, size, count)
+
+    def forget(self, topic: Topic) -> None:
+        self._sticky.pop(topic.id, None)
+
+
+def _check(topic: Topic, message: Outgoing) -> int:
+    """The record's size, or what is wrong with it."""
+    value, key, headers, timestamp_ms, _ = message
+    if value is not None and not isinstance(value, bytes):
+        raise InvalidArgument(f"a value is bytes here, not {type(value).__name__}")
+    size = _RECORD_OVERHEAD + (0 if value is None else len(value))
+    if key is not None:
+        if not isinstance(key, bytes):
+            raise InvalidArgument(f"a key is bytes here, not {type(key).__name__}")
+        if len(key) > limits.KEY_BYTES_MAX:
+            raise RecordTooLarge(
+                f"a key has at most {limits.KEY_BYTES_MAX} bytes, not {len(key)}"
+            )
+        size += len(key)
+    if headers:
+        if len(headers) > limits.HEADERS_MAX:
+            raise InvalidArgument(
+                f"a record has at most {limits.HEADERS_MAX} headers, not {len(headers)}"
+            )
+        for name, content in headers:
+            size += len(name) + len(content or b"") + 8
+    if timestamp_ms is not None and not 0 <= timestamp_ms <= limits.TIMESTAMP_MS_MAX:
+        raise InvalidArgument(f"a timestamp is in ms since 1970, not {timestamp_ms}")
+    if size - _RECORD_OVERHEAD > topic.settings.record_bytes_max:
+        raise _too_large(topic, size - _RECORD_OVERHEAD)
+    return size
+
+
+def _too_large(topic: Topic, size: int) -> RecordTooLarge:
+    return RecordTooLarge(
+        f"the record has {size} bytes and topic {topic.name!r} takes at most "
+        f"{topic.settings.record_bytes_max}; raise record_bytes_max or store the payload elsewhere"
+    )
+
+
+def _pieces(numbers: list[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Cut so that no batch grows beyond its size."""
+    if not numbers:
+        return []
+    if len(numbers) <= BATCH_RECORDS and sum(map(sizes.__getitem__, numbers)) <= BATCH_BYTES:
+        return [numbers]
+    pieces: list[list[int]] = [[]]
+    total = 0
+    for number in numbers:
+        if pieces[-1] and (
+            total + sizes[number] > BATCH_BYTES or len(pieces[-1]) >= BATCH_RECORDS
+        ):
+            pieces.append([])
+            total = 0
+        pieces[-1].append(number)
+        total += sizes[number]
+    return pieces
+
+
+def _dedup_id(message: Outgoing) -> bytes | None:
+    return next((value for name, value in message.headers if name == _DEDUP_ID), None)
+
+
+def _drop_duplicates(
+    partition: Partition,
+    messages: Sequence[Outgoing],
+    numbers: list[int],
+    published: list[Published | None],
+    now_ms: int,
+) -> list[int]:
+    """Answer those that were published before; the rest is to be appended."""
+    fresh: list[int] = []
+    seen: set[bytes] = set()
+    for number in numbers:
+        dedup_id = _dedup_id(messages[number])
+        if dedup_id is not None:
+            first = partition.find_duplicate(dedup_id, now_ms)
+            if first is not None:
+                published[number] = Published(partition.index, first, True)
+                continue
+            if dedup_id in seen:
+                continue
+            seen.add(dedup_id)
+        fresh.append(number)
+    return fresh
+
+
+def _settle_duplicates(
+    partition: Partition,
+    messages: Sequence[Outgoing],
+    published: list[Published | None],
+    index: int,
+    now_ms: int,
+) -> None:
+    """Duplicates within one call: they get the place of the first."""
+    if partition.dedup is None:
+        return
+    for number, place in enumerate(published):
+        dedup_id = _dedup_id(messages[number]) if place is None else None
+        if dedup_id is not None:
+            first = partition.find_duplicate(dedup_id, now_ms)
+            if first is not None:
+                published[number] = Published(index, first, True)

@@ -1,0 +1,499 @@
+"""The queue's view: one group on one partition.
+
+The window has a byte for each message; this has the rest: who holds what until
+when, what rests before a retry, what failed last time and why. It never decides
+alone that a message is given up: it says which ones ran out of attempts, and the
+broker, which knows the dead letters, moves them.
+
+A change is an event of the state log. `apply` is the only way an event takes
+effect, live and in recovery alike. Live, a settled message waits in SETTLING
+between the append of its event and the sync that makes it count, so that nobody
+else can have it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple, assert_never
+
+from headrace.core.errors import StaleReceipt
+from headrace.core.settings import GroupSettings, Ordering
+from headrace.core.values import Receipt
+from headrace.engine import state as events
+from headrace.engine.due import DueTimes
+from headrace.engine.lane import LANE_COUNT
+from headrace.engine.order import KeyOrder
+from headrace.engine.runs import Runs, offsets_of, pairs, runs_of
+from headrace.engine.window import (
+    ACKED,
+    CANCELLED,
+    DELAYED,
+    EXPIRED,
+    LEASED,
+    MOVING,
+    READY,
+    RETRYING,
+    SETTLING,
+    WAITING,
+    Window,
+    is_done,
+)
+
+# Failures are for people to look at: beyond this many at once, the oldest are
+# forgotten, and the message keeps its attempts.
+FAILURES_MAX = 100_000
+
+
+class Grant:
+    """A lease call's row: the messages of one deadline."""
+
+    __slots__ = ("at_ms", "live", "max_attempts", "nonce", "owner", "runs", "until_ms")
+
+    def __init__(self, owner: str, nonce: int, at_ms: int, until_ms: int, runs: Runs) -> None:
+        self.owner = owner
+        self.nonce = nonce
+        self.at_ms = at_ms
+        self.until_ms = until_ms
+        self.runs = runs
+        self.live = 0
+        # Only messages that bring a maximum of their own.
+        self.max_attempts: dict[int, int] = {}
+
+
+class Failure(NamedTuple):
+    at_ms: int
+    error: str | None
+
+
+class Overdue(NamedTuple):
+    """Leases that ran out: ready again, or out of attempts."""
+
+    ended: Runs
+    exhausted: list[int]
+
+
+class QueueView:
+    def __init__(
+        self, group_id: int, name: str, settings: GroupSettings, ordering: Ordering, start: int
+    ) -> None:
+        self.group_id = group_id
+        self.name = name
+        self.settings = settings
+        self.ordering = ordering
+        self.window = Window(start)
+        self.order = KeyOrder() if ordering == "key" else None
+        self.grants: dict[int, Grant] = {}
+        self.held: Counter[str] = Counter()
+        self.retries = DueTimes()
+        self.failures: dict[int, Failure] = {}
+        self.moves: dict[int, events.MoveIntended] = {}
+        self.totals: Counter[str] = Counter()
+        self.delivered_in = [0] * LANE_COUNT
+        self.next_grant = 1
+        self.next_move = 1
+        self._deadlines: list[tuple[int, int]] = []
+        # Forgetting failures in the order in which they came.
+        self._failed: deque[int] = deque()
+
+    # What can be had.
+
+    def ready(self) -> list[int]:
+        """How many messages each lane could give now."""
+        if self.ordering != "partition":
+            return [self.window.ready_in(lane) for lane in range(LANE_COUNT)]
+        ready = [0] * LANE_COUNT
+        head = self._head()
+        if head is not None:
+            ready[self.window.value_at(head) >> 4] = 1
+        return ready
+
+    def take(self, lane: int, count: int) -> Runs:
+        """The next `count` ready messages of a lane. They stay ready."""
+        if self.ordering != "partition":
+            return self.window.find_ready(lane, count)
+        head = self._head()
+        if head is None or self.window.value_at(head) >> 4 != lane:
+            return []
+        return [head, head + 1]
+
+    def _head(self) -> int | None:
+        """With order over the whole partition: the one message that may go out.
+        Anything that was given out and is not done yet keeps all others back."""
+        if any(self.window.count_in(state) for state in (LEASED, SETTLING, RETRYING, MOVING)):
+            return None
+        first = [
+            runs[0]
+            for lane in range(LANE_COUNT)
+            if (runs := self.window.find_ready(lane, 1))
+        ]
+        return min(first, default=None)
+
+    def next_due_ms(self) -> int | None:
+        """When time alone may make something ready: a retry, a lease's end."""
+        deadline = self._next_deadline_ms()
+        retry = self.retries.next_due_ms()
+        return min((due for due in (deadline, retry) if due is not None), default=None)
+
+    def _next_deadline_ms(self) -> int | None:
+        while self._deadlines:
+            deadline_ms, number = self._deadlines[0]
+            if number in self.grants:
+                return deadline_ms
+            heapq.heappop(self._deadlines)
+        return None
+
+    # New messages.
+
+    def extend(self, count: int, lane: int, state: int, keys: Sequence[int] | None) -> None:
+        """The next `count` offsets all begin in this lane and state."""
+        first = self.window.end
+        if self.order is None or keys is None or is_done(state):
+            self.window.extend(count, state if is_done(state) else lane << 4 | state)
+            return
+        self.window.extend(count, lane << 4 | state)
+        for offset, key_hash in zip(range(first, first + count), keys, strict=True):
+            self.order.set_key(offset, key_hash)
+            if state == READY and not self.order.join(offset):
+                self.window.put(offset, offset + 1, WAITING)
+
+    def on_due(self, offsets: Iterable[int]) -> None:
+        """The delay of these is over (or it is not, and they are done)."""
+        due = [o for o in sorted(offsets) if self._is_in(o, DELAYED)]
+        if self.order is None:
+            self._put(runs_of(due), READY)
+            return
+        for offset in due:
+            head = self.order.join(offset)
+            self.window.put(offset, offset + 1, READY if head else WAITING)
+
+    def expirable(self, offsets: Iterable[int]) -> list[int]:
+        """Which of these nobody holds and are not done: their TTL may end them."""
+        return [
+            o
+            for o in sorted(offsets)
+            if self.window.start <= o < self.window.end
+            and self.window.state_at(o) in (READY, RETRYING, DELAYED, WAITING)
+        ]
+
+    def _is_in(self, offset: int, state: int) -> bool:
+        return (
+            self.window.start <= offset < self.window.end
+            and self.window.state_at(offset) == state
+        )
+
+    # Time.
+
+    def tick(self, now_ms: int) -> Overdue | None:
+        """Retries whose time has come are ready. Leases that ran out are
+        returned; they stay as they are until their event is applied."""
+        if self.retries:
+            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self._is_in(o, RETRYING)]
+            self._put(runs_of(due), READY)
+        over: list[int] = []
+        exhausted: list[int] = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, number = heapq.heappop(self._deadlines)
+            grant = self.grants.get(number)
+            if grant is not None:
+                self._divide(number, grant, over, exhausted)
+        if not over and not exhausted:
+            return None
+        return Overdue(runs_of(sorted(over)), sorted(exhausted))
+
+    def _divide(self, number: int, grant: Grant, over: list[int], exhausted: list[int]) -> None:
+        for offset in offsets_of(grant.runs):
+            if self._is_in(offset, LEASED) and self.window.grant_at(offset) == number:
+                most = grant.max_attempts.get(offset, self.settings.max_attempts)
+                spent = self.window.attempts_at(offset) >= most
+                (exhausted if spent else over).append(offset)
+
+    def leased_by(self, owner: str | None = None) -> dict[int, Grant]:
+        """Offsets under lease, of one owner or of all."""
+        return {
+            offset: grant
+            for number, grant in self.grants.items()
+            if owner is None or grant.owner == owner
+            for offset in offsets_of(grant.runs)
+            if self._is_in(offset, LEASED) and self.window.grant_at(offset) == number
+        }
+
+    # Receipts.
+
+    def check(self, receipt: Receipt) -> StaleReceipt | Grant:
+        offset = receipt.offset
+        window = self.window
+        if window.start <= offset < window.end and window.state_at(offset) == LEASED:
+            grant = self.grants[window.grant_at(offset)]
+            if grant.nonce == receipt.nonce and window.attempts_at(offset) == receipt.attempt:
+                return grant
+        return StaleReceipt(
+            f"the lease on offset {offset} of partition {receipt.partition} is over: it ended, "
+            "was settled already, or the message went to another consumer"
+        )
+
+    def max_attempts_of(self, offset: int, grant: Grant) -> int:
+        return grant.max_attempts.get(offset, self.settings.max_attempts)
+
+    def is_held(self, start: int, end: int, nonce: int, attempt: int) -> Grant | None:
+        """The grant when the whole run lies under one, with this nonce."""
+        window = self.window
+        if not (window.start <= start and end <= window.end):
+            return None
+        number = window.uniform_grant(start, end, attempt)
+        grant = self.grants.get(number) if number else None
+        return grant if grant is not None and grant.nonce == nonce else None
+
+    # Runs of a grant, split where the delivery count differs.
+
+    def count_attempts(self, runs: Runs) -> tuple[Runs, list[int]]:
+        """The runs with the delivery count that each will have once leased."""
+        split: Runs = []
+        attempts: list[int] = []
+        for start, end in pairs(runs):
+            column = self.window.attempts_in(start, end)
+            if column.count(column[0]) == len(column):
+                split += (start, end)
+                attempts.append(min(column[0] + 1, 255))
+                continue
+            for before, group in groupby(column):
+                size = sum(1 for _ in group)
+                split += (start, start + size)
+                attempts.append(min(before + 1, 255))
+                start += size
+        return split, attempts
+
+    # Events.
+
+    def reserve(self, runs: Runs) -> None:
+        """Their fate is written but not synced: nobody else may have them."""
+        self._ungrant(runs)
+        self._put(runs, SETTLING)
+
+    def apply(self, event: events.GroupEvent) -> None:
+        match event:
+            case events.Granted():
+                self._on_granted(event)
+            case events.Acked():
+                self._finish(event.runs, ACKED)
+                self.totals["acked"] += self._size(event.runs)
+            case events.Retried():
+                self._on_retried(event)
+            case events.LeaseEnded():
+                self._ungrant(event.runs)
+                self._put(event.runs, READY)
+                for offset in offsets_of(event.runs):
+                    self._remember(offset, Failure(event.at, "the lease ended without an answer"))
+                self.totals["lease_expired"] += self._size(event.runs)
+            case events.Released():
+                self._ungrant(event.runs)
+                for start, end in pairs(event.runs):
+                    self.window.give_back(start, end)
+            case events.Extended():
+                self._on_extended(event)
+            case events.Expired():
+                self._finish(event.runs, EXPIRED)
+                self.totals["expired"] += self._size(event.runs)
+            case events.MoveIntended():
+                self._ungrant(event.runs)
+                self._put(event.runs, MOVING)
+                self.moves[event.move] = event
+                self.next_move = max(self.next_move, event.move + 1)
+            case events.MoveDone():
+                self.moves.pop(event.move, None)
+                self._finish(event.runs, event.outcome)
+                if event.outcome == EXPIRED:
+                    self.totals["expired"] += self._size(event.runs)
+                elif event.outcome != ACKED:
+                    self.totals["dead_lettered"] += self._size(event.runs)
+            case events.Purged():
+                self._finish(event.runs, CANCELLED)
+            case events.SnapshotGroup():
+                self.window.restore(event.start, event.end)
+            case events.SnapshotRest():
+                self._restore(event)
+            case events.SnapshotChunk():
+                self.window.restore_piece(event.number, event.state, event.attempts)
+            case events.SnapshotKeys():
+                if self.order is not None:
+                    self.order.restore_piece(event.number, event.keys, event.next)
+            case events.Opened():
+                pass
+            case _:
+                assert_never(event)
+
+    def cancel(self, runs: Runs) -> None:
+        """Delayed messages that were called off, for every group."""
+        cancelled = [o for o in offsets_of(runs) if self._is_in(o, DELAYED)]
+        for start, end in pairs(runs_of(cancelled)):
+            self.window.put(start, end, CANCELLED)
+        self.totals["cancelled"] += len(cancelled)
+        self.window.advance()
+
+    def truncate_to(self, end: int) -> None:
+        self.window.truncate_to(end)
+        self.failures = {o: f for o, f in self.failures.items() if o < end}
+        kept = {}
+        for number, grant in self.grants.items():
+            runs = runs_of(o for o in offsets_of(grant.runs) if o < end)
+            if runs:
+                grant.runs = runs
+                kept[number] = grant
+        self.grants = kept
+        self.held = Counter()
+        for number, grant in self.grants.items():
+            grant.live = sum(
+                1
+                for o in offsets_of(grant.runs)
+                if self._is_in(o, LEASED) and self.window.grant_at(o) == number
+            )
+            self.held[grant.owner] += grant.live
+
+    def _on_granted(self, event: events.Granted) -> None:
+        grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
+        for (start, end), attempts in zip(pairs(event.runs), event.attempts, strict=True):
+            self.window.lease(start, end, event.grant, attempts)
+            grant.live += end - start
+        self._add_grant(event.grant, grant)
+        self.totals["delivered"] += grant.live
+
+    def _on_extended(self, event: events.Extended) -> None:
+        maxima: dict[int, int] = {}
+        for start, end in pairs(event.runs):
+            for number in self.window.grants_in(start, end):
+                maxima.update(self.grants[number].max_attempts)
+        self._ungrant(event.runs)
+        grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
+        grant.max_attempts = maxima
+        for start, end in pairs(event.runs):
+            self.window.regrant(start, end, event.grant)
+            grant.live += end - start
+        self._add_grant(event.grant, grant)
+
+    def _add_grant(self, number: int, grant: Grant) -> None:
+        self.grants[number] = grant
+        self.held[grant.owner] += grant.live
+        self.next_grant = max(self.next_grant, number + 1)
+        heapq.heappush(self._deadlines, (grant.until_ms, number))
+
+    def _on_retried(self, event: events.Retried) -> None:
+        self._ungrant(event.runs)
+        self._put(event.runs, RETRYING)
+        for offset in offsets_of(event.runs):
+            self.retries.add(event.due, offset)
+            self._remember(offset, Failure(event.at, event.error))
+        self.totals["nacked"] += self._size(event.runs)
+
+    def _remember(self, offset: int, failure: Failure) -> None:
+        if offset not in self.failures:
+            self._failed.append(offset)
+            while len(self._failed) > FAILURES_MAX:
+                self.failures.pop(self._failed.popleft(), None)
+        self.failures[offset] = failure
+
+    def _finish(self, runs: Runs, outcome: int) -> None:
+        self._ungrant(runs)
+        heads = self._heads(runs) if self.order is not None else []
+        self._put(runs, outcome)
+        for offset in heads:
+            self._wake_after(offset)
+        if self.failures:
+            for offset in offsets_of(runs):
+                self.failures.pop(offset, None)
+        if runs and runs[0] == self.window.start:
+            self.window.advance()
+            if self.order is not None:
+                self.order.forget_below(self.window.start)
+
+    def _heads(self, runs: Runs) -> list[int]:
+        """Those that others may wait for: not the waiting, nor the delayed."""
+        return [
+            o for o in offsets_of(runs) if self.window.state_at(o) not in (WAITING, DELAYED)
+        ]
+
+    def _wake_after(self, offset: int) -> None:
+        assert self.order is not None
+        head = self.order.leave(offset, lambda o: self._is_in(o, WAITING))
+        if head is not None:
+            self.window.put(head, head + 1, READY)
+
+    def _ungrant(self, runs: Runs) -> None:
+        for start, end in pairs(runs):
+            for number, count in self.window.take_grants(start, end).items():
+                grant = self.grants[number]
+                grant.live -= count
+                self.held[grant.owner] -= count
+                if self.held[grant.owner] <= 0:
+                    del self.held[grant.owner]
+                if grant.live <= 0:
+                    del self.grants[number]
+
+    def _put(self, runs: Runs, state: int) -> None:
+        for start, end in pairs(runs):
+            self.window.put(start, end, state)
+
+    @staticmethod
+    def _size(runs: Runs) -> int:
+        return sum(runs[1::2]) - sum(runs[::2])
+
+    # Snapshots.
+
+    def snapshot(self) -> list[events.GroupEvent]:
+        """Everything, as events that restore it on an empty view."""
+        self.window.pack_idle()
+        due = array("q")
+        offsets = array("q")
+        for due_ms, offset in self.retries:
+            if self._is_in(offset, RETRYING):
+                due.append(due_ms)
+                offsets.append(offset)
+        grants = []
+        for number, grant in self.grants.items():
+            live = runs_of(
+                o
+                for o in offsets_of(grant.runs)
+                if self._is_in(o, LEASED) and self.window.grant_at(o) == number
+            )
+            split, attempts = self.count_attempts(live)
+            grants.append(
+                events.Granted(
+                    self.group_id, number, grant.owner, grant.nonce, grant.at_ms, grant.until_ms,
+                    split, [count - 1 for count in attempts],
+                )
+            )  # fmt: skip
+        return [
+            events.SnapshotGroup(self.group_id, self.window.start, self.window.end),
+            *(events.SnapshotChunk(self.group_id, *piece) for piece in self.window.pieces()),
+            *(
+                events.SnapshotKeys(self.group_id, *piece)
+                for piece in (self.order.pieces() if self.order is not None else ())
+            ),
+            events.SnapshotRest(
+                group=self.group_id,
+                next_grant=self.next_grant,
+                next_move=self.next_move,
+                totals=dict(self.totals),
+                retry_due=due.tobytes(),
+                retry_offsets=offsets.tobytes(),
+                failures=[(o, f.at_ms, f.error) for o, f in self.failures.items()],
+                grants=grants,
+                moves=list(self.moves.values()),
+                tails=self.order.tails() if self.order is not None else [],
+            ),
+        ]
+
+    def _restore(self, event: events.SnapshotRest) -> None:
+        self.next_grant = event.next_grant
+        self.next_move = event.next_move
+        self.retries.add_many(array("q", event.retry_due), array("q", event.retry_offsets))
+        for offset, at_ms, error in event.failures:
+            self._remember(offset, Failure(at_ms, error))
+        for granted in event.grants:
+            self._on_granted(granted)
+        self.totals = Counter(event.totals)
+        self.moves = {move.move: move for move in event.moves}
+        if self.order is not None:
+            self.order.restore_tails(event.tails)

@@ -1,0 +1,114 @@
+"""Reading records by offset, decoded once for neighbours.
+
+Workers lease in small bites from large batches, so the last few decoded blocks
+are kept: a batch of a thousand records is opened once for ten leases of a hundred.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from headrace.core.errors import CorruptBatch, CorruptLog
+from headrace.engine.runs import Runs, pairs
+from headrace.log import Log
+from headrace.record import Record, check_batch, read_records
+
+BLOCKS_MAX = 8
+BLOCK_BYTES_KEPT_MAX = 1024 * 1024
+READ_BYTES_MIN = 4 * 1024
+READ_BYTES_MAX = 256 * 1024
+# A guess that only decides how far to read ahead.
+_RECORD_BYTES_GUESS = 256
+
+_offset_of = attrgetter("offset")
+
+
+class _Block(NamedTuple):
+    start: int
+    end: int
+    records: list[Record]
+
+
+class RecordReader:
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._blocks: OrderedDict[int, _Block] = OrderedDict()
+
+    def read(self, runs: Runs, end: int) -> list[Record]:
+        """The records of these runs, which lie below `end`. Offsets that hold no
+        record are left out."""
+        found: list[Record] = []
+        for start, stop in pairs(runs):
+            while start < stop:
+                block = self._block(start, stop - start, end)
+                if block is None:
+                    break
+                records = block.records
+                last = min(stop, block.end)
+                if len(records) == block.end - block.start:
+                    found += records[start - block.start : last - block.start]
+                else:
+                    first = bisect_left(records, start, key=_offset_of)
+                    found += records[first : bisect_left(records, last, key=_offset_of)]
+                start = block.end
+        return found
+
+    def _block(self, offset: int, count: int, end: int) -> _Block | None:
+        for block in reversed(self._blocks.values()):
+            if block.start <= offset < block.end:
+                return block
+        bytes_max = min(READ_BYTES_MAX, max(READ_BYTES_MIN, count * _RECORD_BYTES_GUESS))
+        data = self._log.read(offset, bytes_max, end)
+        if not data:
+            return None
+        block = _decode(self._log, data, offset)
+        if len(data) <= BLOCK_BYTES_KEPT_MAX:
+            self._blocks[block.start] = block
+            if len(self._blocks) > BLOCKS_MAX:
+                self._blocks.popitem(last=False)
+        return block
+
+    def forget(self) -> None:
+        self._blocks.clear()
+
+
+def _decode(log: Log, data: bytes | memoryview, offset: int) -> _Block:
+    records: list[Record] = []
+    position = 0
+    start = -1
+    next_offset = offset
+    while position < len(data):
+        try:
+            header = check_batch(data, position)
+            batch = data[position : position + header.size_bytes]
+            if not header.is_control:
+                records += read_records(batch, header)
+        except CorruptBatch as error:
+            raise CorruptLog(
+                f"{log.path}: the batch at or after offset {next_offset} is damaged ({error}); "
+                "run `headrace log verify` to see where"
+            ) from error
+        if start < 0:
+            # A gap before the first batch holds nothing: it belongs to the block.
+            start = min(header.base_offset, offset)
+        next_offset = header.next_offset
+        position += header.size_bytes
+    return _Block(start, next_offset, records)
+
+
+def iterate_batches(log: Log, start: int, end: int) -> Iterator[tuple[bytes | memoryview, int]]:
+    """(bytes, position) of every checked batch from `start` up to `end`."""
+    while start < end:
+        data = log.read(start, 1024 * 1024, end)
+        if not data:
+            return
+        position = 0
+        while position < len(data):
+            header = check_batch(data, position)
+            yield data, position
+            position += header.size_bytes
+            start = header.next_offset

@@ -1,0 +1,39 @@
+"""Runs: sets of offsets as flat lists of half-open pairs, [start, end, start, end].
+
+Consumers mostly settle what they were given in one piece, so a batch of a
+hundred acks is one pair. State records, grants and windows all speak in runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+Runs = list[int]
+
+
+def runs_of(offsets: Iterable[int]) -> Runs:
+    """The runs of ascending offsets."""
+    runs: Runs = []
+    end = -1
+    for offset in offsets:
+        if offset == end:
+            end += 1
+            runs[-1] = end
+        else:
+            end = offset + 1
+            runs += (offset, end)
+    return runs
+
+
+def pairs(runs: Runs) -> Iterator[tuple[int, int]]:
+    each = iter(runs)
+    return zip(each, each, strict=True)
+
+
+def offsets_of(runs: Runs) -> Iterator[int]:
+    for start, end in pairs(runs):
+        yield from range(start, end)
+
+
+def count_of(runs: Runs) -> int:
+    return sum(runs[1::2]) - sum(runs[::2])

@@ -1,0 +1,81 @@
+"""What the queue needs to know of records without keeping them: their attributes.
+
+A partition is scanned once for all its queue groups. Most records have nothing
+special, so a scan is a range of offsets with a few rows for those that have, and
+the offsets that hold no message at all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+from headrace.core.ports import Buffer
+from headrace.engine.runs import Runs, runs_of
+from headrace.record import BatchHeader, read_records, scan_attributes
+
+
+class Row(NamedTuple):
+    """A run of offsets with the same attributes, which are not the default."""
+
+    start: int
+    end: int
+    lane: int
+    deliver_at_ms: int
+    expires_at_ms: int
+    redrive_group: str | None
+
+
+class Scan(NamedTuple):
+    start: int
+    end: int
+    rows: tuple[Row, ...]
+    # Offsets in the range where there is no message.
+    absent: Runs
+    # The key's hash for each offset, where the topic's order needs it.
+    keys: list[int] | None
+
+
+def scan_batch(
+    batch: Buffer, header: BatchHeader, start: int, *, attributes: bool, keys: bool
+) -> Scan:
+    """One batch; `start` is where the one before it ended, so that a gap that
+    compaction left counts as absent. Without `attributes` they are not looked at:
+    dead letters keep theirs for the day they are redriven."""
+    end = header.next_offset
+    absent: Runs = [start, header.base_offset] if start < header.base_offset else []
+    if header.is_control:
+        return Scan(start, end, (), [start, end], [0] * (end - start) if keys else None)
+    hashes: list[int] | None = None
+    if keys or header.count != header.last_offset_delta + 1:
+        records = read_records(batch, header)
+        present = {record.offset for record in records}
+        absent = runs_of(offset for offset in range(start, end) if offset not in present)
+        if keys:
+            hashes = [0] * (end - start)
+            for record in records:
+                hashes[record.offset - start] = key_hash(record.key)
+    return Scan(start, end, _rows(batch) if attributes else (), absent, hashes)
+
+
+def key_hash(key: bytes | None) -> int:
+    """Never 0 for a key: 0 says that there is none."""
+    return 0 if key is None else zlib.crc32(key) or 1
+
+
+def _rows(batch: Buffer) -> tuple[Row, ...]:
+    rows: list[Row] = []
+    for offset, found in scan_attributes(batch):
+        row = Row(
+            offset,
+            offset + 1,
+            found.lane,
+            found.deliver_at_ms,
+            found.expires_at_ms,
+            found.redrive_group,
+        )
+        if rows and rows[-1].end == offset and rows[-1][2:] == row[2:]:
+            rows[-1] = rows[-1]._replace(end=offset + 1)
+        else:
+            rows.append(row)
+    return tuple(rows)

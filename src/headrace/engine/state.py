@@ -1,0 +1,241 @@
+"""The state log's records: what happened to messages, as outcomes.
+
+Every partition has a companion log for all its queue groups. One call on one
+partition is one batch of these, so it holds whole or not at all. They say what
+came out (and who, when and why), never what to do: replaying them needs no clock
+and no chance. The page docs/formats/state-log.md lists them; numbers and the
+order of fields are on disk, so fields are only ever added at the end.
+
+Rejected: a record per message, keyed and compacted. Runs of offsets are smaller
+by orders of magnitude, and a snapshot is cheaper than a compaction.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.errors import CorruptLog
+
+Runs = list[int]
+
+
+class Opened(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """A group's window on this partition begins at `start`."""
+
+    group: int
+    start: int
+    at: int
+
+
+class Granted(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """Leased to `owner` until `until`; `attempts` has the count for each run."""
+
+    group: int
+    grant: int
+    owner: str
+    nonce: int
+    at: int
+    until: int
+    runs: Runs
+    attempts: list[int]
+
+
+class Acked(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    group: int
+    who: str
+    at: int
+    runs: Runs
+
+
+class Retried(msgspec.Struct, array_like=True, tag=4, frozen=True):
+    """Given back with a failure: ready again at `due`."""
+
+    group: int
+    who: str
+    at: int
+    due: int
+    error: str | None
+    runs: Runs
+
+
+class LeaseEnded(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    """Nobody settled it in time: ready again, the delivery counts."""
+
+    group: int
+    at: int
+    runs: Runs
+
+
+class Released(msgspec.Struct, array_like=True, tag=6, frozen=True):
+    """Given back unused: ready again, the delivery does not count."""
+
+    group: int
+    who: str
+    at: int
+    runs: Runs
+
+
+class Extended(msgspec.Struct, array_like=True, tag=7, frozen=True):
+    """More time: the messages go under a new grant with the same nonce."""
+
+    group: int
+    grant: int
+    owner: str
+    nonce: int
+    at: int
+    until: int
+    runs: Runs
+
+
+class Expired(msgspec.Struct, array_like=True, tag=8, frozen=True):
+    """Outlived its TTL."""
+
+    group: int
+    at: int
+    runs: Runs
+
+
+class Cancelled(msgspec.Struct, array_like=True, tag=9, frozen=True):
+    """Delayed messages called off, for all groups, present and future."""
+
+    at: int
+    runs: Runs
+
+
+class MoveIntended(msgspec.Struct, array_like=True, tag=10, frozen=True):
+    """These will be copied to another partition, whose end is `target_end` now:
+    a recovery looks for their copies from there before it copies again."""
+
+    group: int
+    move: int
+    target_topic: bytes
+    target_partition: int
+    target_end: int
+    who: str
+    at: int
+    reason: str
+    error: str | None
+    runs: Runs
+    redrive: bool
+    outcome: int
+
+
+class MoveDone(msgspec.Struct, array_like=True, tag=11, frozen=True):
+    """The copies are on disk; the messages end as `outcome`."""
+
+    group: int
+    move: int
+    at: int
+    outcome: int
+    runs: Runs
+
+
+class Purged(msgspec.Struct, array_like=True, tag=12, frozen=True):
+    """Thrown away by hand."""
+
+    group: int
+    who: str
+    at: int
+    runs: Runs
+
+
+class Closed(msgspec.Struct, array_like=True, tag=13, frozen=True):
+    """The group is gone from this partition."""
+
+    group: int
+
+
+class Cut(msgspec.Struct, array_like=True, tag=14, frozen=True):
+    """The data log ends here: what was said of offsets from here on is void."""
+
+    end: int
+
+
+class SnapshotPartition(msgspec.Struct, array_like=True, tag=20, frozen=True):
+    """Begins a snapshot: whatever came before is replaced by what follows, up
+    to its end."""
+
+    at: int
+    cancelled: Runs
+
+
+class SnapshotGroup(msgspec.Struct, array_like=True, tag=21, frozen=True):
+    """Begins a group's part; its columns follow, then the rest."""
+
+    group: int
+    start: int
+    end: int
+
+
+class SnapshotChunk(msgspec.Struct, array_like=True, tag=22, frozen=True):
+    """Columns of 64Ki offsets, each deflated."""
+
+    group: int
+    number: int
+    state: bytes
+    attempts: bytes | None
+
+
+class SnapshotKeys(msgspec.Struct, array_like=True, tag=23, frozen=True):
+    group: int
+    number: int
+    keys: bytes
+    next: bytes
+
+
+class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True):
+    """Ends a group's part: what needs the columns to be there."""
+
+    group: int
+    next_grant: int
+    next_move: int
+    totals: dict[str, int]
+    # Due times and offsets of retrying messages, as arrays of 8-byte integers.
+    retry_due: bytes
+    retry_offsets: bytes
+    failures: list[tuple[int, int, str | None]]
+    grants: list[Granted]
+    moves: list[MoveIntended]
+    tails: list[int]
+
+
+class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True):
+    """A snapshot without its end was cut off and counts for nothing."""
+
+    at: int
+
+
+GroupEvent = (
+    Opened
+    | Granted
+    | Acked
+    | Retried
+    | LeaseEnded
+    | Released
+    | Extended
+    | Expired
+    | MoveIntended
+    | MoveDone
+    | Purged
+    | SnapshotGroup
+    | SnapshotChunk
+    | SnapshotKeys
+    | SnapshotRest
+)
+Event = GroupEvent | Closed | Cancelled | Cut | SnapshotPartition | SnapshotEnd
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> Event:
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptLog(
+            f"a state record cannot be read ({error}); it may come from a newer Headrace"
+        ) from error

@@ -1,0 +1,234 @@
+"""Topics: the catalog together with the partitions that are open here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from headrace.core import limits
+from headrace.core.errors import (
+    InvalidArgument,
+    InvalidName,
+    LimitExceeded,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from headrace.core.ports import Disk, Entropy
+from headrace.core.settings import TopicSettings
+from headrace.core.values import check_name
+from headrace.engine.catalog import (
+    DEAD_LETTER_SUFFIX,
+    Catalog,
+    CatalogEvent,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+)
+from headrace.engine.metadata import Metadata
+from headrace.engine.partition import Partition
+
+PARTITIONS_DEFAULT = 3
+
+
+class Topics:
+    def __init__(
+        self, disk: Disk, entropy: Entropy, metadata: Metadata, *, read_only: bool
+    ) -> None:
+        self._disk = disk
+        self._entropy = entropy
+        self.metadata = metadata
+        self._read_only = read_only
+        self._partitions: dict[bytes, list[Partition]] = {}
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.metadata.catalog
+
+    def change(self, events: list[CatalogEvent], now_ms: int) -> None:
+        self.metadata.append(events, now_ms)
+
+    # Finding.
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._partitions.values():
+            yield from partitions
+
+    def named(self, name: str) -> Topic:
+        topic = self.catalog.topics.get(name) if isinstance(name, str) else None
+        if topic is None:
+            check_name("topic", name)
+            raise UnknownTopic(
+                f"there is no topic {name!r}; create it with create_topic({name!r}) "
+                f"or `headrace topic create {name}`"
+            )
+        return topic
+
+    def partitions(self, topic: Topic) -> list[Partition]:
+        return self._partitions[topic.id]
+
+    def partition(self, topic: Topic, index: int) -> Partition:
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise InvalidArgument(f"a partition is a number, not {index!r}")
+        if not 0 <= index < topic.partitions:
+            raise UnknownPartition(
+                f"topic {topic.name!r} has partitions 0 to {topic.partitions - 1}, not {index}"
+            )
+        return self._partitions[topic.id][index]
+
+    def find(self, topic_id: bytes, index: int) -> Partition | None:
+        partitions = self._partitions.get(topic_id, [])
+        return partitions[index] if index < len(partitions) else None
+
+    # Opening.
+
+    def open_all(self, now_ms: int) -> None:
+        for topic in self.catalog.topics.values():
+            self._open(topic, now_ms)
+        if not self._read_only:
+            self._remove_orphans()
+
+    def _open(self, topic: Topic, now_ms: int) -> list[Partition]:
+        """Open those of the topic's partitions that are not open yet."""
+        opened = self._partitions.setdefault(topic.id, [])
+        added = []
+        for index in range(len(opened), topic.partitions):
+            partition = Partition(self._disk, topic, index, now_ms, read_only=self._read_only)
+            partition.load(self.catalog.groups_by_id, now_ms)
+            added.append(partition)
+        opened += added
+        return added
+
+    def _remove_orphans(self) -> None:
+        """Folders of topics whose deletion was cut short."""
+        known = {topic.id.hex() for topic in self.catalog.topics.values()}
+        for name in self._disk.list("topics"):
+            if name not in known:
+                self._disk.remove_tree(f"topics/{name}")
+
+    # Changing.
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        settings: TopicSettings,
+        now_ms: int,
+        *,
+        source: Topic | None = None,
+        internal: bool = False,
+    ) -> Topic:
+        check_name("topic", name)
+        if name in self.catalog.topics:
+            raise TopicExists(f"there is a topic {name!r} already")
+        if name.startswith("__") and not internal:
+            raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
+        if source is None and name.endswith(DEAD_LETTER_SUFFIX):
+            raise InvalidName(
+                f"{name!r}: names that end in {DEAD_LETTER_SUFFIX} are for dead letters; "
+                "they are made when the first message is given up"
+            )
+        if source is None and len(name) + len(DEAD_LETTER_SUFFIX) > limits.NAME_CHARACTERS_MAX:
+            raise InvalidName(f"{name!r} is too long: its dead letters need a name too")
+        self._check_count(partitions)
+        if len(self.catalog.topics) >= limits.TOPICS_MAX:
+            raise LimitExceeded(f"there are {limits.TOPICS_MAX} topics, the most allowed")
+        topic_id = self._entropy.random_bytes(16)
+        source_id = None if source is None else source.id
+        event = TopicCreated(topic_id, name, partitions, settings.to_mapping(), source_id)
+        self.change([event], now_ms)
+        topic = self.catalog.topics_by_id[topic_id]
+        self._lead(self._open(topic, now_ms), now_ms)
+        return topic
+
+    def _lead(self, partitions: Iterable[Partition], now_ms: int) -> None:
+        for partition in partitions:
+            partition.become_leader(self.catalog.epoch, now_ms, end_leases=False)
+
+    def ensure_dead_letters(self, topic: Topic, now_ms: int) -> Topic:
+        """The topic's dead-letter topic, made on demand like its source."""
+        found = self.catalog.dead_letters_of(topic)
+        if found is not None:
+            return found
+        orphan = self.catalog.topics.get(topic.name + DEAD_LETTER_SUFFIX)
+        if orphan is not None:
+            # Its source was deleted and made again: the letters stay with the name.
+            settings, source = orphan.settings, topic
+            self.change(
+                [
+                    TopicCreated(
+                        orphan.id, orphan.name, orphan.partitions, settings.to_mapping(), source.id
+                    )
+                ],
+                now_ms,
+            )
+            changed = self.catalog.topics_by_id[orphan.id]
+            for partition in self.partitions(changed):
+                partition.on_topic_changed(changed, now_ms)
+            return changed
+        settings = TopicSettings(
+            durability=topic.settings.durability,
+            sync_interval_ms=topic.settings.sync_interval_ms,
+            retention="acked",
+            retention_ms=None,
+            record_bytes_max=limits.RECORD_BYTES_MAX,
+        )
+        return self.create(
+            topic.name + DEAD_LETTER_SUFFIX, topic.partitions, settings, now_ms, source=topic
+        )
+
+    def delete(self, topic: Topic, now_ms: int) -> list[Partition]:
+        """Out of the catalog at once; the closed partitions are returned, and
+        their folder goes by `remove_files` when the change is synced."""
+        self.change([TopicDeleted(topic.id)], now_ms)
+        return self._partitions.pop(topic.id)
+
+    def remove_files(self, topic: Topic) -> None:
+        self._disk.remove_tree(topic.folder)
+
+    def alter(self, topic: Topic, settings: Mapping[str, Any], now_ms: int) -> Topic:
+        changed = topic.settings.changed(settings)
+        if changed.ordering != topic.settings.ordering:
+            raise InvalidArgument(
+                f"the ordering of {topic.name!r} cannot change: groups have begun to read it; "
+                "create another topic"
+            )
+        return self._change_topic(topic, topic.partitions, changed, now_ms)
+
+    def grow(
+        self, topic: Topic, partitions: int, now_ms: int, *, break_key_order: bool
+    ) -> list[Partition]:
+        self._check_count(partitions)
+        if partitions < topic.partitions:
+            raise InvalidArgument(
+                f"topic {topic.name!r} has {topic.partitions} partitions; a topic cannot shrink"
+            )
+        if topic.settings.ordering == "key" and not break_key_order:
+            raise InvalidArgument(
+                f"topic {topic.name!r} keeps the order of keys, and with more partitions a key "
+                "may move to another one while its older messages wait; pass break_key_order=True "
+                "if that is fine"
+            )
+        grown = self._change_topic(topic, partitions, topic.settings, now_ms)
+        added = self._open(grown, now_ms)
+        self._lead(added, now_ms)
+        return added
+
+    def _change_topic(
+        self, topic: Topic, partitions: int, settings: TopicSettings, now_ms: int
+    ) -> Topic:
+        self.change([TopicAltered(topic.id, partitions, settings.to_mapping())], now_ms)
+        changed = self.catalog.topics_by_id[topic.id]
+        for partition in self.partitions(changed):
+            partition.on_topic_changed(changed, now_ms)
+        return changed
+
+    @staticmethod
+    def _check_count(partitions: int) -> None:
+        if isinstance(partitions, bool) or not isinstance(partitions, int):
+            raise InvalidArgument(f"the number of partitions is a number, not {partitions!r}")
+        if not 1 <= partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
+            raise InvalidArgument(
+                f"a topic has 1 to {limits.PARTITIONS_PER_TOPIC_MAX} partitions, not {partitions}"
+            )

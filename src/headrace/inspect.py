@@ -1,0 +1,281 @@
+"""Looking at a directory's files from outside, without opening it as a node.
+
+    metadata/                 a log of catalog changes
+    topics/<id>/<partition>/  a log of records, and
+        producers             a note of who published up to where
+        state/                a log of queue outcomes
+        attributes/           what the queues know of the records, in checksummed blocks
+
+Works beside a process that writes, and on a directory that no node can open any
+more. Damage is an answer here and never an exception: whoever asks wants to know
+all of it, and where it is. What a crash left unsynced at the end of a log is not
+damage; recovery cuts it, and so does reading it from here.
+
+Every folder with segments in it is a log, whoever it belongs to.
+
+Rejected: finding the logs through the catalog. It is one of the files that may be
+damaged, and then nothing else could be checked.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from headrace.core.errors import CorruptBatch, CorruptLog, HeadraceError
+from headrace.core.ports import Disk
+from headrace.engine.catalog import Catalog
+from headrace.engine.metadata import Metadata
+from headrace.engine.producer import ProducerState
+from headrace.engine.state import decode_event
+from headrace.log import Log, LogSettings, Problem, Progress
+from headrace.log.checkpoint import SYNCED_NAME, SyncedFile, read_cleaned, read_start
+from headrace.log.epochs import EPOCHS_NAME, Epochs
+from headrace.log.segment import LOG_SUFFIX, parse_base_offset
+from headrace.platform.disk import RealDisk
+from headrace.record import BatchHeader, Record, check_batch, read_header, read_records
+
+METADATA_FOLDER: Final = "metadata"
+STATE_FOLDER: Final = "state"
+ATTRIBUTES_FOLDER: Final = "attributes"
+PRODUCERS_FILE: Final = "producers"
+
+# As docs/formats/segment.md has it.
+EPOCH_ENTRY_BYTES: Final = 16
+# Length and CRC32C of the body that follows.
+BLOCK_FRAME: Final = struct.Struct(">II")
+
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class Damage(NamedTuple):
+    """Something that is not as it was written."""
+
+    file: str
+    # None when the whole file or folder is meant.
+    position: int | None
+    reason: str
+    # Whether anything is lost. False for what is rebuilt when it is met.
+    is_data: bool
+
+
+class Checked(NamedTuple):
+    """So much more of the log's files was read and is as it was written."""
+
+    folder: str
+    size_bytes: int
+    batches: int
+
+
+class Batch(NamedTuple):
+    """A batch where it lies in its file, or why there is none."""
+
+    file: str
+    position: int
+    header: BatchHeader | None
+    records: list[Record]
+    fault: str | None
+
+
+def read_catalog(root: str, now_ms: int) -> Catalog:
+    """The topics and groups as of now; CorruptLog when it cannot be read."""
+    metadata = Metadata(RealDisk(root), now_ms, read_only=True)
+    try:
+        return metadata.catalog
+    finally:
+        metadata.log.close()
+
+
+def log_folders(root: str) -> list[str]:
+    """Every folder that holds a log, relative to `root`."""
+    found = []
+    for folder, _, names in os.walk(root):
+        if any(parse_base_offset(name) is not None for name in names):
+            found.append(os.path.relpath(folder, root).replace(os.sep, "/"))
+    return sorted(found)
+
+
+def size_of_logs(root: str, folders: list[str]) -> int:
+    """What `verify_log` will read of these, for a progress bar."""
+    total = 0
+    for folder in folders:
+        for name in os.listdir(os.path.join(root, folder)):
+            if name.endswith(LOG_SUFFIX):
+                total += os.path.getsize(os.path.join(root, folder, name))
+    return total
+
+
+def verify_log(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked]:
+    """Read all of one log, and say what is wrong with it."""
+    disk = RealDisk(root)
+    try:
+        log = Log.open(disk, folder, LogSettings(), now_ms, read_only=True)
+    except (HeadraceError, OSError) as error:
+        yield Damage(folder, None, _reason(error), True)
+        return
+    try:
+        yield from _verify_batches(log)
+        yield from _verify_small_files(disk, folder)
+        if folder == METADATA_FOLDER:
+            yield from _verify_catalog(root, now_ms)
+        elif folder.endswith(f"/{STATE_FOLDER}"):
+            yield from _verify_events(root, folder, log.end_offset)
+        else:
+            yield from _verify_producers(disk, folder)
+            yield from _verify_attributes(disk, f"{folder}/{ATTRIBUTES_FOLDER}")
+    finally:
+        log.close()
+
+
+def dump_log(root: str, folder: str) -> Iterator[Batch]:
+    """Every batch of a log, in order, by the bytes of its files alone. At a bad
+    one the file is left: nothing says where the next one starts."""
+    names = sorted(
+        name
+        for name in os.listdir(os.path.join(root, folder))
+        if parse_base_offset(name) is not None
+    )
+    for name in names:
+        yield from dump_file(os.path.join(root, folder, name))
+
+
+def dump_file(path: str) -> Iterator[Batch]:
+    """Every batch of one `.log` file."""
+    size = os.path.getsize(path)
+    position = 0
+    with open(path, "rb") as file:
+        while position < size:
+            file.seek(position)
+            data = file.read(_CHUNK_BYTES)
+            needed = _size_of_first(data)
+            if len(data) < needed <= size - position:
+                data += file.read(needed - len(data))
+            batches, used = _batches_in(path, data, position)
+            yield from batches
+            if batches[-1].fault is not None:
+                return
+            position += used
+
+
+def _batches_in(path: str, data: bytes, start: int) -> tuple[list[Batch], int]:
+    """At least one batch, good or bad, and how many bytes the good ones fill.
+    One that is cut off behind others is left for the next look."""
+    batches: list[Batch] = []
+    at = 0
+    while at < len(data):
+        try:
+            header = check_batch(data, at)
+            records = read_records(data[at : at + header.size_bytes], header)
+        except CorruptBatch as error:
+            if not batches:
+                batches.append(Batch(path, start, None, [], _reason(error)))
+            break
+        batches.append(Batch(path, start + at, header, records, None))
+        at += header.size_bytes
+    return batches, at
+
+
+def _size_of_first(data: bytes) -> int:
+    try:
+        return read_header(data).size_bytes
+    except CorruptBatch:
+        return 0
+
+
+def _verify_batches(log: Log) -> Iterator[Damage | Checked]:
+    file, position, batches = "", 0, 0
+    try:
+        for found in log.verify():
+            match found:
+                case Problem():
+                    yield Damage(found.file, found.position, found.reason, found.is_data)
+                case Progress():
+                    if found.file != file:
+                        file, position, batches = found.file, 0, 0
+                    yield Checked(log.path, found.position - position, found.batches - batches)
+                    position, batches = found.position, found.batches
+    except (HeadraceError, OSError) as error:
+        # Such as a sector that the disk cannot read any more.
+        yield Damage(file or log.path, position, _reason(error), True)
+
+
+def _verify_small_files(disk: Disk, folder: str) -> Iterator[Damage]:
+    for name, read in (("start", read_start), ("cleaned", read_cleaned)):
+        try:
+            read(disk, folder)
+        except (HeadraceError, OSError) as error:
+            yield Damage(f"{folder}/{name}", None, _reason(error), True)
+    if disk.exists(f"{folder}/{SYNCED_NAME}") and SyncedFile(disk, folder).read() is None:
+        yield Damage(f"{folder}/{SYNCED_NAME}", None, "neither slot can be believed", False)
+    if disk.exists(f"{folder}/{EPOCHS_NAME}"):
+        epochs = Epochs(disk, folder, read_only=True)
+        epochs.load()
+        size = len(_content(disk, f"{folder}/{EPOCHS_NAME}"))
+        good = len(epochs.entries) * EPOCH_ENTRY_BYTES
+        if good < size:
+            yield Damage(f"{folder}/{EPOCHS_NAME}", good, "an entry is damaged", False)
+
+
+def _verify_events(root: str, folder: str, end_offset: int) -> Iterator[Damage]:
+    """A state record that cannot be read stops its partition as rot does."""
+    for batch in dump_log(root, folder):
+        if batch.header is None or batch.header.base_offset >= end_offset:
+            # Bad batches are reported by the log itself, and what lies behind
+            # its end was never acknowledged.
+            return
+        for record in batch.records:
+            try:
+                decode_event(record.value or b"")
+            except CorruptLog as error:
+                reason = f"offset {record.offset}: {_reason(error)}"
+                yield Damage(os.path.relpath(batch.file, root), batch.position, reason, True)
+
+
+def _verify_catalog(root: str, now_ms: int) -> Iterator[Damage]:
+    try:
+        read_catalog(root, now_ms)
+    except (HeadraceError, OSError, LookupError) as error:
+        yield Damage(METADATA_FOLDER, None, _reason(error), True)
+
+
+def _verify_producers(disk: Disk, folder: str) -> Iterator[Damage]:
+    path = f"{folder}/{PRODUCERS_FILE}"
+    if disk.exists(path):
+        try:
+            # The first eight bytes say up to which offset the note holds.
+            ProducerState.decode(_content(disk, path)[8:])
+        except (HeadraceError, OSError) as error:
+            yield Damage(path, None, _reason(error), False)
+
+
+def _verify_attributes(disk: Disk, folder: str) -> Iterator[Damage]:
+    for name in disk.list(folder):
+        path = f"{folder}/{name}"
+        data = _content(disk, path)
+        position = 0
+        while position < len(data):
+            body = position + BLOCK_FRAME.size
+            if body > len(data):
+                yield Damage(path, position, "a block is cut off", False)
+                break
+            length, crc = BLOCK_FRAME.unpack_from(data, position)
+            if body + length > len(data) or crc32c(data[body : body + length]) != crc:
+                yield Damage(path, position, "a block is cut off or its checksum is wrong", False)
+                break
+            position = body + length
+
+
+def _content(disk: Disk, path: str) -> bytes:
+    file = disk.open(path, read_only=True)
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

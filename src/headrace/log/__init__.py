@@ -1,0 +1,18 @@
+"""Ordered batches on a disk: segments, their indexes, and the log made of them."""
+
+from headrace.log.compaction import CompactionResult
+from headrace.log.log import Log
+from headrace.log.segment import SegmentInfo
+from headrace.log.settings import LogSettings
+from headrace.log.sync import SyncTicket
+from headrace.log.verify import Problem, Progress
+
+__all__ = [
+    "CompactionResult",
+    "Log",
+    "LogSettings",
+    "Problem",
+    "Progress",
+    "SegmentInfo",
+    "SyncTicket",
+]

@@ -1,0 +1,266 @@
+"""Compaction: of the records with one key, the last one stays.
+
+    1. map    walk the part that is not compacted yet; digest of key -> last offset
+    2. copy   rewrite every sealed segment below the map's end without the records
+              that the map supersedes; neighbours that became small are merged
+    3. swap   put the new file in the old ones' place (docs/formats/segment.md)
+
+Offsets never change; what is dropped leaves a gap. The map is limited, so a pass
+may cover only some of the log; the next one goes on where it ended. Everything
+runs in slices of one batch, and the log may be used between two of them.
+
+What an aborted transaction wrote supersedes nothing, so records of a transaction
+join the map when its commit marker is met.
+
+Rejected: comparing keys themselves. Digests of 16 bytes bound the memory whatever
+the keys are; that two keys of one log share one has a chance of about 1 in 2^80.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.core import limits
+from headrace.core.errors import CorruptBatch
+from headrace.core.ports import Buffer, File
+from headrace.log.checkpoint import NEVER_MS, Cleaned, read_cleaned, write_cleaned
+from headrace.log.recovery import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swap
+from headrace.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_name
+from headrace.record.batch import BatchHeader
+from headrace.record.builder import build_sparse_batch
+from headrace.record.control import ControlKind
+from headrace.record.reader import read_control, read_records
+from headrace.record.record import Record
+
+if TYPE_CHECKING:
+    from headrace.log.log import Log
+
+_DIGEST_BYTES = 16
+
+
+class CompactionResult(NamedTuple):
+    """What one pass did. `cleaned_end` is where the next one starts; interrupted
+    means that segments were deleted or cut under it and it gave up."""
+
+    cleaned_end: int
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_dropped: int = 0
+    interrupted: bool = False
+
+
+class _KeyMap:
+    """The last offset of each key, and what open transactions may add to it."""
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, int] = {}
+        self._open: dict[int, dict[bytes, int]] = {}
+        self._first: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.last) + sum(map(len, self._open.values()))
+
+    def add(self, header: BatchHeader, records: list[Record]) -> None:
+        target = self.last
+        if header.is_transactional:
+            target = self._open.setdefault(header.producer_id, {})
+            self._first.setdefault(header.producer_id, header.base_offset)
+        for record in records:
+            if record.key is not None:
+                target[_digest(record.key)] = record.offset
+
+    def end_transaction(self, producer_id: int, kind: ControlKind) -> None:
+        pending = self._open.pop(producer_id, {})
+        self._first.pop(producer_id, None)
+        if kind is ControlKind.COMMIT:
+            for digest, offset in pending.items():
+                self.last[digest] = max(offset, self.last.get(digest, -1))
+
+    def first_open(self) -> int | None:
+        """Where the oldest transaction that did not end here began."""
+        return min(self._first.values(), default=None)
+
+    def supersedes(self, record: Record) -> bool:
+        return record.key is not None and self.last.get(_digest(record.key), -1) > record.offset
+
+
+def compact(
+    log: Log, now_ms: int, clean_below: int, keys_max: int | None
+) -> Generator[int, None, CompactionResult]:
+    """One pass; see `Log.compact`."""
+    cleaned = read_cleaned(log.disk, log.path)
+    limit = min(clean_below, log.synced_end)
+    sealed = [segment for segment in log.all_segments[:-1] if segment.next_offset <= limit]
+    start = max(cleaned.offset, log.start_offset)
+    result = CompactionResult(start)
+    end = sealed[-1].next_offset if sealed else start
+    if end <= start and cleaned.horizon_ms > now_ms:
+        return result
+    changes = log.changes
+    keys = _KeyMap()
+    dirty = [segment for segment in sealed if segment.next_offset > start]
+    for segment, position, header in _batches(dirty, start):
+        _map_batch(keys, segment, position, header)
+        yield header.size_bytes
+        if log.changes != changes:
+            return result._replace(interrupted=True)
+        if len(keys) >= (keys_max or limits.COMPACTION_KEYS_MAX):
+            end = header.next_offset
+            break
+    first_open = keys.first_open()
+    if first_open is not None and first_open > start:
+        # The rest of that transaction, and its marker, are for the next pass.
+        end = min(end, first_open)
+    horizon_ms = NEVER_MS
+    for group in _groups([segment for segment in sealed if segment.base_offset < end], log):
+        copy = _Copy(log, group, keys, now_ms)
+        with contextlib.closing(copy):
+            for slice_bytes in copy.run():
+                yield slice_bytes
+                if log.changes != changes:
+                    return result._replace(interrupted=True)
+            copy.finish()
+        changes = log.changes
+        horizon_ms = min(horizon_ms, copy.horizon_ms)
+        result = result._replace(
+            bytes_before=result.bytes_before + copy.bytes_before,
+            bytes_after=result.bytes_after + copy.position,
+            records_dropped=result.records_dropped + copy.records_dropped,
+        )
+    write_cleaned(log.disk, log.path, Cleaned(end, horizon_ms))
+    return result._replace(cleaned_end=end)
+
+
+def _batches(segments: list[Segment], start: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    for segment in segments:
+        for position, header in segment.walk(0):
+            if header.last_offset >= start:
+                yield segment, position, header
+
+
+def _map_batch(keys: _KeyMap, segment: Segment, position: int, header: BatchHeader) -> None:
+    batch = segment.read_batch(position, header)
+    try:
+        if header.is_control:
+            marker = read_control(batch, header)
+            keys.end_transaction(marker.producer_id, marker.kind)
+        else:
+            keys.add(header, read_records(batch, header))
+    except CorruptBatch as error:
+        raise segment.corrupt(position, str(error)) from error
+
+
+def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one segment together."""
+    group: list[Segment] = []
+    size = 0
+    for segment in segments:
+        if group and (
+            size + segment.size_bytes > log.settings.segment_bytes
+            or segment.next_offset - group[0].base_offset > RELATIVE_OFFSET_MAX
+        ):
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size_bytes
+    if group:
+        yield group
+
+
+class _Copy:
+    """One group of segments on its way into one file."""
+
+    def __init__(self, log: Log, group: list[Segment], keys: _KeyMap, now_ms: int) -> None:
+        self._log = log
+        self._group = group
+        self._keys = keys
+        self._now_ms = now_ms
+        self._name = segment_name(group[0].base_offset) + LOG_SUFFIX
+        self._temporary = f"{log.path}/{self._name}{CLEANED_SUFFIX}"
+        self._file: File | None = log.disk.open(self._temporary, create=True)
+        self._file.truncate(0)
+        self._changed = len(group) > 1
+        self.position = 0
+        self.bytes_before = 0
+        self.records_dropped = 0
+        self.horizon_ms = NEVER_MS
+
+    def run(self) -> Iterator[int]:
+        assert self._file is not None
+        last = self._group[-1]
+        for segment in self._group:
+            for position, header in segment.walk(0):
+                ends_group = segment is last and header.next_offset == last.next_offset
+                batch = self._cleaned(segment, position, header, ends_group)
+                if batch is not None:
+                    self._file.write(batch, self.position)
+                    self.position += len(batch)
+                self.bytes_before += header.size_bytes
+                yield header.size_bytes
+
+    def _cleaned(
+        self, segment: Segment, position: int, header: BatchHeader, ends_group: bool
+    ) -> Buffer | None:
+        """What stays of a batch. The last one stays even without records, so
+        that the segment still says where it ends."""
+        batch = segment.read_batch(position, header)
+        if header.is_control or (ends_group and not header.count):
+            return batch
+        try:
+            records = read_records(batch, header)
+        except CorruptBatch as error:
+            raise segment.corrupt(position, str(error)) from error
+        horizon_ms = header.delete_horizon_ms
+        over = horizon_ms is not None and horizon_ms <= self._now_ms
+        kept = [
+            record
+            for record in records
+            if not self._keys.supersedes(record) and not (over and _is_tombstone(record))
+        ]
+        tombstones = any(map(_is_tombstone, kept))
+        self.records_dropped += len(records) - len(kept)
+        new_horizon_ms = None
+        if tombstones and horizon_ms is None:
+            new_horizon_ms = self._now_ms + self._log.settings.tombstone_ms
+        if tombstones:
+            self.horizon_ms = min(self.horizon_ms, horizon_ms or new_horizon_ms or NEVER_MS)
+        if kept and len(kept) == len(records) and new_horizon_ms is None:
+            return batch
+        self._changed = True
+        if not kept and not ends_group:
+            return None
+        return build_sparse_batch(kept, header, delete_horizon_ms=new_horizon_ms)
+
+    def finish(self) -> None:
+        """Make the copy the truth, unless it is the same as what is there."""
+        assert self._file is not None
+        if not self._changed:
+            return
+        self._file.sync()
+        self._file.close()
+        self._file = None
+        log, group = self._log, self._group
+        # No mark that might come back after a crash may name these segments.
+        log.pin_mark()
+        log.disk.rename(self._temporary, f"{log.path}/{self._name}{SWAP_SUFFIX}")
+        log.disk.sync_directory(log.path)
+        log.forget_handles(group)
+        finish_swap(log.disk, log.path, self._name, group[-1].next_offset)
+        log.replace_segments(group, group[0].base_offset, group[-1].next_offset)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._log.disk.remove(self._temporary)
+
+
+def _is_tombstone(record: Record) -> bool:
+    return record.value is None and record.key is not None
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,63 @@
+"""From a time to an offset, exactly.
+
+The indexes and the batch headers only say where to look; the answer comes from
+the records. A header's largest timestamp is an upper bound after compaction, so a
+batch that promised a record may not have it, and the search goes on.
+"""
+
+from __future__ import annotations
+
+from headrace.core.errors import CorruptBatch
+from headrace.log.segment import Segment
+from headrace.record.batch import BatchHeader
+from headrace.record.reader import read_records
+from headrace.record.record import Record
+
+
+def find_timestamp(
+    segments: list[Segment], timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """The first record at or after `start_offset` with that timestamp or a
+    later one."""
+    for segment in segments:
+        if segment.next_offset <= start_offset or segment.max_timestamp_ms < timestamp_ms:
+            continue
+        for position, header in segment.find_time(timestamp_ms):
+            if header.last_offset < start_offset or header.is_control:
+                continue
+            for record in _records(segment, position, header):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                    return record.offset, record.timestamp_ms
+    return None
+
+
+def find_latest(segments: list[Segment], start_offset: int) -> tuple[int, int] | None:
+    """The first of the records that have the largest timestamp."""
+    live = [segment for segment in segments if segment.next_offset > start_offset]
+    largest = max((segment.max_timestamp_ms for segment in live), default=-1)
+    if largest < 0:
+        return None
+    found = find_timestamp(live, largest, start_offset)
+    if found is not None:
+        return found
+    # The record that the headers speak of was compacted away or lies below the
+    # start: only the records themselves know the next largest.
+    best: tuple[int, int] | None = None
+    for segment in live:
+        for position, header in segment.walk(0):
+            if header.is_control or header.last_offset < start_offset:
+                continue
+            for record in _records(segment, position, header):
+                if record.offset >= start_offset and (
+                    best is None or record.timestamp_ms > best[1]
+                ):
+                    best = (record.offset, record.timestamp_ms)
+    return best
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    batch = segment.read_batch(position, header)
+    try:
+        return read_records(batch, header)
+    except CorruptBatch as error:
+        raise segment.corrupt(position, str(error)) from error

@@ -1,0 +1,1 @@
+"""The ports, made real: disks, clock, entropy."""

@@ -1,0 +1,102 @@
+"""A data directory: its format, its identity, and who may write to it.
+
+    headrace.json    format version and the directory's own id
+    lock             held by the one process that writes
+    reserve          space that is given up when the disk is full, so that acks
+                     can still be written
+    metadata/        the catalog's log
+    topics/<id>/<n>/ the partitions
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.core.errors import InvalidArgument, UnsupportedFormat
+from headrace.core.ports import Disk, Entropy, Lock
+from headrace.log.checkpoint import replace_file
+
+FORMAT = 1
+FORMAT_FILE = "headrace.json"
+RESERVE_FILE = "reserve"
+RESERVE_BYTES = 4 * 1024 * 1024
+
+
+class _Identity(msgspec.Struct):
+    format: int
+    directory_id: str
+    node_id: int = 0
+
+
+def claim(disk: Disk, entropy: Entropy) -> Lock:
+    """Take the directory for writing: make it if it is new, refuse it if it is
+    not ours to read. InUse when another process has it."""
+    names = disk.list("")
+    if FORMAT_FILE in names:
+        check_format(disk)
+    elif foreign := [name for name in names if name != "lock"]:
+        raise UnsupportedFormat(
+            f"the directory is not empty and not Headrace's (it has {foreign[0]!r}); "
+            "choose another one"
+        )
+    lock = disk.lock("lock", f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}")
+    try:
+        if not disk.exists(FORMAT_FILE):
+            identity = _Identity(FORMAT, entropy.random_bytes(16).hex())
+            replace_file(disk, "", FORMAT_FILE, msgspec.json.encode(identity))
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def check_format(disk: Disk) -> None:
+    try:
+        file = disk.open(FORMAT_FILE, read_only=True)
+    except FileNotFoundError:
+        raise InvalidArgument(
+            "there is no Headrace directory here; the first process that opens it for writing "
+            "makes one"
+        ) from None
+    with contextlib.closing(file):
+        content = file.read(file.size(), 0)
+    try:
+        found = msgspec.json.decode(content, type=_Identity)
+    except msgspec.DecodeError as error:
+        raise UnsupportedFormat(f"{FORMAT_FILE} cannot be read: {error}") from error
+    if found.format > FORMAT:
+        raise UnsupportedFormat(
+            f"the directory has format {found.format} and this Headrace knows up to {FORMAT}; "
+            "upgrade with: pip install -U headrace"
+        )
+    if found.format < FORMAT:
+        raise UnsupportedFormat(
+            f"the directory has format {found.format}, which never was released; "
+            "publish its data again into a new directory"
+        )
+
+
+def keep_reserve(disk: Disk) -> None:
+    """Hold back some space, if there is any. Without it a full disk only means
+    that acks have to wait for room like publishes do."""
+    with contextlib.suppress(OSError):
+        file = disk.open(RESERVE_FILE, create=True)
+        with contextlib.closing(file):
+            file.reserve(RESERVE_BYTES)
+
+
+def give_up_reserve(disk: Disk) -> bool:
+    if not disk.exists(RESERVE_FILE):
+        return False
+    disk.remove(RESERVE_FILE)
+    return True
+
+
+def _command(argv: Iterable[str]) -> str:
+    return " ".join(argv)[:200] or "python"

@@ -1,0 +1,258 @@
+"""The real disk: a folder, and nothing outside it.
+
+    Linux     pread, pwrite; fdatasync; fallocate KEEP_SIZE
+    macOS     pread, pwrite; F_FULLFSYNC, since fsync there stops at the drive's cache
+    Windows   seek and read or write under a lock per handle; FlushFileBuffers
+
+A handle has no cursor, so reading threads never disturb one another. Symbolic
+links inside the root are the owner's business; names that reach us are not, and
+cannot leave the root.
+
+Rejected: O_DIRECT. It would take the page cache away from consumers, who mostly
+read what was just written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.errors import InUse
+from headrace.core.ports import Buffer, File, Lock
+from headrace.platform.memory_disk import checked_path
+
+_WINDOWS = sys.platform == "win32"
+_FALLOC_FL_KEEP_SIZE = 1
+# The kernel takes at most this many buffers in one call.
+_PARTS_PER_CALL = 1024
+_HOLDER_BYTES_MAX = 4096
+# The lock covers a byte far behind the holder's text, since on Windows a locked
+# byte cannot be read by others.
+_LOCKED_BYTE = 1 << 30
+
+
+class RealFile:
+    """One open file. `_descriptor` is -1 once closed, which every call refuses."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        # A read is short at the end of the file, but also when a signal came or
+        # more than 2 GiB were asked for.
+        parts = [data]
+        missing = length - len(data)
+        while missing and data:
+            position += len(data)
+            data = os.pread(self._descriptor, missing, position)
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)
+        while written < len(rest):
+            rest = rest[written:]
+            position += written
+            written = os.pwrite(self._descriptor, rest, position)
+            if not written:
+                raise OSError(errno.EIO, "the disk took nothing", self.path)
+
+    def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        for first in range(0, len(parts), _PARTS_PER_CALL):
+            some = parts[first : first + _PARTS_PER_CALL]
+            total = sum(map(len, some))
+            written = os.pwritev(self._descriptor, some, position)
+            if written < total:
+                self.write(memoryview(b"".join(some))[written:], position + written)
+            position += total
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def reserve(self, size: int) -> None:
+        if _fallocate is not None:
+            # The answer does not matter: without the reservation the write itself
+            # meets the full disk, and says so.
+            _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, 0, size)
+
+    def sync(self) -> None:
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        _sync_descriptor(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class WindowsFile(RealFile):
+    """The same by seek and read or write, one at a time. Where the system has
+    no positioned calls this also works elsewhere, which is how it is tested."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        super().__init__(descriptor, path)
+        self._cursor = threading.Lock()
+
+    def read(self, length: int, position: int) -> bytes:
+        parts = []
+        with self._cursor:
+            os.lseek(self._descriptor, position, os.SEEK_SET)
+            while length:
+                data = os.read(self._descriptor, length)
+                if not data:
+                    break
+                parts.append(data)
+                length -= len(data)
+        return b"".join(parts)
+
+    def write(self, data: Buffer, position: int) -> None:
+        rest = memoryview(data)
+        with self._cursor:
+            os.lseek(self._descriptor, position, os.SEEK_SET)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        self.write(b"".join(parts), position)
+
+
+class RealLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """The file stays: removing it would let a third opener lock a new file
+        of that name while a second still waits at the old one."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+
+class RealDisk:
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = os.path.abspath(os.fspath(root))
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        flags = os.O_RDONLY if read_only and not create else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        full = self._full(path)
+        descriptor = os.open(full, flags, 0o644)
+        return (WindowsFile if _WINDOWS else RealFile)(descriptor, full)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._full(path))
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._full(path)))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(self._full(path), exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._full(path))
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._full(path))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(self._full(source), self._full(target))
+
+    def sync_directory(self, path: str) -> None:
+        if _WINDOWS:
+            return
+        descriptor = os.open(self._full(path), os.O_RDONLY)
+        try:
+            _sync_descriptor(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.root).free
+
+    def lock(self, path: str, holder: str) -> Lock:
+        full = self._full(path)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        descriptor = os.open(full, flags, 0o644)
+        try:
+            _lock_descriptor(descriptor)
+        except OSError:
+            other = os.read(descriptor, _HOLDER_BYTES_MAX).decode("utf-8", "replace").strip()
+            os.close(descriptor)
+            raise InUse(f"{full} is held by {other or 'another process'}") from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, holder.encode("utf-8")[:_HOLDER_BYTES_MAX])
+        return RealLock(descriptor)
+
+    def _full(self, path: str) -> str:
+        path = checked_path(path)
+        return os.path.join(self.root, path) if path else self.root
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif sys.platform == "linux":
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+def _lock_descriptor(descriptor: int) -> None:
+    """Take the lock that ends with the process, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _find_fallocate() -> Any:
+    """The system's own call, because Python's posix_fallocate has no KEEP_SIZE
+    and would make the file look as long as the space that it reserves."""
+    if sys.platform != "linux":
+        return None
+    try:
+        function = ctypes.CDLL(None, use_errno=True).fallocate
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    function.restype = ctypes.c_int
+    return function
+
+
+_fallocate = _find_fallocate()

@@ -1,0 +1,174 @@
+"""What holds for every test, whatever it tests.
+
+Nothing outlives its test: a child process or a thread that is still running
+afterwards fails the test that left it, not a later and innocent one.
+
+Nothing is skipped in silence: the run ends with a list of what was skipped and
+why. With HEADRACE_NO_SKIPS=1 a skip makes the run fail, which is how a change is
+accepted.
+
+    variable             effect
+    HEADRACE_LONG=1      many more examples for every property
+    HEADRACE_KILLS=n     how often a crash test kills
+    HEADRACE_FLIPS=n     how many bits a rot test flips
+    HEADRACE_NO_SKIPS=1  a skip is a failure
+
+Rejected: looking for leftovers once, at the end of the run. It is cheaper, but
+it cannot say which test to repair.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+LEFTOVER_GRACE_MS = 2_000
+
+_PROJECT = Path(__file__).parent.parent
+# Processes that Python's multiprocessing starts once and keeps for its own use.
+_KEPT_BY_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+def _register_profiles() -> None:
+    database = DirectoryBasedExampleDatabase(_PROJECT / ".cache" / "hypothesis")
+    # A deadline for each example would be an assertion on wall time, and slow
+    # machines are not wrong.
+    common = settings(
+        deadline=None,
+        database=database,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.register_profile("fast", common, max_examples=50)
+    # Derandomized, so that a red run is red again on the next machine.
+    settings.register_profile("ci", common, max_examples=100, derandomize=True, database=None)
+    settings.register_profile("long", common, max_examples=2_000)
+    if os.environ.get("HEADRACE_LONG") == "1":
+        settings.load_profile("long")
+    elif os.environ.get("CI"):
+        settings.load_profile("ci")
+    else:
+        settings.load_profile("fast")
+
+
+_register_profiles()
+
+
+@pytest.fixture(scope="session")
+def kills() -> int:
+    """How often a crash test kills the process under test."""
+    return int(os.environ.get("HEADRACE_KILLS", "10"))
+
+
+@pytest.fixture(scope="session")
+def flips() -> int:
+    """How many stored bits a rot test flips, one at a time."""
+    return int(os.environ.get("HEADRACE_FLIPS", "300"))
+
+
+# Leftovers.
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    # What wider fixtures started before this test is theirs to end.
+    threads_before = set(threading.enumerate())
+    children_before = _children()
+    yield
+    threads = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in threads_before and not thread.daemon
+    ]
+    # What is just ending gets the time to do so; waiting is only paid for then.
+    for thread in threads:
+        thread.join(LEFTOVER_GRACE_MS / 1000)
+    left = [f"thread {thread.name!r}" for thread in threads if thread.is_alive()]
+    for pid in _children() - children_before:
+        if not _ends_soon(pid):
+            left.append(f"process {pid} ({_command_line(pid)})")
+    if left:
+        pytest.fail(f"the test left running: {', '.join(left)}", pytrace=False)
+
+
+def _children() -> set[int]:
+    """Our child processes, of any thread; empty where there is no /proc."""
+    pids: set[int] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        try:
+            pids.update(int(pid) for pid in task.read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            # The thread ended while we looked; its children moved to another.
+            continue
+    return pids
+
+
+def _ends_soon(pid: int) -> bool:
+    """Whether a process is over, or is within the grace. One that has ended and
+    was not waited for is over too: it runs nothing."""
+    command_line = _command_line(pid)
+    if any(kept in command_line for kept in _KEPT_BY_PYTHON):
+        return True
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(LEFTOVER_GRACE_MS))
+    finally:
+        os.close(descriptor)
+
+
+def _command_line(pid: int) -> str:
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return raw.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+# Skips.
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
+    if not reasons:
+        return
+    forbidden = _skips_are_forbidden()
+    terminalreporter.section("a skip is a failure here" if forbidden else "skipped", red=forbidden)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{count:5}  {reason}")
+    terminalreporter.line(
+        f"skipped: {sum(reasons.values())}; programs that tests need are installed with: make tools"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    # Workers of pytest-xdist have no reporter; their controller counts for all.
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    if _skips_are_forbidden() and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _skips_are_forbidden() -> bool:
+    return os.environ.get("HEADRACE_NO_SKIPS") == "1"
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    location = report.nodeid or "collection"
+    if isinstance(report.longrepr, tuple):
+        return f"{location.split('::')[0]}: {report.longrepr[2].removeprefix('Skipped: ')}"
+    return location

@@ -1,0 +1,200 @@
+"""The command line among other processes: a held directory, signals, closed pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+WAIT_SECONDS = 60
+
+
+@pytest.fixture
+def orders(run: Run) -> Run:
+    run("topic", "create", "orders", "--partitions", "1")
+    run("publish", "orders", "one", "two", "three")
+    run("publish", "orders", "later", "--delay", "1h")
+    run("work", "orders", "--group", "billing", "--count", "1", "--reject")
+    return run
+
+
+def begun(process: subprocess.Popen[bytes]) -> bytes:
+    """Wait until the process has written its first line."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=WAIT_SECONDS)
+    return line
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    out, err = process.communicate(timeout=WAIT_SECONDS)
+    return process.returncode, out, err
+
+
+def state_of(run: Run, message_id: str) -> dict[str, Any]:
+    answer = run("status", message_id, "--group", "billing", "--json")
+    document: dict[str, Any] = json.loads(answer.stdout)
+    return document
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topic", "list"],
+        ["topic", "describe", "orders"],
+        ["consume", "orders"],
+        ["queue", "list"],
+        ["queue", "stats", "billing"],
+        ["group", "list"],
+        ["group", "describe", "billing"],
+        ["dlq", "list", "orders"],
+        ["dlq", "export", "orders"],
+        ["delayed", "list", "orders"],
+        ["status", "orders:0:1", "--group", "billing"],
+        ["log", "verify"],
+        ["log", "dump", "orders", "0"],
+        ["log", "export", "orders"],
+    ],
+)
+def test_commands_that_look_work_on_a_directory_in_use(
+    orders: Run, start: Start, words: list[str]
+) -> None:
+    holder = start("work", "orders", "--group", "billing", "--exec", "echo begun; cat; sleep 60")
+    begun(holder)
+    assert orders(*words).stdout or words == ["log", "verify"]
+    assert holder.poll() is None
+
+
+def test_a_second_writer_learns_who_holds_the_directory(orders: Run, start: Start) -> None:
+    holder = start("work", "orders", "--group", "billing", "--exec", "echo begun; sleep 60")
+    begun(holder)
+    refused = orders("publish", "orders", "x", code=1)
+    assert refused.stderr.endswith("[in-use]\n")
+    assert str(holder.pid) in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143)],
+    ids=["interrupt", "terminate"],
+)
+def test_a_signal_ends_the_work_quietly_and_gives_the_lease_back(
+    orders: Run, start: Start, number: signal.Signals, code: int
+) -> None:
+    worker = start("work", "orders", "--group", "billing", "--exec", "echo begun; sleep 60")
+    begun(worker)
+    worker.send_signal(number)
+    assert ended(worker) == (code, b"", b"")
+    status = state_of(orders, "orders:0:1")
+    assert (status["state"], status["attempts"]) == ("pending", 0)
+
+
+def test_a_signal_ends_what_the_command_started_too(orders: Run, start: Start) -> None:
+    nested = "sh -c 'echo $$; sleep 60' & wait"
+    worker = start("work", "orders", "--group", "billing", "--exec", nested)
+    pid = int(begun(worker))
+    worker.send_signal(signal.SIGINT)
+    assert ended(worker)[0] == 130
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def test_an_interrupt_ends_waiting_for_work(orders: Run, start: Start) -> None:
+    worker = start("work", "orders", "--group", "billing")
+    begun(worker)
+    worker.send_signal(signal.SIGINT)
+    code, _, complaint = ended(worker)
+    assert (code, complaint) == (130, b"")
+
+
+def test_following_shows_what_others_publish_later(orders: Run, start: Start) -> None:
+    follower = start("consume", "orders", "--follow")
+    assert begun(follower) == b"one\n"
+    orders("publish", "orders", "four")
+    assert follower.stdout is not None
+    assert [follower.stdout.readline() for _ in range(4)] == [
+        b"two\n",
+        b"three\n",
+        b"later\n",
+        b"four\n",
+    ]
+    follower.send_signal(signal.SIGINT)
+    assert ended(follower) == (130, b"", b"")
+
+
+def test_following_ends_by_itself_after_its_count(orders: Run, start: Start) -> None:
+    follower = start("consume", "orders", "--follow", "--from", "4", "--count", "1")
+    orders("publish", "orders", "four")
+    assert ended(follower) == (0, b"four\n", b"")
+
+
+def test_a_group_follows_and_is_not_asked_for_the_same_again(orders: Run, start: Start) -> None:
+    follower = start("consume", "orders", "--group", "audit", "--follow")
+    assert follower.stdout is not None
+    for expected in (b"one\n", b"two\n", b"three\n", b"later\n"):
+        assert follower.stdout.readline() == expected
+    wait_until_committed(orders, "audit")
+    follower.send_signal(signal.SIGINT)
+    assert ended(follower)[0] == 130
+    orders("consume", "orders", "--group", "audit", code=3)
+
+
+@pytest.mark.parametrize(
+    "words", [["consume", "orders"], ["log", "export", "orders"], ["log", "dump", "orders", "0"]]
+)
+def test_a_closed_pipe_ends_quietly(orders: Run, start: Start, words: list[str]) -> None:
+    # More than a pipe can hold, so that the writer is still writing.
+    orders("publish", "orders", "-", stdin=(b"z" * 99 + b"\n") * 5_000)
+    options = ["--records"] if words[1] == "dump" else []
+    writer = start(*words, *options)
+    begun(writer)
+    assert writer.stdout is not None
+    writer.stdout.close()
+    assert writer.wait(WAIT_SECONDS) == 0
+    assert writer.stderr is not None
+    assert writer.stderr.read() == b""
+
+
+def test_a_pipe_of_lines_is_published_as_it_comes(orders: Run, start: Start) -> None:
+    publisher = start("publish", "orders", "-", "--json", stdin=subprocess.PIPE)
+    assert publisher.stdin is not None
+    for _ in range(3):
+        publisher.stdin.write(b"line\n")
+        publisher.stdin.flush()
+        assert json.loads(begun(publisher))["id"].startswith("orders:0:")
+    publisher.stdin.close()
+    assert publisher.wait(WAIT_SECONDS) == 0
+
+
+def test_a_killed_worker_costs_an_attempt_and_nothing_else(orders: Run, start: Start) -> None:
+    worker = start("work", "orders", "--group", "billing", "--exec", "echo $$; exec sleep 60")
+    child = int(begun(worker))
+    worker.kill()
+    worker.wait(WAIT_SECONDS)
+    os.kill(child, signal.SIGKILL)
+    assert orders("log", "verify").stdout == ""
+    [message, *_] = orders(
+        *("work", "orders", "--group", "billing", "--count", "1", "--json"),
+    ).stdout.splitlines()
+    assert json.loads(message)["value"] == "two"
+    assert json.loads(message)["attempt"] == 2
+
+
+def wait_until_committed(run: Run, group: str) -> None:
+    """Look until the group has come to the end; each look takes a while itself."""
+    for _ in range(500):
+        described = run("group", "describe", group, "--json")
+        if all(row["lag"] == 0 for row in json.loads(described.stdout)["partitions"]):
+            return
+    raise AssertionError(f"{group} never committed")

@@ -1,0 +1,84 @@
+"""The backends over which the SDK's contract is run.
+
+    memory      a memory disk, kept while a test closes and opens again
+    directory   a real directory under tmp_path
+
+Each has a clock that a test moves. A test that needs real time asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace import testing
+from headrace.core.ports import Clock
+
+
+class SdkBackend:
+    """Opens handles on one and the same data, again and again."""
+
+    def __init__(self, path: str, disk: testing.MemoryDisk | None) -> None:
+        self.clock = testing.ManualClock()
+        self._path = path
+        self._disk = disk
+        self._opened: list[headrace.Headrace] = []
+
+    def open(
+        self, *, clock: Clock | None = None, read_only: bool = False, auto_create: bool = False
+    ) -> headrace.Headrace:
+        handle = testing.open(
+            clock or self.clock,
+            path=self._path,
+            disk=self._disk,
+            read_only=read_only,
+            auto_create=auto_create,
+        )
+        self._opened.append(handle)
+        return handle
+
+    def open_async(
+        self, *, clock: Clock | None = None, auto_create: bool = False
+    ) -> headrace.AsyncHeadrace:
+        return testing.open_async(
+            clock or self.clock, path=self._path, disk=self._disk, auto_create=auto_create
+        )
+
+    def close(self) -> None:
+        for handle in self._opened:
+            handle.close()
+
+
+def _in_memory(tmp_path: Path) -> SdkBackend:
+    return SdkBackend(":memory:", testing.MemoryDisk())
+
+
+def _in_a_directory(tmp_path: Path) -> SdkBackend:
+    return SdkBackend(str(tmp_path / "queue"), None)
+
+
+BACKENDS: dict[str, Callable[[Path], SdkBackend]] = {
+    "memory": _in_memory,
+    "directory": _in_a_directory,
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def sdk_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SdkBackend]:
+    backend = BACKENDS[request.param](tmp_path)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def handle(sdk_backend: SdkBackend) -> headrace.Headrace:
+    """A handle on the backend's manual clock, with nothing in it."""
+    return sdk_backend.open()
+
+
+@pytest.fixture
+def clock(sdk_backend: SdkBackend) -> testing.ManualClock:
+    return sdk_backend.clock

@@ -1,0 +1,121 @@
+"""The wheel, as somebody who has only pip meets it.
+
+Built here, installed into an empty environment from wheels alone (so no compiler
+is needed), and used there: not one line of this checkout is on its path.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+# One worker runs them all: building and installing once is enough.
+pytestmark = pytest.mark.xdist_group("wheel")
+
+PROJECT = Path(__file__).parent.parent.parent
+
+USE_IT_EMBEDDED = """
+import sys
+
+import headrace
+
+assert "site-packages" in headrace.__file__, headrace.__file__
+hr = headrace.open(sys.argv[1])
+hr.create_topic("t")
+hr.publish("t", b"x")
+q = hr.queue("t", group="g")
+[m] = q.receive(max=1)
+assert m.value == b"x", m.value
+m.ack()
+assert q.receive(max=1) == []
+q.close()
+hr.close()
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    # Neither the checkout nor its environment may leak into what is tested.
+    ours = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(
+        command, cwd=cwd, env=ours, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def succeeded(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    succeeded(
+        run(
+            *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
+            *("--outdir", folder, PROJECT),
+            cwd=folder,
+        )
+    )
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment that holds the wheel and what it needs."""
+    folder = tmp_path_factory.mktemp("environment")
+    succeeded(run(sys.executable, "-m", "venv", folder, cwd=folder))
+    installed = run(
+        *(folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--retries", "1"),
+        *("--only-binary", ":all:", "-c", PROJECT / "constraints.txt", wheel),
+        cwd=folder,
+    )
+    if installed.returncode != 0 and "connection broken" in installed.stderr:
+        pytest.skip("pip cannot reach its package index")
+    succeeded(installed)
+    return folder / "bin"
+
+
+def test_the_wheel_is_pure_and_marked_as_typed(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "headrace/py.typed" in names
+    assert "headrace/core/errors.py" in names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"headrace"}
+
+
+def test_an_empty_environment_can_publish_lease_and_ack(environment: Path, tmp_path: Path) -> None:
+    script = tmp_path / "use_it.py"
+    script.write_text(USE_IT_EMBEDDED)
+    succeeded(run(environment / "python", script, tmp_path / "data", cwd=tmp_path))
+
+
+def test_the_command_says_the_version_of_the_project(environment: Path, tmp_path: Path) -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    answer = succeeded(run(environment / "headrace", "--version", cwd=tmp_path))
+    assert version in answer.split()
+
+
+def test_the_package_says_the_version_of_the_project(environment: Path, tmp_path: Path) -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    program = "import headrace; print(headrace.__version__)"
+    assert succeeded(run(environment / "python", "-c", program, cwd=tmp_path)).strip() == version
+
+
+def test_using_a_missing_extra_names_its_pip_command(environment: Path, tmp_path: Path) -> None:
+    program = "from headrace.core.extras import require; require('uvloop', 'server')"
+    result = run(environment / "python", "-c", program, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "pip install 'headrace[server]'" in result.stderr
+
+
+def test_what_the_base_install_brings_agrees_with_itself(environment: Path, tmp_path: Path) -> None:
+    succeeded(run(environment / "python", "-m", "pip", "check", cwd=tmp_path))

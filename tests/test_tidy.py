@@ -1,0 +1,264 @@
+"""Style as a test: what a reader of this code may rely on.
+
+Each rule is one test that lists every place that breaks it, so a rule is learnt
+once and not in review after review. The formatter and the linter hold the rules
+that they know; these are the ones that they do not.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.core import errors
+
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 80
+
+PROJECT = Path(__file__).parent.parent
+SOURCE = PROJECT / "src" / "headrace"
+TESTS = PROJECT / "tests"
+
+# Names of modules, packages and classes that say nothing about what is inside.
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "misc", "common"}
+
+# What the layers write to disk, and the page that describes it byte by byte.
+FORMAT_PAGES = {
+    "record/batch.py": "record-batch.md",
+    "record/attributes.py": "queue-attributes.md",
+    "log/segment.py": "segment.md",
+}
+
+
+def test_no_module_is_longer_than_its_limit() -> None:
+    too_long = []
+    for path in python_files(SOURCE, TESTS):
+        lines = path.read_text().count("\n")
+        if lines > MODULE_LINES_MAX:
+            too_long.append(f"{shown(path)}: {lines} lines")
+    assert not too_long, listing(f"modules over {MODULE_LINES_MAX} lines", too_long)
+
+
+def test_no_function_is_longer_than_its_limit() -> None:
+    too_long = []
+    for path in python_files(SOURCE, TESTS):
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                too_long.append(f"{shown(path)}:{node.lineno}: {node.name}, {lines} lines")
+    assert not too_long, listing(f"functions over {FUNCTION_LINES_MAX} lines", too_long)
+
+
+def test_every_module_opens_with_its_promise() -> None:
+    silent = [
+        shown(path)
+        for path in python_files(SOURCE, TESTS)
+        if path.read_text().strip() and not ast.get_docstring(tree_of(path))
+    ]
+    assert not silent, listing("modules without a docstring", silent)
+
+
+def test_no_name_is_empty_of_meaning() -> None:
+    empty = []
+    for path in python_files(SOURCE, TESTS):
+        if EMPTY_NAMES & set(words(path.stem)) or EMPTY_NAMES & set(words(path.parent.name)):
+            empty.append(shown(path))
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and EMPTY_NAMES & set(words(node.name)):
+                empty.append(f"{shown(path)}:{node.lineno}: {node.name}")
+    assert not empty, listing("names that say nothing", empty)
+
+
+def test_no_work_is_left_for_later_in_a_comment() -> None:
+    pattern = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+    found = [
+        f"{shown(path)}:{number}: {line.strip()}"
+        for path in python_files(SOURCE, TESTS)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert not found, listing("unfinished work", found)
+
+
+def test_every_module_postpones_its_annotations() -> None:
+    late = [
+        shown(path)
+        for path in python_files(SOURCE, TESTS)
+        if path.name != "__init__.py"
+        and "from __future__ import annotations" not in path.read_text()
+    ]
+    assert not late, listing("modules without `from __future__ import annotations`", late)
+
+
+def test_layers_below_the_platform_do_not_touch_the_world() -> None:
+    # import-linter holds this contract too, and follows chains of imports; here
+    # it is part of the tests, so that whoever runs only those learns of it.
+    contract = forbidden_contract()
+    forbidden = set(contract["forbidden_modules"])
+    layers = [SOURCE / module.split(".")[1] for module in contract["source_modules"]]
+    found = [
+        f"{shown(path)}:{line}: {module}"
+        for path in python_files(*layers)
+        for line, module in imports_of(path)
+        if module.split(".")[0] in forbidden
+    ]
+    assert not found, listing("imports that only the platform may have", found)
+
+
+def test_no_test_sleeps() -> None:
+    found = [
+        f"{shown(path)}:{node.lineno}"
+        for path in python_files(TESTS)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and called_name(node) == "sleep"
+    ]
+    assert not found, listing("tests that sleep; wait for the condition instead", found)
+
+
+def test_every_temporary_directory_comes_from_pytest() -> None:
+    found = [
+        f"{shown(path)}:{line}"
+        for path in python_files(TESTS)
+        for line, module in imports_of(path)
+        if module == "tempfile"
+    ]
+    assert not found, listing("tempfile in tests; use tmp_path or tmp_path_factory", found)
+
+
+def test_every_test_is_named_by_a_sentence() -> None:
+    short = [
+        f"{shown(path)}:{node.lineno}: {node.name}"
+        for path in python_files(TESTS)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and len(words(node.name)) < 4
+    ]
+    assert not short, listing("test names that are not sentences", short)
+
+
+@pytest.mark.parametrize("module", sorted(FORMAT_PAGES))
+def test_every_format_on_disk_has_its_page(module: str) -> None:
+    page = PROJECT / "docs" / "formats" / FORMAT_PAGES[module]
+    assert (SOURCE / module).is_file(), f"{module} moved: correct FORMAT_PAGES"
+    assert page.is_file() and page.read_text().startswith("# "), f"{shown(page)} is missing"
+
+
+def test_every_format_page_that_the_code_points_to_exists() -> None:
+    dangling = [
+        f"{shown(path)}: {page}"
+        for path in python_files(SOURCE)
+        for page in re.findall(r"docs/formats/[\w-]+\.md", path.read_text())
+        if not (PROJECT / page).is_file()
+    ]
+    assert not dangling, listing("pages that do not exist", dangling)
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    classes = [
+        value
+        for _, value in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(value, errors.HeadraceError)
+    ]
+    inherited = [value.__name__ for value in classes if "code" not in vars(value)]
+    assert not inherited, listing("errors without a code of their own", inherited)
+    shared = [code for code, count in Counter(c.code for c in classes).items() if count > 1]
+    assert not shared, listing("codes that several errors share", shared)
+    odd = [c.code for c in classes if not re.fullmatch(r"[a-z]+(-[a-z]+)*", c.code)]
+    assert not odd, listing("codes that are not lower-case words", odd)
+
+
+def test_every_extra_that_the_code_asks_for_exists() -> None:
+    extras = project_file()["project"]["optional-dependencies"]
+    unknown = [
+        f"{shown(path)}:{node.lineno}: {ast.unparse(node)}"
+        for path in python_files(SOURCE)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and called_name(node) == "require" and len(node.args) == 2
+        if not (isinstance(node.args[1], ast.Constant) and node.args[1].value in extras)
+    ]
+    assert not unknown, listing("extras that pyproject.toml does not have", unknown)
+
+
+def test_constraints_pin_versions_and_name_no_place() -> None:
+    lines = (PROJECT / "constraints.txt").read_text().splitlines()
+    odd = [
+        line
+        for line in lines
+        if line and not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)
+    ]
+    assert not odd, listing("constraints that are not name==version", odd)
+    addressed = [
+        f"{name}: {line}"
+        for name in ("constraints.txt", "pyproject.toml", "Makefile", "scripts/setup")
+        for line in (PROJECT / name).read_text().splitlines()
+        if re.search(r"https?://|--(extra-)?index-url|--find-links", line)
+    ]
+    assert not addressed, listing("addresses of registries", addressed)
+
+
+# What the rules are made of.
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def python_files(*folders: Path) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            # Generated code keeps to the shape its generator gives it.
+            if "generated" not in path.parts:
+                yield path
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module
+
+
+def called_name(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def words(name: str) -> list[str]:
+    """`ReadThing` and `read_thing` both become read, thing."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return [word for word in spaced.lower().split("_") if word]
+
+
+def project_file() -> dict[str, Any]:
+    return tomllib.loads((PROJECT / "pyproject.toml").read_text())
+
+
+def forbidden_contract() -> dict[str, list[str]]:
+    for contract in project_file()["tool"]["importlinter"]["contracts"]:
+        if contract["id"] == "no-world-below-platform":
+            return dict(contract)
+    raise AssertionError("pyproject.toml has lost the contract about the platform")
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(PROJECT))
+
+
+def listing(title: str, places: list[str]) -> str:
+    return "\n  ".join([f"{title}:", *places])

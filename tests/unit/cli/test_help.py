@@ -1,0 +1,75 @@
+"""Every command explains itself, with examples that can be typed as they stand."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.command import Command, Group
+from headrace.cli.main import cli
+
+
+def all_commands(
+    group: click.Group = cli, path: str = "headrace"
+) -> Iterator[tuple[str, click.Command]]:
+    yield path, group
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from all_commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+COMMANDS = dict(all_commands())
+EXAMPLES = [
+    (path, line.strip())
+    for path, command in COMMANDS.items()
+    if isinstance(command, Command | Group)
+    for line in command.examples.strip().splitlines()
+]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_of_each_command_says_what_it_does_and_has_an_example(path: str) -> None:
+    result = CliRunner().invoke(cli, [*path.split()[1:], "--help"])
+    assert result.exit_code == 0
+    assert COMMANDS[path].help
+    _, _, examples = result.output.partition("Examples:\n")
+    assert "headrace " in examples
+
+
+@pytest.mark.parametrize(("path", "line"), EXAMPLES)
+def test_each_example_can_be_typed_as_it_stands(path: str, line: str) -> None:
+    words = headrace_words(line)
+    command: click.Command = cli
+    context = click.Context(cli, info_name="headrace", obj="./data")
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    # Parses every option and argument with its type, and runs nothing.
+    with command.make_context("example", words, parent=context) as made:
+        assert made.params["directory"] == "./data"
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path.count(" ") == 2])
+def test_each_command_of_a_noun_takes_the_directory_after_its_name(path: str) -> None:
+    assert any("--data" in option.opts for option in COMMANDS[path].params)
+
+
+def test_the_commands_are_listed_in_the_order_of_their_use() -> None:
+    names = list(cli.commands)
+    assert cli.list_commands(click.Context(cli)) == names
+    assert names[:4] == ["topic", "publish", "consume", "work"]
+
+
+def headrace_words(line: str) -> list[str]:
+    """The words behind `headrace`, up to where a pipe or a redirection begins."""
+    words = shlex.split(line.replace('eval "$(', "").replace(')"', ""))
+    words = words[words.index("headrace") + 1 :]
+    for sign in ("|", ">"):
+        if sign in words:
+            words = words[: words.index(sign)]
+    return words
