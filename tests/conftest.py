@@ -32,6 +32,10 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 LEFTOVER_GRACE_MS = 2_000
 
+# The long runs, each a marker. A file whose name has one of these in it, such as
+# test_log_power_loss.py, is marked as a whole.
+SOAKS = ("crash", "power_loss", "rot")
+
 _PROJECT = Path(__file__).parent.parent
 # Processes that Python's multiprocessing starts once and keeps for its own use.
 _KEPT_BY_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -72,6 +76,14 @@ def kills() -> int:
 def flips() -> int:
     """How many stored bits a rot test flips, one at a time."""
     return int(os.environ.get("HEADRACE_FLIPS", "300"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for soak in SOAKS:
+            if f"_{soak}_" in f"_{item.path.stem}_":
+                item.add_marker(soak)
 
 
 # Leftovers.

@@ -1,5 +1,6 @@
 """Looking at a directory's files from outside, without opening it as a node.
 
+    headrace.json             the format's version and the directory's id
     metadata/                 a log of catalog changes
     topics/<id>/<partition>/  a log of records, and
         producers             a note of who published up to where
@@ -36,6 +37,7 @@ from headrace.log import Log, LogSettings, Problem, Progress
 from headrace.log.checkpoint import SYNCED_NAME, SyncedFile, read_cleaned, read_start
 from headrace.log.epochs import EPOCHS_NAME, Epochs
 from headrace.log.segment import LOG_SUFFIX, parse_base_offset
+from headrace.platform.directory import FORMAT_FILE, check_format
 from headrace.platform.disk import RealDisk
 from headrace.record import BatchHeader, Record, check_batch, read_header, read_records
 
@@ -88,6 +90,15 @@ def read_catalog(root: str, now_ms: int) -> Catalog:
         return metadata.catalog
     finally:
         metadata.log.close()
+
+
+def verify_format(root: str) -> Damage | None:
+    """Whether the directory says that it is ours, in a version that we know."""
+    try:
+        check_format(RealDisk(root))
+    except (HeadraceError, OSError) as error:
+        return Damage(FORMAT_FILE, None, _reason(error), True)
+    return None
 
 
 def log_folders(root: str) -> list[str]:

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 import headrace
+from headrace.testing import ManualClock
 
 
 @dataclass
@@ -127,7 +128,7 @@ def test_publishing_nothing_publishes_nothing(orders: headrace.Headrace) -> None
 
 
 def test_a_dedup_id_within_its_window_is_published_once(
-    handle: headrace.Headrace, clock: Any
+    handle: headrace.Headrace, clock: ManualClock
 ) -> None:
     handle.create_topic("orders", 1, dedup=True, dedup_window_ms=60_000)
     first = handle.publish("orders", b"x", dedup_id="order-7")

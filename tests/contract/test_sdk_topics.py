@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.contract.conftest import SdkBackend
 
 import headrace
 
@@ -49,11 +48,11 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(handle: headrace.Headrace)
 
 
 def test_a_missing_topic_says_how_to_make_it(handle: headrace.Headrace) -> None:
-    with pytest.raises(headrace.UnknownTopic, match="create_topic|topic create"):
+    with pytest.raises(headrace.UnknownTopic, match=r"create_topic|topic create"):
         handle.publish("orders", b"x")
 
 
-def test_topics_are_made_on_first_use_where_that_is_wanted(sdk_backend: Any) -> None:
+def test_topics_are_made_on_first_use_where_that_is_wanted(sdk_backend: SdkBackend) -> None:
     handle = sdk_backend.open(auto_create=True)
     handle.publish("orders", b"x")
     with handle.queue("audit") as queue:

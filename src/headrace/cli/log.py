@@ -39,7 +39,7 @@ from headrace.cli.output import (
     write_json,
     write_json_line,
 )
-from headrace.core.errors import HeadraceError, UnknownPartition, UnknownTopic
+from headrace.core.errors import HeadraceError, InvalidArgument, UnknownPartition, UnknownTopic
 
 if TYPE_CHECKING:
     from headrace.engine.catalog import Catalog, Topic
@@ -74,18 +74,20 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
     Exit code 1 when anything is. Works beside a process that writes; what a crash
     left unfinished at the end of a log is not wrong, and is cut at the next open.
     """
-    from headrace.inspect import Checked, log_folders, size_of_logs, verify_log
+    from headrace.inspect import Checked, log_folders, size_of_logs, verify_format, verify_log
 
     check_exists(directory)
+    folders = log_folders(directory)
+    wrong_format = verify_format(directory)
+    if wrong_format is not None and not folders:
+        raise InvalidArgument(f"{directory!r} is not a data directory: {wrong_format.reason}")
+    found: list[Damage] = [] if wrong_format is None else [wrong_format]
     catalog, fault = _catalog(directory)
     if topic is not None:
-        if catalog is None:
-            raise fault or UnknownTopic(f"there is no topic {topic!r}")
+        if fault is not None:
+            raise fault
         folder = _topic_of(catalog, topic).folder
-        folders = [one for one in log_folders(directory) if one.startswith(f"{folder}/")]
-    else:
-        folders = log_folders(directory)
-    found: list[Damage] = []
+        folders = [one for one in folders if one.startswith(f"{folder}/")]
     size_bytes = batches = 0
     with progress("verifying", size_of_logs(directory, folders), in_bytes=True) as bar:
         for folder in folders:
@@ -96,9 +98,6 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
                     batches += result.batches
                 else:
                     found.append(result)
-    if catalog is None and fault is not None and not found:
-        # There is nothing in here that looks like ours.
-        raise fault
     if as_json:
         write_json(
             {
@@ -201,14 +200,15 @@ def export(topic: str, partition: int | None, directory: str) -> int | None:
 # Names for what the files are called.
 
 
-def _catalog(directory: str) -> tuple[Catalog | None, HeadraceError | None]:
-    """The catalog, or why there is none: verifying goes on without names."""
+def _catalog(directory: str) -> tuple[Catalog, HeadraceError | None]:
+    """The catalog; or one without names and why, since verifying goes on."""
+    from headrace.engine.catalog import Catalog
     from headrace.inspect import read_catalog
 
     try:
         return read_catalog(directory, _now_ms()), None
     except HeadraceError as error:
-        return None, error
+        return Catalog(), error
 
 
 def _topic_of(catalog: Catalog, name: str) -> Topic:
@@ -220,8 +220,8 @@ def _topic_of(catalog: Catalog, name: str) -> Topic:
 
 def _partition_folder(directory: str, topic: str, partition: int) -> str:
     catalog, fault = _catalog(directory)
-    if catalog is None:
-        raise fault or UnknownTopic(f"there is no topic {topic!r}")
+    if fault is not None:
+        raise fault
     found = _topic_of(catalog, topic)
     if not 0 <= partition < found.partitions:
         raise UnknownPartition(
@@ -230,10 +230,10 @@ def _partition_folder(directory: str, topic: str, partition: int) -> str:
     return f"{found.folder}/{partition}"
 
 
-def _belongs_to(file: str, catalog: Catalog | None) -> str | None:
-    """`topics/5f0c.../0/state/...` becomes `orders 0`, if the catalog is there."""
+def _belongs_to(file: str, catalog: Catalog) -> str | None:
+    """`topics/5f0c.../0/state/...` becomes `orders 0`, if the catalog knows it."""
     parts = file.split("/")
-    if parts[0] != "topics" or len(parts) < 3 or catalog is None:
+    if parts[0] != "topics" or len(parts) < 3:
         return None
     for topic in catalog.topics.values():
         if topic.folder == "/".join(parts[:2]):
@@ -248,7 +248,7 @@ def _now_ms() -> int:
 # How damage and batches look.
 
 
-def _print_damage(found: list[Damage], catalog: Catalog | None) -> None:
+def _print_damage(found: list[Damage], catalog: Catalog) -> None:
     if not found:
         return
     print_table(
@@ -260,7 +260,7 @@ def _print_damage(found: list[Damage], catalog: Catalog | None) -> None:
     )
 
 
-def _damage_document(one: Damage, catalog: Catalog | None) -> dict[str, Any]:
+def _damage_document(one: Damage, catalog: Catalog) -> dict[str, Any]:
     return one._asdict() | {"belongs_to": _belongs_to(one.file, catalog)}
 
 

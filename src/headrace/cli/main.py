@@ -31,6 +31,7 @@ from headrace.cli.command import Group
 from headrace.cli.completion import completion
 from headrace.cli.consume import consume
 from headrace.cli.delayed import delayed
+from headrace.cli.demo import demo
 from headrace.cli.dlq import dlq
 from headrace.cli.group import group
 from headrace.cli.log import log
@@ -139,6 +140,7 @@ for _command in (
     status,
     log,
     bench,
+    demo,
     completion,
 ):
     cli.add_command(_command)

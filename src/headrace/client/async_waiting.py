@@ -44,7 +44,7 @@ class Calls:
     """The threads of one handle, and how many of them are at work."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="headrace")
+        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="headrace-call")
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -58,9 +58,11 @@ class Calls:
         return await self.start(partial(call, *args, **named))
 
     def start(self, call: Callable[[], Answer]) -> asyncio.Future[Answer]:
+        loop = asyncio.get_running_loop()
         try:
-            future = asyncio.get_running_loop().run_in_executor(self._executor, call)
+            future = loop.run_in_executor(self._executor, call)
         except RuntimeError as error:
+            # What an executor says after its shutdown.
             raise Closed("this handle is closed; open it again") from error
         self._running += 1
         self._idle.clear()

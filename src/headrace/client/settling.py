@@ -22,14 +22,8 @@ from headrace.core.errors import HeadraceError, InvalidArgument, StaleReceipt
 from headrace.core.values import MessageId, Receipt
 
 Settleable = LeasedView[Any] | MessageId | PublishedMessage | Receipt | str
-Settleables = (
-    Sequence[LeasedView[Any]]
-    | list[MessageId]
-    | list[PublishedMessage]
-    | list[Receipt]
-    | list[str]
-    | list[Settleable]
-)
+# A list may mix them, which a type checker sees as a list of anything.
+Settleables = Sequence[LeasedView[Any]] | list[Any]
 
 _SINGLE = (LeasedView, MessageId, PublishedMessage, Receipt, str)
 

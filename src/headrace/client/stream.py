@@ -26,14 +26,15 @@ from typing import Generic, TypeVar
 
 from headrace.client.backend import Backend, Place
 from headrace.client.connection import Connection
+from headrace.client.membership import Membership
 from headrace.client.positions import Position, Start, offset_of, starting_offsets
-from headrace.client.progress import Offsets, Progress
+from headrace.client.progress import Progress
 from headrace.client.queue import checked_count, new_consumer_id, topic_names
 from headrace.client.times import Duration, optional_duration_ms
 from headrace.client.values import ValueType
 from headrace.client.views import Record
 from headrace.client.waiting import Bell, wait_for_some
-from headrace.core.errors import Closed, HeadraceError, InvalidArgument, OffsetOutOfRange
+from headrace.core.errors import Closed, InvalidArgument, OffsetOutOfRange, StaleGeneration
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord, check_name
 
@@ -67,7 +68,7 @@ class Stream(Generic[T]):
         self._reset = _checked_reset(reset)
         self._auto_commit_ms = optional_duration_ms("auto_commit", auto_commit)
         self._partitions = None if partitions is None else frozenset(partitions)
-        self._generation = -1
+        self._membership: Membership | None = None
         self._progress = Progress()
         # Partitions take turns, so a full one does not hide the others.
         self._turn = 0
@@ -93,14 +94,13 @@ class Stream(Generic[T]):
                     "partitions without one; use seek() to go elsewhere"
                 )
             self._reset = _checked_reset(start)
-        for other in self._connection.opened():
-            if isinstance(other, Stream) and other.group == self.group:
-                other.on_rebalance_ahead()
-        backend.join_stream(self.group, self._topics, self.member, self._reset)
+        membership = Membership(self._connection, self, self.group, self.member)
+        membership.join(backend, self._topics, self._reset)
+        self._membership = membership
         try:
             self._refresh(backend)
-        except HeadraceError:
-            backend.leave_stream(self.group, self.member)
+        except BaseException:
+            membership.leave(backend)
             raise
 
     # Reading.
@@ -139,15 +139,20 @@ class Stream(Generic[T]):
         """At most so many records that are there now, which counts them as given."""
         with self._lock:
             backend = self.check()
-            if not self._progress.has_ahead:
+            if self._is_rebalanced or not self._progress.has_ahead:
                 self._refresh(backend)
+            if not self._progress.has_ahead:
                 self._read_ahead(backend)
             return self._progress.take(count_max)
 
     def take_ahead(self) -> list[StreamRecord]:
         """One record that was read already, without touching the disk, or none."""
         with self._lock:
-            return self._progress.take(1)
+            return [] if self._is_rebalanced else self._progress.take(1)
+
+    @property
+    def _is_rebalanced(self) -> bool:
+        return self._membership is not None and self._membership.is_rebalanced
 
     def _read_ahead(self, backend: Backend) -> None:
         places = list(self._progress.next)
@@ -186,39 +191,49 @@ class Stream(Generic[T]):
         """Everything given so far is handled. Whether it is time to commit it."""
         with self._lock:
             self._progress.on_handled()
-            if self.group is None or self._auto_commit_ms is None:
+            if self._membership is None or self._auto_commit_ms is None:
                 return False
             return self._clock.now_ms() - self._committed_at_ms >= self._auto_commit_ms
 
     def commit_handled(self) -> None:
         with self._lock:
-            backend = self.check()
-            self._refresh(backend)
-            self._commit(backend, self._progress.handled)
-
-    def on_rebalance_ahead(self) -> None:
-        """Somebody is about to join: commit what is handled while the partitions
-        are still ours, so that nobody reads it twice."""
-        with self._lock:
-            if self._auto_commit_ms is not None and not self.closed:
-                self._commit(self.check(), self._progress.handled)
+            self._commit(self.check(), failed=True)
 
     def commit(self) -> None:
         """The group goes on behind everything that was given so far."""
-        if self.group is None:
+        if self._membership is None:
             raise InvalidArgument("a stream without a group has nothing to commit to")
         with self._lock:
-            backend = self.check()
-            self._refresh(backend)
-            self._commit(backend, self._progress.given)
+            self._commit(self.check(), failed=False)
 
-    def _commit(self, backend: Backend, positions: Offsets) -> None:
-        assert self.group is not None
+    def _commit(self, backend: Backend, *, failed: bool) -> None:
+        """What was given, or after a failure only what was handled. What went to
+        another member meanwhile is that one's to commit."""
+        if self._membership is None:
+            return
         self._committed_at_ms = self._clock.now_ms()
-        changed = self._progress.uncommitted(positions)
-        if changed:
-            backend.commit(self.group, changed, member=self.member, generation=self._generation)
-            self._progress.on_committed(changed)
+        positions = self._progress.handled if failed else self._progress.given
+        self._refresh(backend)
+        while changed := self._progress.uncommitted(positions):
+            try:
+                self._membership.commit(backend, changed)
+            except StaleGeneration:
+                # Somebody joined or left between the two calls.
+                self._refresh(backend)
+            else:
+                self._progress.on_committed(changed)
+
+    def on_rebalance_ahead(self) -> None:
+        """Somebody is about to join: commit what is handled while the partitions
+        are still ours."""
+        with self._lock:
+            if self._auto_commit_ms is not None and not self.closed:
+                self._commit(self.check(), failed=True)
+
+    def on_rebalanced(self) -> None:
+        """The partitions were shared anew: look before giving what is ahead."""
+        if self._membership is not None:
+            self._membership.is_rebalanced = True
 
     # Positions.
 
@@ -254,18 +269,16 @@ class Stream(Generic[T]):
         return sorted(self.position())
 
     def _refresh(self, backend: Backend) -> None:
-        """Follow the group: its members share the partitions anew whenever one
+        """Follow the group, whose members share the partitions anew whenever one
         of them comes or goes."""
-        if self.group is None:
-            return
-        generation, cursors = backend.assignment(self.group, self.member)
-        if generation != self._generation:
-            self._generation = generation
-            self._progress.place_at_cursors(cursors)
+        if self._membership is not None:
+            cursors = self._membership.new_cursors(backend)
+            if cursors is not None:
+                self._progress.place_at_cursors(cursors)
 
     def _follow_growth(self, backend: Backend) -> None:
         """Without a group nobody tells us of new partitions."""
-        if self.group is not None or self._partitions is not None:
+        if self._membership is not None or self._partitions is not None:
             return
         known = self._progress.next
         grown = [each for each in self._places(backend, self._topics) if each not in known]
@@ -300,10 +313,10 @@ class Stream(Generic[T]):
             backend = self.check()
             added = tuple(name for name in topic_names(topics) if name not in self._topics)
             changed = (*self._topics, *added)
-            if self.group is None:
+            if self._membership is None:
                 self._progress.place(starting_offsets(backend, self._places(backend, added), start))
             else:
-                backend.change_stream(self.group, self.member, changed)
+                self._membership.change(backend, changed)
             self._topics = changed
 
     def remove_topics(self, *topics: str) -> None:
@@ -314,10 +327,10 @@ class Stream(Generic[T]):
             left = tuple(name for name in self._topics if name not in removed)
             if not left:
                 raise InvalidArgument("a stream keeps at least one topic; close it instead")
-            if self.group is not None:
+            if self._membership is not None:
                 if self._auto_commit_ms is not None:
-                    self._commit(backend, self._progress.given)
-                backend.change_stream(self.group, self.member, left)
+                    self._commit(backend, failed=False)
+                self._membership.change(backend, left)
                 self._refresh(backend)
             self._progress.drop([place for place in self._progress.next if place[0] in removed])
             self._topics = left
@@ -333,17 +346,15 @@ class Stream(Generic[T]):
         if self._connection.is_forked or not self.bell.ring():
             return
         self._connection.on_closed(self)
-        if self.group is None or self._connection.closed:
+        if self._membership is None or self._connection.closed:
             return
         backend = self._connection.reach()
         with self._lock:
             try:
                 if self._auto_commit_ms is not None:
-                    self._commit(
-                        backend, self._progress.handled if failed else self._progress.given
-                    )
+                    self._commit(backend, failed=failed)
             finally:
-                backend.leave_stream(self.group, self.member)
+                self._membership.leave(backend)
 
     def __enter__(self) -> Stream[T]:
         return self

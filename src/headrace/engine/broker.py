@@ -27,14 +27,18 @@ from headrace.engine import state as events
 from headrace.engine.catalog import DEAD_LETTER_GROUP, EpochBegan, Group, Topic
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
+from headrace.engine.fate import Fates
+from headrace.engine.groups import Groups
+from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
-from headrace.engine.partition import NORMAL, Partition
+from headrace.engine.partition import Partition, deliver_at_ms
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
-from headrace.engine.queues import Queues
 from headrace.engine.retain import retain
 from headrace.engine.runs import runs_of
+from headrace.engine.scanner import NORMAL
+from headrace.engine.settling import Settling
 from headrace.engine.topics import Topics
 from headrace.engine.window import (
     ABSENT,
@@ -94,7 +98,10 @@ class Broker:
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
         self.topics = Topics(disk, entropy, self.metadata, read_only=read_only)
         self.moves = Moves(self.topics)
-        self.queues = Queues(self.topics, self.moves, entropy)
+        self.groups = Groups(self.topics)
+        self.fates = Fates(self.topics, self.groups, self.moves)
+        self.leasing = Leasing(self.groups, self.fates, entropy)
+        self.settling = Settling(self.topics, self.groups, self.fates)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
         self.topics.open_all(now_ms)
@@ -106,13 +113,16 @@ class Broker:
         """Take the leadership of every partition, in a new epoch."""
         epoch = self.metadata.catalog.epoch + 1
         self.topics.change([EpochBegan(epoch)], now_ms)
+        exhausted: list[tuple[Partition, QueueView, list[int]]] = []
         for partition in list(self.topics):
             for group_id, offsets in partition.become_leader(
                 epoch, now_ms, end_leases=True
             ).items():
-                view = partition.views[group_id]
-                self.queues.give_up(partition, view, offsets, "max-attempts", now_ms)
+                exhausted.append((partition, partition.views[group_id], offsets))
             self.moves.resume([partition])
+        self.groups.open_missing_views(now_ms)
+        for partition, view, offsets in exhausted:
+            self.fates.give_up(partition, view, offsets, "max-attempts", now_ms)
 
     def commit(self) -> Commit:
         return Commit(self.metadata)
@@ -198,7 +208,7 @@ class Broker:
         if view is None or not 0 <= message.offset < view.window.end:
             raise UnknownMessage(f"group {group.name!r} knows no message {message}")
         if not self.read_only:
-            self.queues.tick([partition], now_ms)
+            self.fates.tick([partition], now_ms)
         state = view.window.value_at(message.offset) & STATE_MASK
         if state == ABSENT:
             raise UnknownMessage(f"there is no message {message} for group {group.name!r}")
@@ -210,7 +220,7 @@ class Broker:
             due = next((at for at, offset in view.retries if offset == message.offset), None)
         elif state == DELAYED:
             found = partition.read([message.offset, message.offset + 1])
-            due = partition.deliver_at_ms(found[0]) if found else None
+            due = deliver_at_ms(found[0]) if found else None
         return MessageStatus(_STATES[state], view.window.attempts_at(message.offset), due, owner)
 
     # Delayed messages.
@@ -222,12 +232,12 @@ class Broker:
             raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
         due: list[tuple[int, int, int]] = []
         for partition in self.topics.partitions(topic):
-            partition.start_scanning(now_ms)
+            scanner = partition.know_attributes()
             due += [
                 (at, partition.index, offset)
-                for at, offset in partition.delays
+                for at, offset in scanner.delays
                 if at > now_ms
-                and offset not in partition.cancelled
+                and offset not in scanner.cancelled
                 and (after is None or (at, partition.index, offset) > after)
             ]
             due = sorted(due)[:limit]
@@ -376,7 +386,7 @@ class Broker:
     def maintain(self, now_ms: int) -> None:
         """Retention and compaction, for every partition."""
         for partition in list(self.topics):
-            retain(partition, self.cursors, self.queues, now_ms)
+            retain(partition, self.cursors, self.fates, now_ms)
 
     def delete_records(self, topic: Topic, index: int, before: int, now_ms: int) -> int:
         partition = self.topics.partition(topic, index)
@@ -388,10 +398,7 @@ class Broker:
         partition.on_start_moved()
         return partition.log.start_offset
 
-
     def close(self) -> None:
         for partition in self.topics:
             partition.close()
         self.metadata.log.close()
-
-

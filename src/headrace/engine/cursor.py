@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.core.errors import HeadraceError, UnknownGroup
-from headrace.core.settings import TopicSettings
+from headrace.core.errors import GroupKindMismatch, HeadraceError, UnknownGroup
+from headrace.core.settings import OffsetReset, TopicSettings
 from headrace.core.values import check_name
 from headrace.engine.catalog import CURSOR_TOPIC, Topic
 from headrace.engine.partition import Partition
@@ -52,6 +52,8 @@ class StreamGroup:
     def __init__(self) -> None:
         self.generation = 0
         self.members: dict[str, tuple[str, ...]] = {}
+        # Where a member wants to begin when there is no position.
+        self.resets: dict[str, OffsetReset] = {}
         self.assigned: dict[str, list[tuple[str, int]]] = {}
 
     def share(self, counts: Mapping[str, int]) -> None:
@@ -172,15 +174,24 @@ class Cursors:
 
     # Members.
 
-    def join(self, group: str, member: str, topics: Iterable[str]) -> None:
+    def join(self, group: str, member: str, topics: Iterable[str], reset: OffsetReset) -> None:
         check_name("group", group)
+        if group in self._topics.catalog.groups:
+            raise GroupKindMismatch(f"group {group!r} reads as a queue; choose another name")
         names = tuple(self._topics.named(topic).name for topic in topics)
-        self._groups.setdefault(group, StreamGroup()).members[member] = names
+        found = self._groups.setdefault(group, StreamGroup())
+        found.members[member] = names
+        found.resets[member] = reset
         self.share(group)
+
+    def reset_of(self, group: str, member: str) -> OffsetReset:
+        found = self._groups.get(group, StreamGroup())
+        return found.resets.get(member, "earliest")
 
     def leave(self, group: str, member: str) -> None:
         found = self._groups.get(group)
         if found is not None and found.members.pop(member, None) is not None:
+            found.resets.pop(member, None)
             self.share(group)
 
     def share(self, group: str) -> None:

@@ -32,9 +32,7 @@ class Metadata:
         )  # fmt: skip
         self.catalog = Catalog()
         self._snapshot: tuple[int, int] | None = None
-        for data, position in iterate_batches(
-            self.log, self.log.start_offset, self.log.end_offset
-        ):
+        for data, position in iterate_batches(self.log, self.log.start_offset, self.log.end_offset):
             header = read_header(data, position)
             for record in read_records(data[position : position + header.size_bytes], header):
                 self.catalog = apply(self.catalog, _decode(record.value or b""))

@@ -145,7 +145,8 @@ class Moves:
             offsets -= self._find_copies(move, target)
         records = move.source.read(runs_of(sorted(offsets)))
         try:
-            self._append(target, [self._rewrite(move, record, now_ms) for record in records], now_ms)
+            copies = [self._rewrite(move, record, now_ms) for record in records]
+            self._append(target, copies, now_ms)
         except DiskFull:
             # Part of it may be there; the next attempt looks before it copies.
             move.is_resumed = True
@@ -164,9 +165,7 @@ class Moves:
 
     def _find_copies(self, move: Move, target: Partition) -> set[int]:
         event = move.event
-        wanted = {
-            self._origin(move, offset): offset for offset in offsets_of(event.runs)
-        }
+        wanted = {self._origin(move, offset): offset for offset in offsets_of(event.runs)}
         start = event.target_end if target.topic.id == event.target_topic else 0
         start = max(start, target.log.start_offset)
         found: set[int] = set()

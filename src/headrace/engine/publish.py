@@ -57,9 +57,7 @@ class Publisher:
                         messages[number].key,
                         messages[number].value,
                         messages[number].headers,
-                        now_ms
-                        if (stamp := messages[number].timestamp_ms) is None
-                        else stamp,
+                        now_ms if (stamp := messages[number].timestamp_ms) is None else stamp,
                     )
                     for number in piece
                 ]
@@ -93,16 +91,12 @@ class Publisher:
                 if index is None:
                     index = self._stick(topic, size, len(piece))
                 target = self._topics.partition(topic, index)
-                batch = build_values_batch(
-                    values[piece[0] : piece[-1] + 1], now_ms, headers=block
-                )
+                batch = build_values_batch(values[piece[0] : piece[-1] + 1], now_ms, headers=block)
                 offset = self._append(target, batch, now_ms, commit)
                 runs.append((index, offset, len(piece)))
         return PublishedRuns(runs)
 
-    def _append(
-        self, partition: Partition, batch: bytearray, now_ms: int, commit: Commit
-    ) -> int:
+    def _append(self, partition: Partition, batch: bytearray, now_ms: int, commit: Commit) -> int:
         appended = partition.append(batch, read_header(batch), now_ms)
         commit.data.append((partition, appended.next_offset))
         return appended.first_offset
@@ -139,9 +133,7 @@ def _check(topic: Topic, message: Outgoing) -> int:
         if not isinstance(key, bytes):
             raise InvalidArgument(f"a key is bytes here, not {type(key).__name__}")
         if len(key) > limits.KEY_BYTES_MAX:
-            raise RecordTooLarge(
-                f"a key has at most {limits.KEY_BYTES_MAX} bytes, not {len(key)}"
-            )
+            raise RecordTooLarge(f"a key has at most {limits.KEY_BYTES_MAX} bytes, not {len(key)}")
         size += len(key)
     if headers:
         if len(headers) > limits.HEADERS_MAX:
@@ -173,9 +165,7 @@ def _pieces(numbers: list[int], sizes: Sequence[int]) -> list[list[int]]:
     pieces: list[list[int]] = [[]]
     total = 0
     for number in numbers:
-        if pieces[-1] and (
-            total + sizes[number] > BATCH_BYTES or len(pieces[-1]) >= BATCH_RECORDS
-        ):
+        if pieces[-1] and (total + sizes[number] > BATCH_BYTES or len(pieces[-1]) >= BATCH_RECORDS):
             pieces.append([])
             total = 0
         pieces[-1].append(number)

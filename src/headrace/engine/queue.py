@@ -125,11 +125,7 @@ class QueueView:
         Anything that was given out and is not done yet keeps all others back."""
         if any(self.window.count_in(state) for state in (LEASED, SETTLING, RETRYING, MOVING)):
             return None
-        first = [
-            runs[0]
-            for lane in range(LANE_COUNT)
-            if (runs := self.window.find_ready(lane, 1))
-        ]
+        first = [runs[0] for lane in range(LANE_COUNT) if (runs := self.window.find_ready(lane, 1))]
         return min(first, default=None)
 
     def next_due_ms(self) -> int | None:
@@ -181,8 +177,7 @@ class QueueView:
 
     def _is_in(self, offset: int, state: int) -> bool:
         return (
-            self.window.start <= offset < self.window.end
-            and self.window.state_at(offset) == state
+            self.window.start <= offset < self.window.end and self.window.state_at(offset) == state
         )
 
     # Time.
@@ -410,9 +405,7 @@ class QueueView:
 
     def _heads(self, runs: Runs) -> list[int]:
         """Those that others may wait for: not the waiting, nor the delayed."""
-        return [
-            o for o in offsets_of(runs) if self.window.state_at(o) not in (WAITING, DELAYED)
-        ]
+        return [o for o in offsets_of(runs) if self.window.state_at(o) not in (WAITING, DELAYED)]
 
     def _wake_after(self, offset: int) -> None:
         assert self.order is not None

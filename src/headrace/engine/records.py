@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
+from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, pairs
 from headrace.log import Log
 from headrace.record import Record, check_batch, read_records
@@ -76,7 +77,7 @@ class RecordReader:
         self._blocks.clear()
 
 
-def _decode(log: Log, data: bytes | memoryview, offset: int) -> _Block:
+def _decode(log: Log, data: Buffer, offset: int) -> _Block:
     records: list[Record] = []
     position = 0
     start = -1
@@ -100,7 +101,7 @@ def _decode(log: Log, data: bytes | memoryview, offset: int) -> _Block:
     return _Block(start, next_offset, records)
 
 
-def iterate_batches(log: Log, start: int, end: int) -> Iterator[tuple[bytes | memoryview, int]]:
+def iterate_batches(log: Log, start: int, end: int) -> Iterator[tuple[Buffer, int]]:
     """(bytes, position) of every checked batch from `start` up to `end`."""
     while start < end:
         data = log.read(start, 1024 * 1024, end)

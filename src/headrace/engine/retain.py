@@ -9,12 +9,14 @@ goes as soon as every queue group is done with it and every cursor has passed it
 from __future__ import annotations
 
 from headrace.engine.cursor import Cursors
+from headrace.engine.fate import Fates
 from headrace.engine.partition import Partition
-from headrace.engine.queues import Queues
-from headrace.engine.window import READY, RETRYING, WAITING
+from headrace.engine.records import iterate_batches
+from headrace.engine.window import DELAYED, READY, RETRYING, WAITING
+from headrace.record import read_header, scan_attributes
 
 
-def retain(partition: Partition, cursors: Cursors, queues: Queues, now_ms: int) -> None:
+def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> None:
     settings = partition.topic.settings
     log = partition.log
     before = log.start_offset
@@ -27,9 +29,12 @@ def retain(partition: Partition, cursors: Cursors, queues: Queues, now_ms: int) 
         if done is not None:
             log.release(done)
     else:
+        end = log.expirable_end(now_ms)
+        if end == before:
+            return
         if settings.retention_owed == "dead-letter":
-            _give_up_owed(partition, queues, now_ms)
-        log.expire(now_ms, keep_from=_owed_from(partition))
+            _give_up_owed(partition, fates, end, now_ms)
+        log.expire(now_ms, keep_from=_owed_from(partition, end, now_ms))
     if log.start_offset != before:
         partition.on_start_moved()
 
@@ -45,24 +50,31 @@ def _done_below(partition: Partition, cursors: Cursors) -> int | None:
     return min(*places, partition.log.synced_end)
 
 
-def _owed_from(partition: Partition) -> int:
+def _owed_from(partition: Partition, end: int, now_ms: int) -> int:
     """The first offset that a queue group owes, or that is delayed for groups
-    that do not exist yet."""
-    owed = [view.window.start for view in partition.views.values()]
-    if not partition.views and partition.delays:
-        owed.append(min(offset for _, offset in partition.delays))
-    return min(*owed, partition.log.synced_end) if owed else partition.log.synced_end
+    that do not exist yet. Only what lies below `end` is asked about."""
+    synced_end = partition.log.synced_end
+    if partition.views:
+        return min(synced_end, *(view.window.start for view in partition.views.values()))
+    if partition.topic.source_id is not None:
+        return synced_end
+    for data, position in iterate_batches(partition.log, partition.log.start_offset, end):
+        header = read_header(data, position)
+        batch = data[position : position + header.size_bytes]
+        for offset, attributes in scan_attributes(batch, header):
+            if attributes.deliver_at_ms > now_ms:
+                return offset
+    return synced_end
 
 
-def _give_up_owed(partition: Partition, queues: Queues, now_ms: int) -> None:
-    log = partition.log
-    end = log.expirable_end(now_ms)
+def _give_up_owed(partition: Partition, fates: Fates, end: int, now_ms: int) -> None:
+    """What is leased stays: somebody is at work on it."""
     for view in partition.views.values():
         owed = sorted(
             offset
-            for state in (READY, RETRYING, WAITING)
+            for state in (READY, RETRYING, WAITING, DELAYED)
             for offset in view.window.find_state(state, view.window.start)
             if offset < end
         )
         if owed:
-            queues.give_up(partition, view, owed, "retention", now_ms)
+            fates.give_up(partition, view, owed, "retention", now_ms)

@@ -205,9 +205,9 @@ class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True):
     at: int
 
 
-GroupEvent = (
-    Opened
-    | Granted
+# What happens to messages; each has the runs that it is about.
+MessageEvent = (
+    Granted
     | Acked
     | Retried
     | LeaseEnded
@@ -217,11 +217,9 @@ GroupEvent = (
     | MoveIntended
     | MoveDone
     | Purged
-    | SnapshotGroup
-    | SnapshotChunk
-    | SnapshotKeys
-    | SnapshotRest
 )
+SnapshotEvent = SnapshotGroup | SnapshotChunk | SnapshotKeys | SnapshotRest
+GroupEvent = Opened | MessageEvent | SnapshotEvent
 Event = GroupEvent | Closed | Cancelled | Cut | SnapshotPartition | SnapshotEnd
 
 _encoder = msgspec.msgpack.Encoder()

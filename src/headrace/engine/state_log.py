@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.engine.records import iterate_batches
 from headrace.engine.state import (
     Event,
-    GroupEvent,
+    MessageEvent,
     SnapshotEnd,
     SnapshotPartition,
     decode_event,
@@ -39,7 +39,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 class Waiting(NamedTuple):
     end: int
     view: QueueView
-    event: GroupEvent
+    event: MessageEvent
 
 
 class StateLog:

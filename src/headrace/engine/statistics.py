@@ -40,9 +40,7 @@ class Rates:
 
 def oldest_ms(partition: Partition, view: QueueView) -> int | None:
     """The timestamp of the oldest message that could be had now."""
-    first = [
-        runs[0] for lane in range(LANE_COUNT) if (runs := view.window.find_ready(lane, 1))
-    ]
+    first = [runs[0] for lane in range(LANE_COUNT) if (runs := view.window.find_ready(lane, 1))]
     if not first:
         return None
     offset = min(first)

@@ -17,7 +17,8 @@ The states, and every way from one to another:
        |              ^ ^ ^              |                   |-------> RETRYING --due--> READY
      cancel           | | +-- lease over-+                   +-------> MOVING ---> DEAD
        v              | +---- released --+
-    CANCELLED    WAITING (behind its key's head)     READY, WAITING, RETRYING, DELAYED --ttl--> EXPIRED
+    CANCELLED    WAITING (behind its key's head)
+    EXPIRED: READY, WAITING, RETRYING or DELAYED for longer than its TTL
     ABSENT: an offset without a message for this group (a control record, a gap)
 
 A search for the next ready message of a lane is a search for one byte, and a

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from headrace.core.errors import CorruptLog
+from headrace.core.errors import CorruptLog, SyncFailed
 from headrace.core.ports import Disk, File
 
 SYNCED_NAME: Final = "synced"
@@ -93,7 +93,7 @@ class SyncedFile:
         """When this returns, power loss brings back this mark or a later one."""
         self.write(mark)
         assert self._file is not None
-        self._file.sync()
+        sync_file(self._file, self._path)
         self._disk.sync_directory(self._folder)
 
     def close(self) -> None:
@@ -135,9 +135,18 @@ def replace_file(disk: Disk, path: str, name: str, content: bytes) -> None:
     with contextlib.closing(file):
         file.truncate(0)
         file.write(content, 0)
-        file.sync()
+        sync_file(file, temporary)
     disk.rename(temporary, target)
     disk.sync_directory(path)
+
+
+def sync_file(file: File, path: str) -> None:
+    """Sync or raise SyncFailed, which nobody takes for a write to be repeated:
+    the system may have dropped the pages that it could not write."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncFailed(f"{path}: {error.strerror}") from error
 
 
 def _read_small(

@@ -93,19 +93,19 @@ def compact(
     """One pass; see `Log.compact`."""
     cleaned = read_cleaned(log.disk, log.path)
     limit = min(clean_below, log.synced_end)
-    sealed = [segment for segment in log.all_segments[:-1] if segment.next_offset <= limit]
+    sealed = [segment for segment in log.segment_list.sealed if segment.next_offset <= limit]
     start = max(cleaned.offset, log.start_offset)
     result = CompactionResult(start)
     end = sealed[-1].next_offset if sealed else start
     if end <= start and cleaned.horizon_ms > now_ms:
         return result
-    changes = log.changes
+    changes = log.segment_list.changes
     keys = _KeyMap()
     dirty = [segment for segment in sealed if segment.next_offset > start]
     for segment, position, header in _batches(dirty, start):
         _map_batch(keys, segment, position, header)
         yield header.size_bytes
-        if log.changes != changes:
+        if log.segment_list.changes != changes:
             return result._replace(interrupted=True)
         if len(keys) >= (keys_max or limits.COMPACTION_KEYS_MAX):
             end = header.next_offset
@@ -120,10 +120,10 @@ def compact(
         with contextlib.closing(copy):
             for slice_bytes in copy.run():
                 yield slice_bytes
-                if log.changes != changes:
+                if log.segment_list.changes != changes:
                     return result._replace(interrupted=True)
             copy.finish()
-        changes = log.changes
+        changes = log.segment_list.changes
         horizon_ms = min(horizon_ms, copy.horizon_ms)
         result = result._replace(
             bytes_before=result.bytes_before + copy.bytes_before,
@@ -244,12 +244,13 @@ class _Copy:
         self._file = None
         log, group = self._log, self._group
         # No mark that might come back after a crash may name these segments.
-        log.pin_mark()
+        log.durability.pin(log.segment_list.bases)
         log.disk.rename(self._temporary, f"{log.path}/{self._name}{SWAP_SUFFIX}")
         log.disk.sync_directory(log.path)
-        log.forget_handles(group)
+        for segment in group:
+            log.segment_list.forget(segment)
         finish_swap(log.disk, log.path, self._name, group[-1].next_offset)
-        log.replace_segments(group, group[0].base_offset, group[-1].next_offset)
+        log.segment_list.replace(group, group[0].base_offset, group[-1].next_offset)
 
     def close(self) -> None:
         if self._file is not None:

@@ -19,8 +19,10 @@ from typing import Final
 
 from crc32c import crc32c
 
-from headrace.core.ports import Disk, File
+from headrace.core.errors import CorruptBatch, InvalidArgument
+from headrace.core.ports import Buffer, Disk, File
 from headrace.log.checkpoint import replace_file
+from headrace.record.batch import split_batches
 
 EPOCHS_NAME: Final = "epochs"
 _ENTRY: Final = struct.Struct(">IqI")
@@ -58,22 +60,32 @@ class Epochs:
             self.entries.append((epoch, offset))
             self.latest = epoch
 
+    def began_from(self, offset: int) -> bool:
+        """Whether an epoch began at `offset` or above."""
+        return bool(self.entries) and self.entries[-1][1] >= offset
+
+    def reopen(self) -> None:
+        """Have `file` ready for a sync of what an earlier run wrote."""
+        if self.file is None:
+            self.file = self._disk.open(f"{self._path}/{EPOCHS_NAME}")
+
     def begin(self, epoch: int, offset: int) -> None:
         """Note the first offset of a later epoch. `file` must be synced together
         with that offset's batch."""
+        if not self._read_only:
+            if self.file is None:
+                self.file = self._disk.open(f"{self._path}/{EPOCHS_NAME}", create=True)
+            self.file.write(_encode(epoch, offset), len(self.entries) * _ENTRY.size)
         self.entries.append((epoch, offset))
         self.latest = epoch
-        if self._read_only:
-            return
-        if self.file is None:
-            self.file = self._disk.open(f"{self._path}/{EPOCHS_NAME}", create=True)
-        position = (len(self.entries) - 1) * _ENTRY.size
-        self.file.write(_encode(epoch, offset), position)
 
     def undo_begin(self) -> None:
-        """The first batch of the latest epoch could not be written. The entry in
-        the file is overwritten by the next one."""
+        """The first batch of the latest epoch could not be written."""
         self.entries.pop()
+        if self.file is not None:
+            # If this fails too, the next epoch, which is no lower, overwrites it.
+            with contextlib.suppress(OSError):
+                self.file.truncate(len(self.entries) * _ENTRY.size)
         self.latest = self.entries[-1][0] if self.entries else -1
 
     def cut(self, end: int) -> None:
@@ -120,3 +132,25 @@ class Epochs:
 
 def _encode(epoch: int, offset: int) -> bytes:
     return _ENTRY.pack(epoch, offset, crc32c(_CHECKED.pack(epoch, offset)))
+
+
+def check_continues(
+    batches: Buffer, end: int, epoch: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """Whether these batches may follow a log that ends at `end` in `epoch`:
+    the new end and the epochs that begin in them. InvalidArgument if not."""
+    begun: list[tuple[int, int]] = []
+    try:
+        for _, header in split_batches(batches):
+            if header.base_offset < end or header.leader_epoch < epoch:
+                raise InvalidArgument(
+                    f"a batch at offset {header.base_offset} of epoch {header.leader_epoch} "
+                    f"does not continue a log that ends at {end} in epoch {epoch}"
+                )
+            if header.leader_epoch > epoch:
+                epoch = header.leader_epoch
+                begun.append((epoch, header.base_offset))
+            end = header.next_offset
+    except CorruptBatch as error:
+        raise InvalidArgument(str(error)) from error
+    return end, begun

@@ -17,6 +17,7 @@ is nothing to check, and ten thousand partitions would read gigabytes to learn i
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
@@ -87,6 +88,23 @@ def finish_swap(disk: Disk, path: str, name: str, next_offset: int) -> None:
     # name that says what it covers.
     disk.sync_directory(path)
     disk.rename(f"{path}/{name}{SWAP_SUFFIX}", f"{path}/{name}")
+
+
+def drop_stale(
+    disk: Disk, path: str, bases: list[int], mark: Mark | None, start: int, *, read_only: bool
+) -> tuple[list[int], Mark | None]:
+    """Without the segments that lie wholly below the start, which are what an
+    interrupted deletion left; their files are removed, and a mark in one of them
+    moves up to what is left."""
+    known = sorted({*bases, mark.base_offset}) if mark else bases
+    first = known[max(0, bisect_right(known, start) - 1)] if known else 0
+    if not read_only:
+        for base in bases:
+            if base < first:
+                _remove(disk, path, base)
+    if mark is not None and mark.base_offset < first:
+        mark = Mark(first, first, 0)
+    return [base for base in bases if base >= first], mark
 
 
 def check_tail(file: File, position: int, offset: int) -> Tail:
@@ -189,6 +207,10 @@ def _drop(disk: Disk, path: str, bases: list[int], read_only: bool) -> None:
     if not bases or read_only:
         return
     for base in reversed(bases):
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-            disk.remove(f"{path}/{segment_name(base)}{suffix}")
+        _remove(disk, path, base)
     disk.sync_directory(path)
+
+
+def _remove(disk: Disk, path: str, base: int) -> None:
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        disk.remove(f"{path}/{segment_name(base)}{suffix}")

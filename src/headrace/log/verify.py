@@ -45,7 +45,7 @@ class Progress(NamedTuple):
 
 
 def verify(log: Log) -> Iterator[Problem | Progress]:
-    segments = list(log.all_segments)
+    segments = list(log.segment_list)
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
         next_base = None if last else segments[number + 1].base_offset

@@ -20,10 +20,12 @@ import msgspec
 
 from headrace.core.errors import InvalidArgument, UnsupportedFormat
 from headrace.core.ports import Disk, Entropy, Lock
-from headrace.log.checkpoint import replace_file
+from headrace.log.checkpoint import TEMPORARY_SUFFIX, replace_file
 
 FORMAT = 1
 FORMAT_FILE = "headrace.json"
+# What a first opening that was cut short can leave.
+_BEFORE_THE_FORMAT = ("lock", FORMAT_FILE + TEMPORARY_SUFFIX)
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 4 * 1024 * 1024
 
@@ -40,11 +42,12 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
     names = disk.list("")
     if FORMAT_FILE in names:
         check_format(disk)
-    elif foreign := [name for name in names if name != "lock"]:
+    elif foreign := [name for name in names if name not in _BEFORE_THE_FORMAT]:
         raise UnsupportedFormat(
             f"the directory is not empty and not Headrace's (it has {foreign[0]!r}); "
             "choose another one"
         )
+    disk.make_directory("")
     lock = disk.lock("lock", f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}")
     try:
         if not disk.exists(FORMAT_FILE):

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 
+END_SECONDS = 60
 PROGRAM = "from headrace.cli.main import main; main()"
 
 
@@ -55,6 +56,6 @@ def start(data: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
     yield start_command
     for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        # Not killed: it would leave behind what it runs.
+        process.terminate()
+        process.communicate(timeout=END_SECONDS)

@@ -111,8 +111,8 @@ def test_a_damaged_catalog_does_not_hide_the_rest(orders: Run, data: Path) -> No
 def test_a_directory_that_is_not_ours_is_refused(run: Run, data: Path) -> None:
     data.mkdir()
     (data / "notes.txt").write_text("mine")
-    answer = run("log", "verify", "--json")
-    assert document_of(answer)["logs"] == 0
+    refused = run("log", "verify", "--json", code=1)
+    assert "not a data directory" in refused.stderr
     assert (data / "notes.txt").read_text() == "mine"
     assert [path.name for path in data.iterdir()] == ["notes.txt"]
 

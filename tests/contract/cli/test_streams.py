@@ -308,14 +308,15 @@ def test_a_completion_script_calls_back_into_headrace(run: Run, shell: str) -> N
     assert "_HEADRACE_COMPLETE" in run("completion", shell).stdout
 
 
-def test_the_directory_may_come_from_the_environment(
+def test_the_directory_may_come_from_the_environment_unless_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_DATA", str(tmp_path / "elsewhere"))
     assert CliRunner().invoke(cli, ["topic", "create", "orders"]).exit_code == 0
     assert (tmp_path / "elsewhere").is_dir()
-    after = CliRunner().invoke(cli, ["topic", "list", "--json", "--data", str(tmp_path)])
-    assert json.loads(after.stdout) == []
+    assert json.loads(CliRunner().invoke(cli, ["topic", "list", "--json"]).stdout)
+    named = CliRunner().invoke(cli, ["topic", "list", "--data", str(tmp_path / "absent")])
+    assert named.exit_code == 1
 
 
 def test_a_quick_benchmark_counts_what_it_did(run: Run, tmp_path: Path) -> None:

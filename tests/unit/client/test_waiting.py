@@ -67,7 +67,7 @@ def test_a_pause_on_a_clock_that_does_not_skip_ends_when_somebody_skips() -> Non
         add_listener(wake)  # type: ignore[arg-type]
         listening.set()
 
-    clock.add_listener = add_and_tell  # type: ignore[method-assign, assignment]
+    clock.add_listener = add_and_tell  # type: ignore[method-assign]
     thread = threading.Thread(target=pause, args=(clock, 60_000))
     thread.start()
     listening.wait()

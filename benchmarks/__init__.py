@@ -1,0 +1,1 @@
+"""How fast Headrace is on this machine, beside its peers. `make bench` runs it."""

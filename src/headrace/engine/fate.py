@@ -1,0 +1,88 @@
+"""Fates: what becomes of messages by time, or when they are given up.
+
+A message is given up when it is out of attempts, rejected, or (where the topic
+asks for it) when it expired or retention comes for it. It then goes to the dead
+letters of its topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.engine import state as events
+from headrace.engine.commit import Commit
+from headrace.engine.groups import Groups
+from headrace.engine.move import Moves
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.runs import runs_of
+from headrace.engine.topics import Topics
+from headrace.engine.window import DEAD, EXPIRED
+
+
+class Fates:
+    def __init__(self, topics: Topics, groups: Groups, moves: Moves) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._moves = moves
+
+    def tick(
+        self, partitions: Sequence[Partition], now_ms: int, commit: Commit | None = None
+    ) -> None:
+        """Whatever time alone brings: ends of delays, leases, lives."""
+        for partition in partitions:
+            for group_id, offsets in partition.tick(now_ms).items():
+                self.expire(partition, partition.views[group_id], offsets, now_ms)
+            for view in partition.views.values():
+                overdue = view.tick(now_ms)
+                if overdue is None:
+                    continue
+                if overdue.ended:
+                    event = events.LeaseEnded(view.group_id, now_ms, overdue.ended)
+                    partition.write(view, event, now_ms, wait=False)
+                if overdue.exhausted:
+                    self.give_up(
+                        partition, view, overdue.exhausted, "max-attempts", now_ms, commit=commit
+                    )
+
+    def expire(
+        self, partition: Partition, view: QueueView, offsets: list[int], now_ms: int
+    ) -> None:
+        if partition.topic.settings.dead_letter_expired and partition.topic.source_id is None:
+            self.give_up(partition, view, offsets, "expired", now_ms, outcome=EXPIRED)
+        else:
+            event = events.Expired(view.group_id, now_ms, runs_of(offsets))
+            partition.write(view, event, now_ms, wait=False)
+
+    def give_up(
+        self,
+        partition: Partition,
+        view: QueueView,
+        offsets: list[int],
+        reason: str,
+        now_ms: int,
+        *,
+        who: str = "",
+        error: str | None = None,
+        outcome: int = DEAD,
+        commit: Commit | None = None,
+    ) -> None:
+        """To the dead letters. Messages of a dead-letter topic have nowhere to
+        go: they end where they are."""
+        if partition.topic.source_id is not None:
+            done = events.Purged(view.group_id, who, now_ms, runs_of(offsets))
+            end = partition.write(view, done, now_ms, wait=commit is not None)
+            if commit is not None:
+                commit.state.append((partition, end))
+            return
+        letters = self._groups.dead_letters(partition.topic, now_ms)
+        target = self._topics.partition(letters, partition.index % letters.partitions)
+        event = self._moves.intend(
+            partition, view, offsets, target,
+            who=who, reason=reason, error=error, now_ms=now_ms, outcome=outcome,
+        )  # fmt: skip
+        end = partition.write(view, event, now_ms, wait=True)
+        move = self._moves.begin(partition, view, event, end)
+        if commit is not None:
+            commit.state.append((partition, end))
+            commit.moves.append(move)

@@ -1,0 +1,186 @@
+"""Queue groups: which there are, what they read, and how they are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.core import limits
+from headrace.core.errors import InvalidName, LimitExceeded, UnknownGroup
+from headrace.core.settings import GroupSettings
+from headrace.core.values import QueueStatistics, check_name
+from headrace.engine import statistics
+from headrace.engine.catalog import (
+    DEAD_LETTER_GROUP,
+    Group,
+    GroupAltered,
+    GroupCreated,
+    GroupDeleted,
+    GroupSubscribed,
+    Topic,
+)
+from headrace.engine.commit import Commit
+from headrace.engine.lane import LaneSchedule
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.statistics import Rates
+from headrace.engine.topics import Topics
+
+
+class Serving:
+    """What a group keeps in memory while it is served: whose turn it is."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.schedule = LaneSchedule(settings.starvation_ms)
+        self.rates = Rates()
+        self.turn = 0
+        self.consumers: set[str] = set()
+
+
+class Groups:
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._serving: dict[int, Serving] = {}
+
+    def named(self, name: str) -> Group:
+        group = self._topics.catalog.groups.get(name) if isinstance(name, str) else None
+        if group is None:
+            check_name("group", name)
+            raise UnknownGroup(
+                f"there is no queue group {name!r}; a group is made by the first queue(..., "
+                f"group={name!r})"
+            )
+        return group
+
+    def serving(self, group: Group) -> Serving:
+        found = self._serving.get(group.id)
+        if found is None:
+            found = self._serving[group.id] = Serving(group.settings)
+        return found
+
+    def open(
+        self,
+        name: str,
+        topics: Sequence[Topic],
+        settings: Mapping[str, Any],
+        now_ms: int,
+        commit: Commit,
+        *,
+        internal: bool = False,
+    ) -> Group:
+        """Make the group where needed and let it read these topics."""
+        check_name("group", name)
+        if name.startswith("__") and not internal:
+            raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
+        catalog = self._topics.catalog
+        group = catalog.groups.get(name)
+        if group is None:
+            if len(catalog.groups) >= limits.GROUPS_MAX:
+                raise LimitExceeded(f"there are {limits.GROUPS_MAX} groups, the most allowed")
+            wanted = GroupSettings.from_mapping(settings)
+            event = GroupCreated(catalog.next_group, name, "queue", wanted.to_mapping())
+            self._topics.change([event], now_ms)
+        elif settings:
+            self.alter(group, settings, now_ms)
+        group = self.named(name)
+        for topic in topics:
+            if topic.id not in group.topics:
+                self._topics.change([GroupSubscribed(group.id, topic.id)], now_ms)
+                group = self.named(name)
+            self.open_views(group, self._topics.partitions(topic), now_ms, commit)
+        return group
+
+    def open_views(
+        self, group: Group, partitions: Sequence[Partition], now_ms: int, commit: Commit
+    ) -> None:
+        for partition in partitions:
+            if group.id not in partition.views:
+                earliest = group.settings.start == "earliest"
+                start = partition.log.start_offset if earliest else partition.high_watermark
+                partition.open_view(group, start, now_ms)
+                assert partition.state is not None
+                commit.state.append((partition, partition.state.log.end_offset))
+
+    def alter(self, group: Group, settings: Mapping[str, Any], now_ms: int) -> Group:
+        changed = group.settings.changed(settings)
+        if changed != group.settings:
+            self._topics.change([GroupAltered(group.id, changed.to_mapping())], now_ms)
+            self.serving(group).schedule = LaneSchedule(changed.starvation_ms)
+            for _, view in self.views(group):
+                view.settings = changed
+        return self.named(group.name)
+
+    def delete(self, group: Group, now_ms: int, commit: Commit) -> None:
+        self._topics.change([GroupDeleted(group.id)], now_ms)
+        for partition, _ in self.views(group):
+            partition.close_view(group.id, now_ms)
+            assert partition.state is not None
+            commit.state.append((partition, partition.state.log.end_offset))
+        self._serving.pop(group.id, None)
+
+    def views(
+        self, group: Group, topics: Sequence[Topic] | None = None
+    ) -> list[tuple[Partition, QueueView]]:
+        catalog = self._topics.catalog
+        if topics is None:
+            topics = [catalog.topics_by_id[i] for i in group.topics if i in catalog.topics_by_id]
+        return [
+            (partition, partition.views[group.id])
+            for topic in topics
+            for partition in self._topics.partitions(topic)
+            if group.id in partition.views
+        ]
+
+    def dead_letters(self, topic: Topic, now_ms: int) -> Topic:
+        """The topic's dead letters, held by the group that keeps them."""
+        letters = self._topics.ensure_dead_letters(topic, now_ms)
+        group = self._topics.catalog.groups.get(DEAD_LETTER_GROUP)
+        if (
+            group is None
+            or letters.id not in group.topics
+            or any(group.id not in each.views for each in self._topics.partitions(letters))
+        ):
+            commit = Commit(self._topics.metadata)
+            self.open(DEAD_LETTER_GROUP, [letters], {}, now_ms, commit, internal=True)
+        return letters
+
+    def open_missing_views(self, now_ms: int) -> None:
+        """A crash can come between the catalog's word that a group reads a topic
+        and the partitions' own. Without its view, what the group owes there, and
+        above all a dead letter, would be seen by nobody."""
+        catalog = self._topics.catalog
+        for group in catalog.groups.values():
+            for topic_id in group.topics & catalog.topics_by_id.keys():
+                partitions = self._topics.partitions(catalog.topics_by_id[topic_id])
+                self.open_views(group, partitions, now_ms, Commit(self._topics.metadata))
+
+    # Numbers.
+
+    def next_due_ms(self, group: Group, topics: Sequence[Topic]) -> int | None:
+        dues = [partition.next_due_ms(group.id) for partition, _ in self.views(group, topics)]
+        return min((due for due in dues if due is not None), default=None)
+
+    def statistics(
+        self, group: Group, topics: Sequence[Topic] | None, now_ms: int
+    ) -> QueueStatistics:
+        views = self.views(group, topics)
+        serving = self.serving(group)
+        flow = flow_of(views)
+        serving.rates.sample(now_ms, *flow)
+        names = sorted({partition.topic.name for partition, _ in views})
+        return statistics.of_group(
+            group.name,
+            names,
+            [statistics.of_partition(*pair, serving.schedule) for pair in views],
+            [view for _, view in views],
+            serving.schedule,
+            serving.rates.per_second(now_ms, *flow),
+        )
+
+
+def flow_of(views: Sequence[tuple[Partition, QueueView]]) -> tuple[int, int]:
+    """How many messages ever came in and were done, for rates."""
+    return (
+        sum(view.window.end for _, view in views),
+        sum(view.totals["acked"] for _, view in views),
+    )

@@ -1,0 +1,231 @@
+"""Leasing: which messages come next, and whose they are for a while.
+
+The lane is chosen across partitions, then the partition, in turn. A lease is
+written down before it is handed out, so that a message that kills its worker runs
+out of attempts; that write is not waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.core import limits
+from headrace.core.errors import CorruptLog, InvalidArgument, TooManyLeases
+from headrace.core.ports import Entropy
+from headrace.core.values import Delivery
+from headrace.engine import state as events
+from headrace.engine.catalog import Group, Topic
+from headrace.engine.fate import Fates
+from headrace.engine.groups import Groups, Serving, flow_of
+from headrace.engine.lane import LANE_COUNT
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.runs import Runs, count_of, offsets_of, runs_of
+from headrace.record import Record, read_attributes
+
+
+class Leasing:
+    def __init__(self, groups: Groups, fates: Fates, entropy: Entropy) -> None:
+        self._groups = groups
+        self._fates = fates
+        self._entropy = entropy
+
+    def lease(
+        self,
+        group: Group,
+        topics: Sequence[Topic],
+        consumer: str,
+        count: int,
+        visibility_ms: int | None,
+        now_ms: int,
+    ) -> list[Delivery]:
+        """Up to `count` messages. They are written down as leased before they
+        are handed out, and that is not waited for."""
+        views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
+        self._fates.tick([partition for partition, _ in views], now_ms)
+        serving = self._groups.serving(group)
+        serving.consumers.add(consumer)
+        count = self._within_cap(group, consumer, count)
+        nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
+        deliveries: list[Delivery] = []
+        while len(deliveries) < count:
+            taken = self._take(serving, views, count - len(deliveries), now_ms)
+            if not taken:
+                break
+            for partition, view, runs in taken:
+                deliveries += self._grant(
+                    partition, view, runs, consumer, nonce, visibility_ms, now_ms
+                )
+        serving.rates.sample(now_ms, *flow_of(views))
+        return deliveries
+
+    def _within_cap(self, group: Group, consumer: str, count: int) -> int:
+        cap = group.settings.leases_per_consumer_max
+        held = sum(view.held[consumer] for _, view in self._groups.views(group))
+        if held >= cap:
+            raise TooManyLeases(
+                f"consumer {consumer!r} holds {held} messages, the most allowed; settle some "
+                "first, or raise leases_per_consumer_max of the group"
+            )
+        return min(count, cap - held)
+
+    def _take(
+        self,
+        serving: Serving,
+        views: Sequence[tuple[Partition, QueueView]],
+        count: int,
+        now_ms: int,
+    ) -> list[tuple[Partition, QueueView, Runs]]:
+        """Decide which messages come next: lanes first, then partitions in turn."""
+        available = [view.ready() for _, view in views]
+        ready = [sum(lanes) for lanes in zip(*available, strict=True)] or [0] * LANE_COUNT
+        wanted: dict[int, int] = {}
+        for lane, planned in serving.schedule.plan(ready, count, now_ms):
+            wanted[lane] = wanted.get(lane, 0) + planned
+        taken: dict[int, Runs] = {}
+        for lane, planned in wanted.items():
+            for step in range(len(views)):
+                number = (serving.turn + step) % len(views)
+                if planned and available[number][lane]:
+                    runs = views[number][1].take(lane, planned)
+                    planned -= count_of(runs)
+                    taken.setdefault(number, []).extend(runs)
+            if planned:
+                serving.schedule.on_unserved(lane, planned)
+        serving.turn += 1
+        return [(*views[number], runs) for number, runs in taken.items() if runs]
+
+    def _grant(
+        self,
+        partition: Partition,
+        view: QueueView,
+        runs: Runs,
+        consumer: str,
+        nonce: int,
+        visibility_ms: int | None,
+        now_ms: int,
+    ) -> list[Delivery]:
+        try:
+            records = partition.read(runs)
+        except CorruptLog as error:
+            partition.stopped = error
+            raise
+        usual_ms = visibility_ms or view.settings.visibility_ms
+        by_deadline: dict[int, list[Record]] = {}
+        maxima: dict[int, int] = {}
+        expired: list[int] = []
+        plain: list[Record] = []
+        for record in records:
+            if not record.headers:
+                plain.append(record)
+                continue
+            wishes = read_attributes(record.headers, record.timestamp_ms)
+            if 0 < wishes.expires_at_ms <= now_ms and partition.topic.source_id is None:
+                expired.append(record.offset)
+                continue
+            if wishes.max_attempts:
+                maxima[record.offset] = wishes.max_attempts
+            own_ms = visibility_ms or wishes.visibility_ms or usual_ms
+            by_deadline.setdefault(own_ms, []).append(record)
+        if plain:
+            by_deadline.setdefault(usual_ms, []).extend(plain)
+        if len(records) != count_of(runs):
+            self._drop_missing(partition, view, runs, records, now_ms)
+        if expired:
+            self._fates.expire(partition, view, sorted(expired), now_ms)
+        changes: list[tuple[QueueView, events.MessageEvent]] = []
+        made: list[tuple[events.Granted, list[Record]]] = []
+        for own_ms, granted in by_deadline.items():
+            granted.sort()
+            split, attempts = view.count_attempts(runs_of(record.offset for record in granted))
+            event = events.Granted(
+                view.group_id, view.next_grant, consumer, nonce, now_ms, now_ms + own_ms,
+                split, attempts,
+            )  # fmt: skip
+            view.next_grant += 1
+            changes.append((view, event))
+            made.append((event, granted))
+        if changes:
+            partition.write_all(changes, now_ms, wait=False)
+        deliveries: list[Delivery] = []
+        for event, granted in made:
+            if maxima:
+                view.grants[event.grant].max_attempts = maxima
+            deliveries += self._deliver(partition, view, event, granted, maxima, now_ms)
+        return deliveries
+
+    @staticmethod
+    def _deliver(
+        partition: Partition,
+        view: QueueView,
+        event: events.Granted,
+        records: Sequence[Record],
+        maxima: Mapping[int, int],
+        now_ms: int,
+    ) -> list[Delivery]:
+        topic, topic_id, index = partition.topic.name, partition.topic.id, partition.index
+        window, failures = view.window, view.failures
+        most = view.settings.max_attempts
+        group_id, nonce, until = view.group_id, event.nonce, event.until
+        attempts = iter(
+            [
+                count
+                for start, end, count in zip(
+                    event.runs[::2], event.runs[1::2], event.attempts, strict=True
+                )
+                for _ in range(end - start)
+            ]
+        )
+        deliveries = []
+        for record in records:
+            offset = record.offset
+            lane = window.value_at(offset) >> 4
+            view.delivered_in[lane] += 1
+            failure = failures.get(offset) if failures else None
+            deliveries.append(
+                Delivery(
+                    topic,
+                    index,
+                    offset,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    record.timestamp_ms,
+                    lane,
+                    next(attempts),
+                    maxima.get(offset, most) if maxima else most,
+                    now_ms,
+                    until,
+                    None if failure is None else failure.at_ms,
+                    None if failure is None else failure.error,
+                    topic_id,
+                    group_id,
+                    nonce,
+                )
+            )
+        return deliveries
+
+    @staticmethod
+    def _drop_missing(
+        partition: Partition, view: QueueView, runs: Runs, records: Sequence[Record], now_ms: int
+    ) -> None:
+        """Offsets whose records compaction has taken away hold no message."""
+        present = {record.offset for record in records}
+        missing = [offset for offset in offsets_of(runs) if offset not in present]
+        event = events.Purged(view.group_id, "", now_ms, runs_of(sorted(missing)))
+        partition.write(view, event, now_ms, wait=False)
+
+
+def check_lease(consumer: str, count: int, visibility_ms: int | None) -> None:
+    if not isinstance(consumer, str) or not consumer:
+        raise InvalidArgument(f"a consumer id is a non-empty string, not {consumer!r}")
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise InvalidArgument(f"the number of messages is a number, not {count!r}")
+    if not 1 <= count <= limits.LEASE_MESSAGES_MAX:
+        raise InvalidArgument(
+            f"lease 1 to {limits.LEASE_MESSAGES_MAX} messages at a time, not {count}"
+        )
+    if visibility_ms is not None and not 1 <= visibility_ms <= limits.VISIBILITY_MS_MAX:
+        raise InvalidArgument(
+            f"a lease lasts 1 to {limits.VISIBILITY_MS_MAX} ms, not {visibility_ms}"
+        )

@@ -1,0 +1,108 @@
+"""Replay: building queue groups' views from a partition's state log.
+
+Views are shown the data log before an event needs it. An event may speak of
+offsets that the log does not have, when it lost its unsynced end: that part of it
+is void, and `is_beyond` says that it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headrace.core.settings import Ordering
+from headrace.engine import state as events
+from headrace.engine.catalog import Group
+from headrace.engine.queue import QueueView
+from headrace.engine.runs import Runs, offsets_of, pairs
+from headrace.engine.scanner import Scanner
+
+
+class Replay:
+    def __init__(
+        self,
+        groups: Mapping[int, Group],
+        ordering: Ordering,
+        scanner: Scanner,
+        end: int,
+        now_ms: int,
+    ) -> None:
+        self._groups = groups
+        self._ordering = ordering
+        self._scanner = scanner
+        # Where the data log ends, as far as it may be read.
+        self._end = end
+        self._now_ms = now_ms
+        self._views: dict[int, QueueView] = {}
+        self.is_beyond = False
+
+    def finish(self) -> dict[int, QueueView]:
+        """The views, which have seen everything that there is."""
+        views = self._views.values()
+        if any(view.window.end > self._end for view in views):
+            self.is_beyond = True
+            self._cut(self._end)
+        self._scanner.catch_up(views, self._end, self._now_ms)
+        return self._views
+
+    def apply(self, event: events.Event) -> None:
+        match event:
+            case events.SnapshotPartition():
+                self._views.clear()
+                self._scanner.cancelled = set(offsets_of(event.cancelled))
+            case events.Cancelled():
+                self._scanner.cancelled.update(offsets_of(event.runs))
+                for view in self._views.values():
+                    view.cancel(event.runs)
+            case events.Cut():
+                self._cut(event.end)
+            case events.Closed():
+                self._views.pop(event.group, None)
+            case events.SnapshotEnd():
+                pass
+            case events.Opened() | events.SnapshotGroup():
+                # A group that the catalog does not know any more was deleted.
+                group = self._groups.get(event.group)
+                if group is not None:
+                    view = QueueView(
+                        group.id, group.name, group.settings, self._ordering, event.start
+                    )
+                    self._views[group.id] = view
+                    view.apply(event)
+            case events.SnapshotChunk() | events.SnapshotKeys() | events.SnapshotRest():
+                if event.group in self._views:
+                    self._views[event.group].apply(event)
+            case _:
+                if event.group in self._views:
+                    self._apply_to(self._views[event.group], event)
+
+    def _apply_to(self, view: QueueView, event: events.MessageEvent) -> None:
+        end = event.runs[-1] if event.runs else 0
+        if end > view.window.end:
+            self._scanner.catch_up([view], self._end, self._now_ms)
+        if end <= view.window.end:
+            view.apply(event)
+            return
+        self.is_beyond = True
+        clipped = _clip(event, view.window.end)
+        if clipped is not None:
+            view.apply(clipped)
+
+    def _cut(self, end: int) -> None:
+        self._scanner.cancelled = {o for o in self._scanner.cancelled if o < end}
+        for view in self._views.values():
+            view.truncate_to(end)
+
+
+def _clip(event: events.MessageEvent, end: int) -> events.MessageEvent | None:
+    """The part of an event that lies below `end`."""
+    runs: Runs = []
+    for start, stop in pairs(event.runs):
+        if start < end:
+            runs += (start, min(stop, end))
+    if not runs:
+        return None
+    if isinstance(event, events.Granted):
+        return msgspec.structs.replace(event, runs=runs, attempts=event.attempts[: len(runs) // 2])
+    return msgspec.structs.replace(event, runs=runs)

@@ -1,0 +1,221 @@
+"""The scanner: shows queue groups what lies in a partition's log.
+
+Every batch is looked at once, when it is appended or when the first queue group
+comes. What is found goes to the sidecar, to the two lists of due times (ends of
+delays and of lives), and to the views of all groups, which never see anything above
+the high watermark. A partition without queue groups has no scanner at all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Sequence
+
+from headrace.core.ports import Buffer, Disk
+from headrace.engine.due import DueTimes
+from headrace.engine.lane import LANE_COUNT
+from headrace.engine.queue import QueueView
+from headrace.engine.records import iterate_batches
+from headrace.engine.runs import pairs
+from headrace.engine.scan import Row, Scan, scan_batch
+from headrace.engine.sidecar import Damaged, Sidecar
+from headrace.engine.window import ABSENT, CANCELLED, DELAYED, READY
+from headrace.log import Log
+from headrace.record import BatchHeader, read_header
+
+NORMAL = 2
+
+# Start, end, lane and state of offsets that are not simply ready.
+_Special = tuple[int, int, int, int]
+
+
+class Scanner:
+    def __init__(
+        self,
+        disk: Disk,
+        log: Log,
+        *,
+        read_only: bool,
+        has_attributes: bool,
+        by_key: bool,
+    ) -> None:
+        self._log = log
+        self._has_attributes = has_attributes
+        self._by_key = by_key
+        self.delays = DueTimes()
+        self.expiries = DueTimes()
+        # Delayed messages that were called off, for groups still to come.
+        self.cancelled: set[int] = set()
+        # What was appended and has not been shown yet.
+        self._hidden: list[Scan] = []
+        self._sidecar = Sidecar(disk, f"{log.path}/attributes", read_only=read_only)
+        if self._sidecar.is_empty or not (log.start_offset <= self._sidecar.end <= log.synced_end):
+            self._sidecar.begin(log.start_offset)
+        self._scan_log()
+
+    # Looking.
+
+    def scan(self, batch: Buffer, header: BatchHeader) -> None:
+        """A batch was appended."""
+        scan = scan_batch(
+            batch, header, self._sidecar.end, attributes=self._has_attributes, keys=self._by_key
+        )
+        self._sidecar.add(scan)
+        self._hidden.append(scan)
+
+    def _scan_log(self) -> None:
+        """Look at what the sidecar does not know yet."""
+        start = max(self._sidecar.end, self._log.start_offset)
+        for data, position in iterate_batches(self._log, start, self._log.end_offset):
+            header = read_header(data, position)
+            if header.next_offset > self._sidecar.end:
+                self.scan(data[position : position + header.size_bytes], header)
+        self._sidecar.on_synced(self._log.synced_end)
+
+    def rescan(self) -> None:
+        """Forget what is known and look at the whole log again."""
+        self._hidden = []
+        self._sidecar.begin(self._log.start_offset)
+        self._scan_log()
+
+    # Showing.
+
+    def show(self, views: Collection[QueueView], end: int, now_ms: int) -> None:
+        """The high watermark has moved up to `end`."""
+        shown = 0
+        for scan in self._hidden:
+            if scan.end > end:
+                break
+            self._note_due(scan.rows)
+            self._extend_all(scan, views, end, now_ms)
+            shown += 1
+        del self._hidden[:shown]
+
+    def catch_up(self, views: Collection[QueueView], end: int, now_ms: int) -> None:
+        """Views that are behind see everything up to `end`."""
+        start = min((view.window.end for view in views), default=end)
+        if start >= end:
+            return
+        if self._by_key:
+            self._catch_up_from_log(views, start, end, now_ms)
+            return
+        try:
+            for scan in self._sidecar.scans(start):
+                self._extend_all(scan, views, end, now_ms)
+        except Damaged:
+            self.rescan()
+            self.catch_up(views, end, now_ms)
+
+    def _catch_up_from_log(
+        self, views: Collection[QueueView], start: int, end: int, now_ms: int
+    ) -> None:
+        """The sidecar does not keep keys, so an order of keys needs the records."""
+        for data, position in iterate_batches(self._log, start, end):
+            header = read_header(data, position)
+            batch = data[position : position + header.size_bytes]
+            first = min(start, header.base_offset)
+            scan = scan_batch(batch, header, first, attributes=self._has_attributes, keys=True)
+            start = scan.end
+            self._extend_all(scan, views, end, now_ms)
+
+    def load_due(self, start: int, end: int) -> None:
+        """Due times of everything between the two, from the sidecar."""
+        self.delays.clear()
+        self.expiries.clear()
+        try:
+            for scan in self._sidecar.scans(start):
+                if scan.end <= end:
+                    self._note_due([row for row in scan.rows if row.end > start])
+        except Damaged:
+            self.rescan()
+            self.load_due(start, end)
+        self._hidden = [scan for scan in self._hidden if scan.end > end]
+
+    def _note_due(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        delays, delayed = array("q"), array("q")
+        lives, living = array("q"), array("q")
+        for row in rows:
+            size = row.end - row.start
+            if row.deliver_at_ms > 0:
+                delays.extend(array("q", (row.deliver_at_ms,)) * size)
+                delayed.extend(range(row.start, row.end))
+            if row.expires_at_ms > 0:
+                lives.extend(array("q", (row.expires_at_ms,)) * size)
+                living.extend(range(row.start, row.end))
+        if delays:
+            self.delays.add_many(delays, delayed)
+        if lives:
+            self.expiries.add_many(lives, living)
+
+    def _extend_all(self, scan: Scan, views: Collection[QueueView], end: int, now_ms: int) -> None:
+        end = min(scan.end, end)
+        for view in views:
+            if view.window.end < end:
+                self._extend(view, scan, end, now_ms)
+
+    def _extend(self, view: QueueView, scan: Scan, end: int, now_ms: int) -> None:
+        """Show one view what a scan found, up to `end`."""
+        for start, stop, lane, state in self._special(view, scan, now_ms):
+            _extend_run(view, scan, min(start, end), NORMAL, READY)
+            _extend_run(view, scan, min(stop, end), lane, state)
+        _extend_run(view, scan, end, NORMAL, READY)
+
+    def _special(self, view: QueueView, scan: Scan, now_ms: int) -> list[_Special]:
+        if not (scan.rows or scan.absent or self.cancelled):
+            return []
+        special = [(start, stop, NORMAL, ABSENT) for start, stop in pairs(scan.absent)]
+        for row in scan.rows:
+            if row.redrive_group is not None and row.redrive_group != view.name:
+                state = ABSENT
+            else:
+                state = DELAYED if row.deliver_at_ms > now_ms else READY
+            special.append((row.start, row.end, min(row.lane, LANE_COUNT - 1), state))
+        special.sort()
+        cancelled = [offset for offset in self.cancelled if scan.start <= offset < scan.end]
+        return _without(special, sorted(cancelled)) if cancelled else special
+
+    # Keeping up with the log.
+
+    def on_synced(self) -> None:
+        self._sidecar.on_synced(self._log.synced_end)
+
+    def on_start_moved(self) -> None:
+        self._sidecar.delete_before(self._log.start_offset)
+        start = self._log.start_offset
+        self.cancelled = {offset for offset in self.cancelled if offset >= start}
+
+    def on_truncated(self) -> None:
+        end = self._log.end_offset
+        self.cancelled = {offset for offset in self.cancelled if offset < end}
+        if self._sidecar.end > end:
+            self.rescan()
+
+    def close(self) -> None:
+        self.on_synced()
+        self._sidecar.flush()
+
+
+def _extend_run(view: QueueView, scan: Scan, end: int, lane: int, state: int) -> None:
+    start = view.window.end
+    if end > start:
+        keys = None if scan.keys is None else scan.keys[start - scan.start : end - scan.start]
+        view.extend(end - start, lane, state, keys)
+
+
+def _without(special: list[_Special], cancelled: list[int]) -> list[_Special]:
+    """The same with single offsets cut out and cancelled instead."""
+    cut: list[_Special] = []
+    waiting = list(reversed(special))
+    for offset in cancelled:
+        while waiting and waiting[-1][1] <= offset:
+            cut.append(waiting.pop())
+        if waiting and waiting[-1][0] <= offset:
+            start, stop, lane, state = waiting.pop()
+            if start < offset:
+                cut.append((start, offset, lane, state))
+            if stop > offset + 1:
+                waiting.append((offset + 1, stop, lane, state))
+        cut.append((offset, offset + 1, NORMAL, CANCELLED))
+    return cut + waiting[::-1]

@@ -1,0 +1,74 @@
+"""Groups of both kinds, and what became of a message in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.core.errors import UnknownGroup
+from headrace.core.values import GroupInfo, MessageId, MessageStatus, QueueStatistics
+from headrace.engine.catalog import Group
+from headrace.node.served import Served
+
+
+class GroupCalls(Served):
+    def groups(self) -> list[GroupInfo]:
+        with self._reading():
+            broker = self._broker
+            found = [
+                self._describe_group(group)
+                for group in broker.topics.catalog.groups.values()
+                if not group.is_internal
+            ]
+            found += [self._describe_stream(name) for name in broker.cursors.groups()]
+            return sorted(found)
+
+    def group(self, name: str) -> GroupInfo:
+        with self._reading():
+            group = self._broker.topics.catalog.groups.get(name)
+            if group is not None:
+                return self._describe_group(group)
+            if name in self._broker.cursors.groups():
+                return self._describe_stream(name)
+            raise UnknownGroup(f"there is no group {name!r}")
+
+    def _describe_group(self, group: Group) -> GroupInfo:
+        by_id = self._broker.topics.catalog.topics_by_id
+        return GroupInfo(
+            group.name,
+            "queue",
+            tuple(sorted(by_id[topic_id].name for topic_id in group.topics if topic_id in by_id)),
+            group.settings.to_mapping(),
+            tuple(sorted(self._broker.groups.serving(group).consumers)),
+        )
+
+    def _describe_stream(self, name: str) -> GroupInfo:
+        cursors = self._broker.cursors
+        return GroupInfo(name, "stream", cursors.topics_of(name), {}, cursors.members(name))
+
+    def alter_group(self, name: str, settings: Mapping[str, Any]) -> GroupInfo:
+        queues = self._broker.groups
+        with self._writing() as (now_ms, _):
+            return self._describe_group(queues.alter(queues.named(name), settings, now_ms))
+
+    def delete_group(self, name: str) -> None:
+        queues, cursors = self._broker.groups, self._broker.cursors
+        with self._writing() as (now_ms, commit):
+            if name in self._broker.topics.catalog.groups:
+                queues.delete(queues.named(name), now_ms, commit)
+                return
+            if name not in cursors.groups():
+                raise UnknownGroup(f"there is no group {name!r}")
+            written = cursors.forget(name, now_ms)
+            if written is not None:
+                commit.data.append(written)
+
+    def status(self, id: MessageId, group: str) -> MessageStatus:
+        with self._reading() as now_ms:
+            return self._broker.status(id, self._broker.groups.named(group), now_ms)
+
+    def queue_statistics(self, group: str, topics: Sequence[str] | None = None) -> QueueStatistics:
+        queues = self._broker.groups
+        with self._reading() as now_ms:
+            found = None if topics is None else self._topics_named(topics)
+            return queues.statistics(queues.named(group), found, now_ms)

@@ -1,0 +1,53 @@
+"""Delayed messages and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core.values import DeadLetter, DelayedMessage, MessageId, RedriveResult
+from headrace.node.served import Served
+
+
+class LetterCalls(Served):
+    def delayed(
+        self, topic: str, *, after: tuple[int, int, int] | None = None, limit: int = 100
+    ) -> list[DelayedMessage]:
+        with self._reading() as now_ms:
+            return self._broker.delayed(self._broker.topics.named(topic), after, limit, now_ms)
+
+    def cancel(self, id: MessageId) -> bool:
+        """Call a delayed message off, for all groups. False when it is not
+        delayed any more."""
+        with self._writing() as (now_ms, commit):
+            return self._broker.cancel(id, now_ms, commit)
+
+    def dead_letters(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        after: MessageId | None = None,
+        limit: int = 100,
+    ) -> list[DeadLetter]:
+        with self._reading():
+            found = self._broker.topics.named(topic)
+            return self._broker.dead_letters(found, group, after, limit)
+
+    def dead_letter(self, id: MessageId) -> DeadLetter:
+        with self._reading():
+            return self._broker.dead_letter(id)
+
+    def redrive(
+        self, topic: str, ids: Sequence[MessageId], *, dry_run: bool = False, force: bool = False
+    ) -> RedriveResult:
+        with self._writing() as (now_ms, commit):
+            result = self._broker.redrive(
+                self._broker.topics.named(topic), ids, now_ms, commit,
+                dry_run=dry_run, force=force,
+            )  # fmt: skip
+        self._notify()
+        return result
+
+    def purge(self, topic: str, ids: Sequence[MessageId]) -> int:
+        with self._writing() as (now_ms, commit):
+            return self._broker.purge(self._broker.topics.named(topic), ids, now_ms, commit)

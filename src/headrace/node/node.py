@@ -1,0 +1,82 @@
+"""The node: the engine with a real disk and a real clock around it.
+
+This is the composition root and the face that the SDK, the command line and every
+door talk to. Each call takes the lock, lets the broker do its part, waits for the
+disk where the answer promises something, and then answers. Nothing here waits for
+a message: who wants to wait adds a listener.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Self
+
+from headrace.core.ports import Clock, Disk, Entropy, Lock
+from headrace.node.groups import GroupCalls
+from headrace.node.letters import LetterCalls
+from headrace.node.queues import QueueCalls
+from headrace.node.streams import StreamCalls
+from headrace.node.topics import TopicCalls
+from headrace.platform.clock import SystemClock
+from headrace.platform.directory import check_format, claim, keep_reserve
+from headrace.platform.disk import RealDisk
+from headrace.platform.entropy import SystemEntropy
+from headrace.platform.memory_disk import MemoryDisk
+
+MEMORY = ":memory:"
+FREE_BYTES_MIN = 64 * 1024 * 1024
+
+
+class Node(TopicCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls):
+    """Made by `Node.open`."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        auto_create: bool = False,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        free_bytes_min: int = FREE_BYTES_MIN,
+    ) -> Self:
+        """A directory, which is made if need be, or ":memory:". Read-only works
+        beside a writer and shows the directory as it is at this moment."""
+        if disk is None:
+            disk = MemoryDisk() if path == MEMORY else RealDisk(os.fspath(path))
+        entropy = entropy or SystemEntropy()
+        claimed: Lock | None = None
+        if read_only:
+            check_format(disk)
+        else:
+            claimed = claim(disk, entropy)
+        try:
+            if not read_only:
+                keep_reserve(disk)
+            return cls(
+                disk, clock or SystemClock(), entropy, claimed,
+                auto_create=auto_create, free_bytes_min=free_bytes_min,
+            )  # fmt: skip
+        except BaseException:
+            if claimed is not None:
+                claimed.release()
+            raise
+
+    def close(self) -> None:
+        """Sync everything and let go of the directory. Safe to call twice."""
+        with self._lock:
+            if self.closed:
+                return
+            try:
+                if self._claimed is not None and self._commits.failed is None:
+                    self._commits.sync_all()
+            finally:
+                self.closed = True
+                self._commits.close()
+                if self._commits.failed is None:
+                    self._broker.close()
+                if self._claimed is not None:
+                    self._claimed.release()
+        self._notify()

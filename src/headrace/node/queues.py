@@ -1,0 +1,134 @@
+"""Queues: leasing messages and settling them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headrace.core import limits
+from headrace.core.errors import DiskFull, GroupKindMismatch, HeadraceError, InvalidArgument
+from headrace.core.values import Delivery, Receipt
+from headrace.engine.leasing import check_lease
+from headrace.node.served import Served
+from headrace.platform.directory import give_up_reserve
+
+Outcomes = list[HeadraceError | None]
+
+
+class QueueCalls(Served):
+    def open_queue(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        with self._writing() as (now_ms, commit):
+            if group in self._broker.cursors.groups():
+                raise GroupKindMismatch(f"group {group!r} reads as a stream; choose another name")
+            found = [self._topic_to_write(topic, now_ms) for topic in topics]
+            opened = self._broker.groups.open(group, found, settings or {}, now_ms, commit)
+            self._broker.groups.serving(opened).consumers.add(consumer)
+
+    def next_due_ms(self, group: str | None, topics: Sequence[str]) -> int | None:
+        """When time alone may make something ready for this group."""
+        with self._reading():
+            found = self._broker.topics.catalog.groups.get(group) if group else None
+            if found is None:
+                return None
+            return self._broker.groups.next_due_ms(found, self._topics_named(topics))
+
+    def lease(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        count: int,
+        *,
+        visibility_ms: int | None = None,
+    ) -> list[Delivery]:
+        """What is ready now, up to `count`; never waits for more."""
+        check_lease(consumer, count, visibility_ms)
+        with self._writing() as (now_ms, _):
+            found = self._topics_named(topics)
+            return self._broker.leasing.lease(
+                self._broker.groups.named(group), found, consumer, count, visibility_ms, now_ms
+            )
+
+    def _room_for_acks(self, settle: Callable[[], Outcomes]) -> Outcomes:
+        """Acks go on when the disk is full: the reserve makes room for them."""
+        try:
+            return settle()
+        except DiskFull:
+            if not give_up_reserve(self._disk):
+                raise
+            return settle()
+
+    def ack(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
+        settling = self._broker.settling
+        with self._writing() as (now_ms, commit):
+            found = self._broker.groups.named(group)
+            outcomes = self._room_for_acks(lambda: settling.ack(found, receipts, now_ms, commit))
+        self._notify()
+        return outcomes
+
+    def nack(
+        self,
+        group: str,
+        receipts: Sequence[Receipt],
+        *,
+        delay_ms: int | None = None,
+        error: str | None = None,
+    ) -> Outcomes:
+        settling = self._broker.settling
+        if delay_ms is not None and not 0 <= delay_ms <= limits.TIMESTAMP_MS_MAX:
+            raise InvalidArgument(f"a delay is at least 0 ms, not {delay_ms}")
+        with self._writing() as (now_ms, commit):
+            found = self._broker.groups.named(group)
+            outcomes = self._room_for_acks(
+                lambda: settling.nack(found, receipts, delay_ms, _short(error), now_ms, commit)
+            )
+        self._notify()
+        return outcomes
+
+    def reject(
+        self, group: str, receipts: Sequence[Receipt], *, reason: str | None = None
+    ) -> Outcomes:
+        settling = self._broker.settling
+        with self._writing() as (now_ms, commit):
+            found = self._broker.groups.named(group)
+            outcomes = self._room_for_acks(
+                lambda: settling.reject(found, receipts, _short(reason), now_ms, commit)
+            )
+        self._notify()
+        return outcomes
+
+    def extend(
+        self, group: str, receipts: Sequence[Receipt], *, visibility_ms: int | None = None
+    ) -> Outcomes:
+        settling = self._broker.settling
+        check_lease("extend", 1, visibility_ms)
+        with self._writing() as (now_ms, commit):
+            return settling.extend(
+                self._broker.groups.named(group), receipts, visibility_ms, now_ms, commit
+            )
+
+    def release(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
+        settling = self._broker.settling
+        with self._writing() as (now_ms, _):
+            outcomes = settling.release(self._broker.groups.named(group), receipts, now_ms)
+        self._notify()
+        return outcomes
+
+    def held(self, group: str, consumer: str) -> dict[tuple[str, int, int], Receipt]:
+        with self._reading():
+            return self._broker.settling.held(self._broker.groups.named(group), consumer)
+
+    def leave(self, group: str, consumer: str) -> None:
+        with self._writing() as (now_ms, _):
+            self._broker.settling.leave(self._broker.groups.named(group), consumer, now_ms)
+        self._notify()
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else text[: limits.ERROR_CHARACTERS_MAX]

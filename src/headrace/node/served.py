@@ -1,0 +1,106 @@
+"""How every call to a node runs: the lock, the time, and the wait for the disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from headrace.core.errors import Closed, ReadOnly, UnknownTopic
+from headrace.core.ports import Clock, Disk, Entropy, Lock
+from headrace.core.settings import TopicSettings
+from headrace.engine.broker import Broker
+from headrace.engine.catalog import Topic
+from headrace.engine.commit import Commit
+from headrace.platform.directory import keep_reserve
+from headrace.platform.group_commit import GroupCommit
+
+MAINTAIN_MS = 30_000
+
+
+class Served:
+    """What the parts of the node's face have in common."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, entropy: Entropy, claimed: Lock | None, *,
+        auto_create: bool, free_bytes_min: int,
+    ) -> None:  # fmt: skip
+        self.clock = clock
+        self.closed = False
+        self._disk = disk
+        # The lock on the directory; without it the node only reads.
+        self._claimed = claimed
+        self._auto_create = auto_create
+        self._lock = threading.Lock()
+        self._listeners: tuple[Callable[[], None], ...] = ()
+        now_ms = clock.now_ms()
+        self._broker = Broker(
+            disk, entropy, now_ms, read_only=claimed is None, free_bytes_min=free_bytes_min
+        )
+        self._commits = GroupCommit(self._broker, disk, clock, self._lock)
+        self._maintained_ms = now_ms
+        if claimed is not None:
+            with self._writing():
+                self._broker.maintain(now_ms)
+
+    @contextmanager
+    def _reading(self) -> Iterator[int]:
+        """The lock, and the time."""
+        with self._lock:
+            if self.closed:
+                raise Closed("this handle is closed; open the directory again")
+            yield self.clock.now_ms()
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[int, Commit]]:
+        """The lock, the time and a commit, which is finished at the end: the
+        call is answered when everything it did is safe."""
+        with self._lock:
+            if self.closed:
+                raise Closed("this handle is closed; open the directory again")
+            if self._claimed is None:
+                raise ReadOnly("the directory is open for reading only")
+            if self._commits.failed is not None:
+                raise self._commits.failed
+            commit = self._broker.commit()
+            yield self.clock.now_ms(), commit
+            if self._broker.moves:
+                commit.moves += self._broker.moves.pending()
+                commit.state += [(move.source, move.intent_end) for move in commit.moves]
+            self._commits.finish(commit)
+
+    def _maintain(self, now_ms: int) -> None:
+        if now_ms - self._maintained_ms >= MAINTAIN_MS:
+            self._maintained_ms = now_ms
+            keep_reserve(self._disk)
+            self._broker.maintain(now_ms)
+
+    # Waiting.
+
+    def add_listener(self, wake: Callable[[], None]) -> None:
+        with self._lock:
+            self._listeners = (*self._listeners, wake)
+
+    def remove_listener(self, wake: Callable[[], None]) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+            if wake in listeners:
+                listeners.remove(wake)
+            self._listeners = tuple(listeners)
+
+    def _notify(self) -> None:
+        for wake in self._listeners:
+            wake()
+
+    # Names.
+
+    def _topic_to_write(self, name: str, now_ms: int) -> Topic:
+        try:
+            return self._broker.topics.named(name)
+        except UnknownTopic:
+            if not self._auto_create:
+                raise
+            return self._broker.topics.create(name, 3, TopicSettings(), now_ms)
+
+    def _topics_named(self, names: Sequence[str]) -> list[Topic]:
+        return [self._broker.topics.named(name) for name in names]

@@ -1,0 +1,140 @@
+"""Streams: reading by offset, and the cursors of stream groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.core.errors import InvalidArgument, OffsetOutOfRange
+from headrace.core.settings import OffsetReset
+from headrace.core.values import StreamRecord
+from headrace.engine.commit import Commit
+from headrace.node.served import Served
+
+READ_BYTES_MAX = 1024 * 1024
+Place = tuple[str, int]
+
+
+class StreamCalls(Served):
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        count_max: int = 500,
+        bytes_max: int = READ_BYTES_MAX,
+    ) -> tuple[list[StreamRecord], int]:
+        """Records from `offset` on, and the offset to go on from."""
+        with self._reading():
+            found = self._broker.topics.named(topic)
+            place = self._broker.topics.partition(found, partition)
+            start, end = place.log.start_offset, place.high_watermark
+            if isinstance(offset, bool) or not isinstance(offset, int):
+                raise InvalidArgument(f"an offset is a number, not {offset!r}")
+            if not start <= offset <= end:
+                raise OffsetOutOfRange(
+                    f"offset {offset} of {topic}:{partition} is outside of {start} to {end}"
+                )
+            return self._broker.read(found, partition, offset, count_max, bytes_max)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        with self._reading():
+            found = self._broker.topics.named(topic)
+            place = self._broker.topics.partition(found, partition)
+            at = place.log.offset_for_timestamp(timestamp_ms)
+            return place.high_watermark if at is None else min(at[0], place.high_watermark)
+
+    def join_stream(
+        self, group: str, topics: Sequence[str], member: str, reset: OffsetReset
+    ) -> None:
+        with self._writing() as (now_ms, commit):
+            self._join(group, topics, member, reset, now_ms, commit)
+        self._notify()
+
+    def change_stream(self, group: str, member: str, topics: Sequence[str]) -> None:
+        with self._writing() as (now_ms, commit):
+            reset = self._broker.cursors.reset_of(group, member)
+            self._join(group, topics, member, reset, now_ms, commit)
+        self._notify()
+
+    def _join(
+        self, group: str, topics: Sequence[str], member: str, reset: OffsetReset,
+        now_ms: int, commit: Commit,
+    ) -> None:  # fmt: skip
+        """A group has a cursor on every partition from the start, so that
+        nothing is deleted that it has not seen."""
+        cursors = self._broker.cursors
+        found = [self._topic_to_write(topic, now_ms) for topic in topics]
+        begins: dict[tuple[bytes, int], int | None] = {}
+        for topic in found:
+            for partition in self._broker.topics.partitions(topic):
+                place = (topic.id, partition.index)
+                start, end = partition.log.start_offset, partition.high_watermark
+                cursor = cursors.find(group, place)
+                if cursor is not None and start <= cursor.offset <= end:
+                    continue
+                if reset == "error":
+                    raise OffsetOutOfRange(
+                        f"group {group!r} has no position on {topic.name}:{partition.index} "
+                        "that is still there; choose reset='earliest' or 'latest', or seek"
+                    )
+                begins[place] = start if reset == "earliest" else end
+        cursors.join(group, member, [topic.name for topic in found], reset)
+        if begins:
+            commit.data.append(cursors.commit(group, begins, now_ms))
+
+    def leave_stream(self, group: str, member: str) -> None:
+        with self._reading():
+            self._broker.cursors.leave(group, member)
+        self._notify()
+
+    def assignment(self, group: str, member: str) -> tuple[int, dict[Place, int]]:
+        """The generation, and where this member reads."""
+        with self._reading():
+            cursors = self._broker.cursors
+            generation, places = cursors.membership(group, member)
+            reset = self._broker.cursors.reset_of(group, member)
+            positions = {}
+            for name, index in places:
+                partition = self._broker.topics.partition(self._broker.topics.named(name), index)
+                start, end = partition.log.start_offset, partition.high_watermark
+                cursor = cursors.find(group, (partition.topic.id, index))
+                if cursor is not None and start <= cursor.offset <= end:
+                    positions[name, index] = cursor.offset
+                else:
+                    positions[name, index] = end if reset == "latest" else start
+            return generation, positions
+
+    def commit(
+        self,
+        group: str,
+        positions: Mapping[Place, int],
+        *,
+        member: str | None = None,
+        generation: int | None = None,
+    ) -> None:
+        with self._writing() as (now_ms, commit):
+            if member is not None and generation is not None:
+                self._broker.cursors.check_generation(group, member, generation)
+            places: dict[tuple[bytes, int], int | None] = {}
+            for (name, index), offset in positions.items():
+                partition = self._broker.topics.partition(self._broker.topics.named(name), index)
+                if isinstance(offset, bool) or not isinstance(offset, int):
+                    raise InvalidArgument(f"an offset is a number, not {offset!r}")
+                if not 0 <= offset <= partition.high_watermark:
+                    raise OffsetOutOfRange(
+                        f"offset {offset} of {name}:{index} is outside of 0 to "
+                        f"{partition.high_watermark}"
+                    )
+                places[partition.topic.id, index] = offset
+            if places:
+                commit.data.append(self._broker.cursors.commit(group, places, now_ms))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        with self._reading():
+            found = self._broker.topics.named(topic)
+            return {
+                index: cursor.offset
+                for (topic_id, index), cursor in self._broker.cursors.of(group).items()
+                if topic_id == found.id
+            }

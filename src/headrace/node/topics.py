@@ -1,0 +1,136 @@
+"""Topics: making, changing and describing them; publishing to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.core.settings import TopicSettings
+from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
+from headrace.engine.catalog import Topic
+from headrace.node.served import Served
+
+
+class TopicCalls(Served):
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 3,
+        settings: Mapping[str, Any] | None = None,
+        exist_ok: bool = False,
+    ) -> TopicInfo:
+        wanted = TopicSettings.from_mapping(settings or {})
+        with self._writing() as (now_ms, _):
+            topic = self._broker.topics.catalog.topics.get(name) if exist_ok else None
+            if topic is None:
+                topic = self._broker.topics.create(name, partitions, wanted, now_ms)
+            info = self._describe(topic)
+        self._notify()
+        return info
+
+    def delete_topic(self, name: str) -> None:
+        broker = self._broker
+        with self._writing() as (now_ms, commit):
+            topic = broker.topics.named(name)
+            letters = broker.topics.catalog.dead_letters_of(topic)
+            gone = [topic] if letters is None else [topic, letters]
+            for each in gone:
+                for partition in broker.topics.delete(each, now_ms):
+                    partition.resign()
+                    partition.log.close()
+                    if partition.state is not None:
+                        partition.state.log.close()
+                broker.moves.forget(each.id)
+                broker.publisher.forget(each)
+                broker.cursors.forget_topic(each.id, now_ms)
+                broker.cursors.on_topic_changed(each)
+            self._commits.forget(gone)
+            self._commits.finish(commit)
+            for each in gone:
+                broker.topics.remove_files(each)
+        self._notify()
+
+    def alter_topic(self, name: str, settings: Mapping[str, Any]) -> TopicInfo:
+        with self._writing() as (now_ms, _):
+            topic = self._broker.topics.named(name)
+            return self._describe(self._broker.topics.alter(topic, settings, now_ms))
+
+    def grow_topic(self, name: str, partitions: int, *, break_key_order: bool = False) -> TopicInfo:
+        broker = self._broker
+        with self._writing() as (now_ms, commit):
+            topic = broker.topics.named(name)
+            added = broker.topics.grow(topic, partitions, now_ms, break_key_order=break_key_order)
+            grown = broker.topics.named(name)
+            for group in broker.topics.catalog.groups.values():
+                if topic.id in group.topics:
+                    broker.groups.open_views(group, added, now_ms, commit)
+            broker.cursors.on_topic_changed(grown)
+            info = self._describe(grown)
+        self._notify()
+        return info
+
+    def topic(self, name: str) -> TopicInfo:
+        with self._reading():
+            return self._describe(self._broker.topics.named(name))
+
+    def topics(self, *, internal: bool = False) -> list[TopicInfo]:
+        with self._reading():
+            return [
+                self._describe(topic)
+                for name, topic in sorted(self._broker.topics.catalog.topics.items())
+                if internal or not topic.is_internal
+            ]
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Everything below the offset is gone; where the partition starts now."""
+        with self._writing() as (now_ms, _):
+            found = self._broker.topics.named(topic)
+            return self._broker.delete_records(found, partition, before_offset, now_ms)
+
+    def _describe(self, topic: Topic) -> TopicInfo:
+        return TopicInfo(
+            topic.name,
+            topic.id.hex(),
+            tuple(
+                PartitionInfo(
+                    partition.index,
+                    partition.log.start_offset,
+                    partition.high_watermark,
+                    partition.log.end_offset,
+                    partition.log.size_bytes,
+                    len(partition.log.segments()),
+                )
+                for partition in self._broker.topics.partitions(topic)
+            ),
+            topic.settings.to_mapping(),
+        )
+
+    # Publishing.
+
+    def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Published]:
+        with self._writing() as (now_ms, commit):
+            found = self._topic_to_write(topic, now_ms)
+            self._broker.check_space(sum(len(message.value or b"") + 128 for message in messages))
+            published = self._broker.publisher.publish(found, messages, now_ms, commit)
+            self._maintain(now_ms)
+        self._notify()
+        return published
+
+    def publish_values(
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> Sequence[Published]:
+        with self._writing() as (now_ms, commit):
+            found = self._topic_to_write(topic, now_ms)
+            self._broker.check_space(sum(map(len, values)) + 32 * len(values))
+            published = self._broker.publisher.publish_values(
+                found, values, headers, partition, now_ms, commit
+            )
+            self._maintain(now_ms)
+        self._notify()
+        return published
