@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -93,13 +94,19 @@ def test_a_loop_leases_ahead_and_gives_back_the_rest(sdk_backend: SdkBackend) ->
         await handle.create_topic("orders")
         await handle.publish_many("orders", [b"%d" % n for n in range(50)])
         async with handle.queue("orders") as queue:
-            messages = aiter(queue)
-            for _ in range(20):
-                async with await anext(messages):
+            count = 0
+            async for message in queue:
+                await message.ack()
+                count += 1
+                if count == 20:
+                    break
+            # The loop is over at once; what it had leased ahead follows.
+            async with asyncio.timeout(60):
+                while (await queue.stats()).leased:
                     pass
-            await messages.aclose()  # type: ignore[attr-defined]
-            statistics = await queue.stats()
-            assert (statistics.leased, statistics.ready) == (0, 30)
+            assert (await queue.stats()).ready == 30
+            [message] = await queue.lease(1)
+            assert message.attempt == 1
 
     run(sdk_backend, test)
 
@@ -322,3 +329,25 @@ def test_a_handle_can_be_awaited_or_entered_and_then_closed(tmp_path: Path) -> N
             await headrace.open_async("")
 
     asyncio.run(test())
+
+
+def test_a_handle_does_not_cross_a_fork(sdk_backend: SdkBackend) -> None:
+    handle = sdk_backend.open_async(auto_create=True)
+    # Its threads exist from here on, and a fork leaves them behind.
+    asyncio.run(run_one(handle))
+    pid = os.fork()
+    if pid == 0:
+        forked = 1
+        try:
+            asyncio.run(run_one(handle))
+        except headrace.Forked:
+            forked = 0
+        handle.close_now()
+        os._exit(forked)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    handle.close_now()
+
+
+async def run_one(handle: headrace.AsyncHeadrace) -> None:
+    await handle.publish("orders", b"x")

@@ -152,6 +152,34 @@ BAD: dict[str, tuple[type[Exception], Callable[[Handle], Any]]] = {
         headrace.InvalidArgument,
         lambda handle: handle.queue("orders", consumer=""),
     ),
+    "a consumer that is no text": (
+        headrace.InvalidArgument,
+        lambda handle: handle.stream("orders", "readers", consumer=7),  # type: ignore[call-overload]
+    ),
+    "an endless consumer": (
+        headrace.InvalidArgument,
+        lambda handle: handle.queue("orders", consumer="x" * 250),
+    ),
+    "partitions that are no list": (
+        headrace.InvalidArgument,
+        lambda handle: handle.stream("orders", partitions=0),  # type: ignore[call-overload]
+    ),
+    "a topic that is no text": (
+        headrace.InvalidName,
+        lambda handle: handle.publish(7, b"x"),  # type: ignore[arg-type]
+    ),
+    "a group that is no text": (
+        headrace.InvalidName,
+        lambda handle: handle.group([7]),  # type: ignore[arg-type]
+    ),
+    "a moment without end": (
+        headrace.InvalidArgument,
+        lambda handle: handle.publish("orders", b"x", deliver_at=1e300),
+    ),
+    "records to delete behind the end": (
+        headrace.InvalidArgument,
+        lambda handle: handle.delete_records("orders", 0, 2),
+    ),
     "a depth of nothing": (headrace.InvalidArgument, lambda handle: handle.depth()),
 }
 

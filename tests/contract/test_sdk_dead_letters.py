@@ -186,7 +186,18 @@ def test_dead_letters_are_exported_as_json_lines(orders: headrace.Headrace, tmp_
     assert json.loads(target.getvalue()) == first
 
 
-@pytest.mark.parametrize("choice", [{"limit": 0}, {"older_than": -1}, {"rate": 0}])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"limit": 0},
+        {"limit": "1"},
+        {"older_than": -1},
+        {"rate": 0},
+        {"rate": "fast"},
+        {"reason": 5},
+        {"filter": 5},
+    ],
+)
 def test_a_choice_that_makes_no_sense_is_refused(
     orders: headrace.Headrace, choice: dict[str, Any]
 ) -> None:

@@ -217,6 +217,35 @@ def test_what_was_read_ahead_is_dropped_when_its_partition_goes_to_another_membe
     assert len(seen) <= 7
 
 
+def test_members_that_come_and_go_miss_no_record(sdk_backend: SdkBackend) -> None:
+    handle = sdk_backend.open(clock=SystemClock())
+    handle.create_topic("orders", 4, durability="os")
+    everything = {(partition, n) for partition in range(4) for n in range(200)}
+    seen: set[tuple[int, int]] = set()
+    stop = threading.Event()
+
+    def read(stream: headrace.Stream[Any]) -> None:
+        while not stop.is_set():
+            for record in stream.poll(7, wait=0.01):
+                seen.add((record.partition, record.offset))
+            stream.commit()
+            if len(seen) == len(everything):
+                return
+
+    first = handle.stream("orders", "readers", auto_commit=0)
+    thread = threading.Thread(target=read, args=(first,))
+    thread.start()
+    for number in range(20):
+        for partition in range(4):
+            handle.publish_many("orders", [b"x"] * 10, partition=partition)
+        with handle.stream("orders", "readers", consumer=f"guest {number}") as guest:
+            seen.update((record.partition, record.offset) for record in guest.poll(5, wait=0))
+    thread.join(60)
+    stop.set()
+    thread.join(60)
+    assert seen == everything
+
+
 def test_a_stream_without_a_group_sees_partitions_that_are_added(
     handle: headrace.Headrace,
 ) -> None:

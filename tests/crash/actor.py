@@ -31,6 +31,17 @@ class Actor:
         self._number = number
         self._queues: dict[str, Queue[Any]] = {}
 
+    def reopen(self, open_again: Callable[[], Headrace]) -> None:
+        """Close the directory in order, which gives back what is leased."""
+
+        def act() -> dict[str, Any]:
+            self.handle.close()
+            return {}
+
+        self._call("close", act)
+        self.handle = open_again()
+        self._queues = {}
+
     def _call(self, op: str, act: Callable[[], dict[str, Any]], **about: Any) -> Fact:
         self._number += 1
         fact: Fact = {"number": self._number, "kind": "try", "op": op, **about}

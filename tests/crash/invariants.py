@@ -95,6 +95,8 @@ def _check_records(handle: Headrace, ledger: Ledger, topic: str) -> None:
             key = None if record.key is None else record.key.decode()
             assert redrives or message.key == key, f"{message} has key {key}"
             ledger.put(message, *place)
+    if facts.compacted:
+        _check_latest(ledger, topic, seen)
     for message in ledger.in_topic(topic):
         if (message.value, message.redrives) in seen:
             continue
@@ -104,6 +106,18 @@ def _check_records(handle: Headrace, ledger: Ledger, topic: str) -> None:
         if message.place is None:
             # It was tried, never answered, and is not there.
             del ledger.messages[topic, message.value, message.redrives]
+
+
+def _check_latest(ledger: Ledger, topic: str, seen: set[tuple[str, int]]) -> None:
+    """Compaction may take any record of a key but the last."""
+    latest: dict[str | None, Message] = {}
+    for message in ledger.in_topic(topic):
+        if message.place is not None:
+            before = latest.get(message.key)
+            if before is None or (before.place or (0, 0)) < message.place:
+                latest[message.key] = message
+    for message in latest.values():
+        assert (message.value, 0) in seen, f"the last of its key is lost: {message}"
 
 
 def _may_be_gone(facts: Any, message: Message, starts: dict[int, int]) -> bool:

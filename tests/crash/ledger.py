@@ -258,6 +258,10 @@ class Ledger:
                 message = self.at(fact["topic"], place)
                 message.attempts_most = message.attempts_least
 
+    def _try_close(self, fact: Fact) -> None:
+        for message in self.messages.values():
+            message.attempts_least = max(0, message.attempts_least - 1)
+
     # Dead letters.
 
     def _try_purge(self, fact: Fact) -> None:

@@ -58,7 +58,7 @@ def demo(orders: int, directory: str) -> int:
         checks.append(("orders added up by the stream group", orders, total))
         worked = _work(handle, orders, fixed=False)
         letters = handle.dead_letters("orders").count()
-        checks.append(("orders that cannot be worked, in the dead letters", _poison(orders), letters))
+        checks.append(("orders given up, in the dead letters", _poison(orders), letters))
         _say("redriving the dead letters, now that the bug is fixed")
         result = handle.dead_letters("orders").redrive()
         worked += _work(handle, result.redriven, fixed=True)

@@ -10,6 +10,7 @@ a slow disk of another handle holds them up.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,7 +26,7 @@ from headrace.client.waiting import (
     listening,
     over,
 )
-from headrace.core.errors import Closed
+from headrace.core.errors import Closed, Forked
 from headrace.core.ports import Clock
 
 Parameters = ParamSpec("Parameters")
@@ -45,6 +46,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="headrace-call")
+        self._pid = os.getpid()
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -58,6 +60,9 @@ class Calls:
         return await self.start(partial(call, *args, **named))
 
     def start(self, call: Callable[[], Answer]) -> asyncio.Future[Answer]:
+        if os.getpid() != self._pid:
+            # A fork leaves the threads behind, so the call would never end.
+            raise Forked("this handle was opened before the process forked; open another one")
         loop = asyncio.get_running_loop()
         try:
             future = loop.run_in_executor(self._executor, call)
@@ -94,6 +99,8 @@ class Calls:
                 return
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
         self._executor.shutdown(wait=True)
 
 

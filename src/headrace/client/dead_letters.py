@@ -62,10 +62,14 @@ class DeadLetters:
         if older_than is not None:
             before_ms = backend.clock.now_ms() - duration_ms("older_than", older_than)
         text = choice.get("reason")
+        if text is not None and not isinstance(text, str):
+            raise InvalidArgument(f"reason must be text, not {text!r}")
         wanted = choice.get("filter")
+        if wanted is not None and not callable(wanted):
+            raise InvalidArgument(f"filter must be a function, not {wanted!r}")
         limit = choice.get("limit")
-        if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise InvalidArgument(f"limit must be at least 1, not {limit}")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidArgument(f"limit must be at least 1, not {limit!r}")
         return self._choose(choice.get("group"), text, before_ms, wanted, limit)
 
     def _choose(

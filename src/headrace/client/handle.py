@@ -46,6 +46,7 @@ from headrace.core.values import (
     Outgoing,
     QueueStatistics,
     TopicInfo,
+    check_name,
 )
 
 T = TypeVar("T")
@@ -307,7 +308,7 @@ class Headrace:
         return self._reach().groups()
 
     def group(self, name: str) -> GroupInfo:
-        return self._reach().group(name)
+        return self._reach().group(check_name("group", name))
 
     def alter_group(self, name: str, **settings: Any) -> GroupInfo:
         return self._reach().alter_group(name, settings)

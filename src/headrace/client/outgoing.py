@@ -60,6 +60,8 @@ class NewMessage(NamedTuple):
 
 
 _OPTIONS = NewMessage._fields[1:]
+# What can be iterated over and is still one value.
+_ONE_VALUE = (str, bytes, bytearray, memoryview, Mapping, NewMessage)
 _PLAIN = (None,) * len(_OPTIONS)
 
 
@@ -137,7 +139,10 @@ def to_outgoing(message: NewMessage) -> Outgoing:
 def to_batch(values: Iterable[Any], options: PublishOptions) -> SharedBatch | list[Outgoing]:
     """Many values at once: shared where they can be, one by one where not. An
     option is the default for every NewMessage that does not say otherwise."""
-    if isinstance(values, str | bytes | bytearray | memoryview | Mapping):
+    unknown = options.keys() - set(_OPTIONS)
+    if unknown:
+        raise TypeError(f"publish_many() got an unexpected keyword argument {min(unknown)!r}")
+    if isinstance(values, _ONE_VALUE) or not isinstance(values, Iterable):
         raise InvalidArgument(
             f"publish_many takes many values, not one {type(values).__name__}; use publish"
         )

@@ -31,7 +31,7 @@ from headrace.client.times import Duration, duration_ms, optional_duration_ms
 from headrace.client.values import ValueType
 from headrace.client.waiting import Bell, wait_for_some
 from headrace.core.errors import Closed, HeadraceError, InvalidArgument
-from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX
+from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX, NAME_CHARACTERS_MAX
 from headrace.core.values import Delivery, QueueStatistics, check_name
 
 T = TypeVar("T")
@@ -39,9 +39,16 @@ T = TypeVar("T")
 PREFETCH_DEFAULT = 16
 
 
-def new_consumer_id() -> str:
-    """Says where a consumer runs, and is unique."""
-    return f"{platform.node() or 'unknown'}-{os.getpid()}-{secrets.token_hex(4)}"
+def consumer_id(given: object) -> str:
+    """The name that was given, or one that says where a consumer runs and is
+    unique."""
+    if given is None:
+        return f"{platform.node() or 'unknown'}-{os.getpid()}-{secrets.token_hex(4)}"
+    if not isinstance(given, str) or not 1 <= len(given) <= NAME_CHARACTERS_MAX:
+        raise InvalidArgument(
+            f"a consumer is named by 1 to {NAME_CHARACTERS_MAX} characters, not by {given!r:.80}"
+        )
+    return given
 
 
 def topic_names(topics: str | Iterable[str]) -> tuple[str, ...]:
@@ -69,9 +76,7 @@ class Queue(Generic[T]):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.group = check_name("group", group)
-        self.consumer = new_consumer_id() if consumer is None else consumer
-        if not isinstance(self.consumer, str) or not self.consumer:
-            raise InvalidArgument(f"a consumer is named by text, not {consumer!r}")
+        self.consumer = consumer_id(consumer)
         self.value_type = value_type
         self._topics = topic_names(topics)
         self._visibility_ms = optional_duration_ms("visibility", visibility, least_ms=1)

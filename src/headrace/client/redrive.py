@@ -30,8 +30,8 @@ class Redrive:
     def __init__(
         self, backend: Backend, topic: str, *, rate: float | None, dry_run: bool, force: bool
     ) -> None:
-        if rate is not None and (isinstance(rate, bool) or not rate > 0):
-            raise InvalidArgument(f"rate must be above zero, in messages a second, not {rate}")
+        if rate is not None and not _is_rate(rate):
+            raise InvalidArgument(f"rate must be above zero, in messages a second, not {rate!r}")
         self.result = RedriveResult(0, 0, 0, None)
         self.batch_items = BATCH_ITEMS
         if rate is not None:
@@ -111,6 +111,10 @@ class Redrive:
                 return count
             last = page[-1]
             after = MessageId(last.topic, last.partition, last.offset)
+
+
+def _is_rate(rate: object) -> bool:
+    return isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
 
 
 def ends_of_dead_letters(backend: Backend, topic: str) -> dict[int, int]:

@@ -29,12 +29,12 @@ from headrace.client.connection import Connection
 from headrace.client.membership import Membership
 from headrace.client.positions import Position, Start, offset_of, starting_offsets
 from headrace.client.progress import Progress
-from headrace.client.queue import checked_count, new_consumer_id, topic_names
+from headrace.client.queue import checked_count, consumer_id, topic_names
 from headrace.client.times import Duration, optional_duration_ms
 from headrace.client.values import ValueType
 from headrace.client.views import Record
 from headrace.client.waiting import Bell, wait_for_some
-from headrace.core.errors import Closed, InvalidArgument, OffsetOutOfRange, StaleGeneration
+from headrace.core.errors import Closed, HeadraceError, InvalidArgument, OffsetOutOfRange
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord, check_name
 
@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 AUTO_COMMIT_SECONDS = 5.0
 POLL_RECORDS = 500
+STALE_GENERATION = "stale-generation"
 
 
 class Stream(Generic[T]):
@@ -59,7 +60,7 @@ class Stream(Generic[T]):
         value_type: ValueType | None = None,
     ) -> None:
         self.group = None if group is None else check_name("group", group)
-        self.member = new_consumer_id() if consumer is None else consumer
+        self.member = consumer_id(consumer)
         self.value_type = value_type
         self.bell = Bell()
         self._connection = connection
@@ -67,7 +68,7 @@ class Stream(Generic[T]):
         self._topics = topic_names(topics)
         self._reset = _checked_reset(reset)
         self._auto_commit_ms = optional_duration_ms("auto_commit", auto_commit)
-        self._partitions = None if partitions is None else frozenset(partitions)
+        self._partitions = _checked_partitions(partitions)
         self._membership: Membership | None = None
         self._progress = Progress()
         # Partitions take turns, so a full one does not hide the others.
@@ -217,8 +218,11 @@ class Stream(Generic[T]):
         while changed := self._progress.uncommitted(positions):
             try:
                 self._membership.commit(backend, changed)
-            except StaleGeneration:
-                # Somebody joined or left between the two calls.
+            except HeadraceError as error:
+                # Somebody joined or left between the two calls. It is known by
+                # its code, since callers never see it.
+                if error.code != STALE_GENERATION:
+                    raise
                 self._refresh(backend)
             else:
                 self._progress.on_committed(changed)
@@ -381,6 +385,15 @@ class Stream(Generic[T]):
 def _never() -> None:
     """When time alone brings a record: it does not."""
     return None
+
+
+def _checked_partitions(partitions: object) -> frozenset[int] | None:
+    if partitions is None:
+        return None
+    given = list(partitions) if isinstance(partitions, Iterable) else []
+    if not given or not all(type(each) is int for each in given):
+        raise InvalidArgument(f"partitions are a list of numbers, not {partitions!r}")
+    return frozenset(given)
 
 
 def _checked_reset(reset: object) -> OffsetReset:

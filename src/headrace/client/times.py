@@ -28,8 +28,10 @@ def duration_ms(name: str, value: object, *, least_ms: int = 0) -> int:
         milliseconds = value // _MILLISECOND
     else:
         milliseconds = _seconds_to_ms(name, value, "seconds or a timedelta")
-    if not least_ms <= milliseconds <= TIMESTAMP_MS_MAX:
+    if milliseconds < least_ms:
         raise InvalidArgument(f"{name} must be at least {least_ms / 1000:g} seconds, not {value}")
+    if milliseconds > TIMESTAMP_MS_MAX:
+        raise InvalidArgument(f"{name} is longer than time lasts: {value}")
     return milliseconds
 
 
@@ -49,7 +51,7 @@ def instant_ms(name: str, value: object) -> int:
     else:
         milliseconds = _seconds_to_ms(name, value, "a datetime or seconds since 1970")
     if not 0 <= milliseconds <= TIMESTAMP_MS_MAX:
-        raise InvalidArgument(f"{name} must not lie before 1970, as {value} does")
+        raise InvalidArgument(f"{name} must lie between 1970 and the end of time, not at {value}")
     return milliseconds
 
 

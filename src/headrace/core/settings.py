@@ -22,6 +22,7 @@ Ordering = Literal["none", "key", "partition"]
 OffsetReset = Literal["earliest", "latest", "error"]
 Fate = Literal["drop", "dead-letter"]
 Owed = Literal["keep", "dead-letter"]
+Partitioner = Literal["sticky", "round-robin"]
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -71,6 +72,8 @@ class TopicSettings(_Settings):
     tombstone_ms: int = DAY_MS
 
     record_bytes_max: int = 1024 * 1024
+    # Where messages without a key go: with their neighbours, or in turn.
+    partitioner: Partitioner = "sticky"
     ordering: Ordering = "none"
     dedup: bool = False
     dedup_window_ms: int = 5 * MINUTE_MS

@@ -189,8 +189,14 @@ class GroupInfo(NamedTuple):
 class LaneStatistics(NamedTuple):
     lane: str
     ready: int
+    leased: int
+    retrying: int
+    delayed: int
     delivered: int
     last_served_ms: int | None
+    oldest_ms: int | None
+    rate_in: float
+    rate_out: float
 
 
 class QueuePartitionStatistics(NamedTuple):
@@ -208,11 +214,13 @@ class QueuePartitionStatistics(NamedTuple):
     moving: int
     lanes: tuple[LaneStatistics, ...]
     oldest_ms: int | None
+    rate_in: float
+    rate_out: float
 
 
 class QueueStatistics(NamedTuple):
-    """One queue group. Totals count since the group was made; rates are per
-    second over the last ten seconds."""
+    """One queue group. Totals count since the group was made; rates (in:
+    published, out: delivered) are per second over the last ten seconds."""
 
     group: str
     topics: tuple[str, ...]

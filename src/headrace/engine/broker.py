@@ -7,7 +7,7 @@ holds the lock, syncs the files and asks again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.core import limits
@@ -32,7 +32,7 @@ from headrace.engine.groups import Groups
 from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
-from headrace.engine.partition import Partition, deliver_at_ms
+from headrace.engine.partition import Partition, deliver_at_ms, sync_now
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
 from headrace.engine.retain import retain
@@ -90,13 +90,15 @@ class Broker:
         *,
         read_only: bool = False,
         free_bytes_min: int = 0,
+        on_full: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`on_full` is asked to make room when acks cannot be written."""
         self._disk = disk
         self._free_bytes_min = free_bytes_min
         self._space_left = 0
         self.read_only = read_only
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
-        self.topics = Topics(disk, entropy, self.metadata, read_only=read_only)
+        self.topics = Topics(disk, entropy, self.metadata, read_only=read_only, on_full=on_full)
         self.moves = Moves(self.topics)
         self.groups = Groups(self.topics)
         self.fates = Fates(self.topics, self.groups, self.moves)
@@ -104,6 +106,8 @@ class Broker:
         self.settling = Settling(self.topics, self.groups, self.fates)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
+        if not read_only:
+            sync_now(disk, self.metadata.log)
         self.topics.open_all(now_ms)
         self.cursors.load()
         if not read_only:
@@ -120,6 +124,11 @@ class Broker:
             ).items():
                 exhausted.append((partition, partition.views[group_id], offsets))
             self.moves.resume([partition])
+        taken_back = self.cursors.take_back(now_ms)
+        if taken_back is not None:
+            sync_now(self._disk, taken_back.log)
+            taken_back.on_synced(now_ms)
+            self.cursors.on_synced()
         self.groups.open_missing_views(now_ms)
         for partition, view, offsets in exhausted:
             self.fates.give_up(partition, view, offsets, "max-attempts", now_ms)
@@ -152,7 +161,6 @@ class Broker:
         self.metadata.on_synced()
         for partition in done.partitions:
             partition.on_synced(now_ms)
-            partition.snapshot(now_ms)
         self.cursors.on_synced()
         return self.moves.advance(now_ms) if self.moves else set()
 
@@ -201,14 +209,12 @@ class Broker:
 
     # One message.
 
-    def status(self, message: MessageId, group: Group, now_ms: int) -> MessageStatus:
+    def status(self, message: MessageId, group: Group) -> MessageStatus:
         topic = self.topics.named(message.topic)
         partition = self.topics.partition(topic, message.partition)
         view = partition.views.get(group.id)
         if view is None or not 0 <= message.offset < view.window.end:
             raise UnknownMessage(f"group {group.name!r} knows no message {message}")
-        if not self.read_only:
-            self.fates.tick([partition], now_ms)
         state = view.window.value_at(message.offset) & STATE_MASK
         if state == ABSENT:
             raise UnknownMessage(f"there is no message {message} for group {group.name!r}")

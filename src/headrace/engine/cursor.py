@@ -97,6 +97,21 @@ class Cursors:
                 value = None if record.value is None else _value_decoder.decode(record.value)
                 self._apply(group, (topic_id, index), value)
 
+    def take_back(self, now_ms: int) -> Partition | None:
+        """Positions behind the end of a log that lost its unsynced tail go back
+        to that end, or what is published there next would be skipped. The
+        partition that was written to, if any: it has to be synced before that."""
+        written = None
+        for group, table in list(self._table.items()):
+            beyond: dict[Place, int | None] = {}
+            for (topic_id, index), cursor in table.items():
+                partition = self._topics.find(topic_id, index)
+                if partition is not None and cursor.offset > partition.log.end_offset:
+                    beyond[topic_id, index] = partition.log.end_offset
+            if beyond:
+                written = self.commit(group, beyond, now_ms)[0]
+        return written
+
     def _partition(self) -> Partition | None:
         topic = self._topics.catalog.topics.get(CURSOR_TOPIC)
         return None if topic is None else self._topics.partitions(topic)[0]

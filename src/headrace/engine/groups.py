@@ -23,7 +23,6 @@ from headrace.engine.commit import Commit
 from headrace.engine.lane import LaneSchedule
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
-from headrace.engine.statistics import Rates
 from headrace.engine.topics import Topics
 
 
@@ -32,7 +31,6 @@ class Serving:
 
     def __init__(self, settings: GroupSettings) -> None:
         self.schedule = LaneSchedule(settings.starvation_ms)
-        self.rates = Rates()
         self.turn = 0
         self.consumers: set[str] = set()
 
@@ -154,6 +152,15 @@ class Groups:
                 partitions = self._topics.partitions(catalog.topics_by_id[topic_id])
                 self.open_views(group, partitions, now_ms, Commit(self._topics.metadata))
 
+    def is_ordered(self, group: Group) -> bool:
+        """Whether messages of this group wait for each other."""
+        by_id = self._topics.catalog.topics_by_id
+        return any(
+            by_id[topic_id].settings.ordering != "none"
+            for topic_id in group.topics
+            if topic_id in by_id
+        )
+
     # Numbers.
 
     def next_due_ms(self, group: Group, topics: Sequence[Topic]) -> int | None:
@@ -164,23 +171,10 @@ class Groups:
         self, group: Group, topics: Sequence[Topic] | None, now_ms: int
     ) -> QueueStatistics:
         views = self.views(group, topics)
-        serving = self.serving(group)
-        flow = flow_of(views)
-        serving.rates.sample(now_ms, *flow)
-        names = sorted({partition.topic.name for partition, _ in views})
+        for _, view in views:
+            statistics.sample(view, now_ms)
         return statistics.of_group(
             group.name,
-            names,
-            [statistics.of_partition(*pair, serving.schedule) for pair in views],
+            [statistics.of_partition(partition, view, now_ms) for partition, view in views],
             [view for _, view in views],
-            serving.schedule,
-            serving.rates.per_second(now_ms, *flow),
         )
-
-
-def flow_of(views: Sequence[tuple[Partition, QueueView]]) -> tuple[int, int]:
-    """How many messages ever came in and were done, for rates."""
-    return (
-        sum(view.window.end for _, view in views),
-        sum(view.totals["acked"] for _, view in views),
-    )

@@ -14,9 +14,10 @@ from headrace.core.errors import CorruptLog, InvalidArgument, TooManyLeases
 from headrace.core.ports import Entropy
 from headrace.core.values import Delivery
 from headrace.engine import state as events
+from headrace.engine import statistics
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.fate import Fates
-from headrace.engine.groups import Groups, Serving, flow_of
+from headrace.engine.groups import Groups, Serving
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -56,7 +57,8 @@ class Leasing:
                 deliveries += self._grant(
                     partition, view, runs, consumer, nonce, visibility_ms, now_ms
                 )
-        serving.rates.sample(now_ms, *flow_of(views))
+        for _, view in views:
+            statistics.sample(view, now_ms)
         return deliveries
 
     def _within_cap(self, group: Group, consumer: str, count: int) -> int:
@@ -181,6 +183,7 @@ class Leasing:
             offset = record.offset
             lane = window.value_at(offset) >> 4
             view.delivered_in[lane] += 1
+            view.served_ms[lane] = now_ms
             failure = failures.get(offset) if failures else None
             deliveries.append(
                 Delivery(

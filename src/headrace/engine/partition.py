@@ -15,12 +15,13 @@ Order of effects: validate, append, sync, then apply and answer.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from headrace.core.errors import CorruptLog, FencedLeader
+from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
 from headrace.core.limits import DEDUP_IDS_PER_PARTITION_MAX
 from headrace.core.ports import Disk
 from headrace.engine import state as events
@@ -52,8 +53,10 @@ class Partition:
         now_ms: int,
         *,
         read_only: bool = False,
+        on_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self.disk = disk
+        self._on_full = on_full
         self.topic = topic
         self.index = index
         self.read_only = read_only
@@ -65,7 +68,12 @@ class Partition:
         self.log = Log.open(
             disk, self.path, LogSettings.of(topic.settings), now_ms, read_only=read_only
         )
-        self.high_watermark = self._safe_end()
+        if not read_only:
+            # What a crash left behind the last known sync was read back, and may
+            # still be in the system's memory only.
+            sync_now(disk, self.log)
+        # Whatever is there was written by a leader, so a reader may have it all.
+        self.high_watermark = self.log.end_offset
         self.records = RecordReader(self.log)
         self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
@@ -89,23 +97,16 @@ class Partition:
         for event in self.state.replay():
             replay.apply(event)
         self.views = replay.finish()
-        if replay.is_beyond and not self.read_only:
-            self._write_cut(now_ms)
         self._load_due()
-
-    def _write_cut(self, now_ms: int) -> None:
-        """The log lost its unsynced end, and what takes its place is not what
-        some events were about. Nothing may be appended before that is written
-        down for good."""
-        assert self.state is not None
-        self.state.append([events.Cut(self.log.end_offset)], self.epoch, now_ms)
-        ticket = self.state.log.begin_sync()
-        if ticket is not None:
-            for directory in ticket.directories:
-                self.disk.sync_directory(directory)
-            for file in ticket.files:
-                file.sync()
-            self.state.log.on_synced(ticket)
+        if self.read_only:
+            return
+        self.state.cut_torn_snapshot()
+        if replay.is_beyond:
+            # The log lost its unsynced end, and what takes its place is not what
+            # some events were about. Nothing may be appended before that is
+            # written down for good.
+            self.state.append([events.Cut(self.log.end_offset)], self.epoch, now_ms)
+        sync_now(self.disk, self.state.log)
 
     def become_leader(self, epoch: int, now_ms: int, *, end_leases: bool) -> dict[int, list[int]]:
         """Take appends in this epoch. With `end_leases` nobody can still hold
@@ -209,9 +210,12 @@ class Partition:
                 _, view, event = state.waiting.popleft()
                 view.apply(event)
             state.on_synced()
-        if self.scanner is not None:
-            self.scanner.on_synced()
-        self._producer_note.write_if_due(self.producers)
+        with contextlib.suppress(OSError, DiskFull):
+            # Only saves work at the next open, so a full disk may prevent it.
+            if self.scanner is not None:
+                self.scanner.on_synced()
+            self._producer_note.write_if_due(self.producers)
+            self.snapshot(now_ms)
 
     # State.
 
@@ -300,7 +304,7 @@ class Partition:
                 now_ms,
                 read_only=self.read_only,
             )
-            self.state = StateLog(log)
+            self.state = StateLog(log, self._on_full)
         return self.state
 
     # Time.
@@ -421,6 +425,17 @@ class Partition:
         self.log.close()
         if self.state is not None:
             self.state.log.close()
+
+
+def sync_now(disk: Disk, log: Log) -> None:
+    """At open, before anybody is served: everything in the log is on disk."""
+    ticket = log.begin_sync()
+    if ticket is not None:
+        for directory in ticket.directories:
+            disk.sync_directory(directory)
+        for file in ticket.files:
+            file.sync()
+        log.on_synced(ticket)
 
 
 def deliver_at_ms(record: Record) -> int:

@@ -15,7 +15,7 @@ from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
-from headrace.engine.partitioner import StickyPartitioner, partition_of_key
+from headrace.engine.partitioner import RoundRobinPartitioner, StickyPartitioner, partition_of_key
 from headrace.engine.topics import Topics
 from headrace.record import (
     NO_HEADERS,
@@ -36,7 +36,7 @@ _DEDUP_ID = "headrace-dedup-id"
 class Publisher:
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._sticky: dict[bytes, StickyPartitioner] = {}
+        self._partitioners: dict[bytes, StickyPartitioner | RoundRobinPartitioner] = {}
 
     def publish(
         self, topic: Topic, messages: Sequence[Outgoing], now_ms: int, commit: Commit
@@ -89,7 +89,7 @@ class Publisher:
                 size = sum(lengths[piece[0] : piece[-1] + 1])
                 index = partition
                 if index is None:
-                    index = self._stick(topic, size, len(piece))
+                    index = self._place(topic, size, len(piece))
                 target = self._topics.partition(topic, index)
                 batch = build_values_batch(values[piece[0] : piece[-1] + 1], now_ms, headers=block)
                 offset = self._append(target, batch, now_ms, commit)
@@ -111,16 +111,19 @@ class Publisher:
             if dedup_id is not None:
                 # The same id must meet its first one.
                 return partition_of_key(dedup_id, topic.partitions)
-        return self._stick(topic, size, 1)
+        return self._place(topic, size, 1)
 
-    def _stick(self, topic: Topic, size: int, count: int) -> int:
-        sticky = self._sticky.get(topic.id)
-        if sticky is None:
-            sticky = self._sticky[topic.id] = StickyPartitioner()
-        return sticky.next(topic.partitions, size, count)
+    def _place(self, topic: Topic, size: int, count: int) -> int:
+        kind: type[StickyPartitioner] | type[RoundRobinPartitioner] = StickyPartitioner
+        if topic.settings.partitioner == "round-robin":
+            kind = RoundRobinPartitioner
+        partitioner = self._partitioners.get(topic.id)
+        if partitioner is None or type(partitioner) is not kind:
+            partitioner = self._partitioners[topic.id] = kind()
+        return partitioner.next(topic.partitions, size, count)
 
     def forget(self, topic: Topic) -> None:
-        self._sticky.pop(topic.id, None)
+        self._partitioners.pop(topic.id, None)
 
 
 def _check(topic: Topic, message: Outgoing) -> int:

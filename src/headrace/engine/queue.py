@@ -27,6 +27,7 @@ from headrace.engine import state as events
 from headrace.engine.due import DueTimes
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.order import KeyOrder
+from headrace.engine.rates import Rates
 from headrace.engine.runs import Runs, offsets_of, pairs, runs_of
 from headrace.engine.window import (
     ACKED,
@@ -92,7 +93,11 @@ class QueueView:
         self.failures: dict[int, Failure] = {}
         self.moves: dict[int, events.MoveIntended] = {}
         self.totals: Counter[str] = Counter()
+        # Since the view was opened in this process, for rates.
+        self.seen_in = [0] * LANE_COUNT
         self.delivered_in = [0] * LANE_COUNT
+        self.served_ms: list[int | None] = [None] * LANE_COUNT
+        self.rates = Rates()
         self.next_grant = 1
         self.next_move = 1
         self._deadlines: list[tuple[int, int]] = []
@@ -147,6 +152,8 @@ class QueueView:
     def extend(self, count: int, lane: int, state: int, keys: Sequence[int] | None) -> None:
         """The next `count` offsets all begin in this lane and state."""
         first = self.window.end
+        if not is_done(state):
+            self.seen_in[lane] += count
         if self.order is None or keys is None or is_done(state):
             self.window.extend(count, state if is_done(state) else lane << 4 | state)
             return

@@ -89,16 +89,20 @@ def _decode(log: Log, data: Buffer, offset: int) -> _Block:
             if not header.is_control:
                 records += read_records(batch, header)
         except CorruptBatch as error:
-            raise CorruptLog(
-                f"{log.path}: the batch at or after offset {next_offset} is damaged ({error}); "
-                "run `headrace log verify` to see where"
-            ) from error
+            raise _damaged(log, next_offset, error) from error
         if start < 0:
             # A gap before the first batch holds nothing: it belongs to the block.
             start = min(header.base_offset, offset)
         next_offset = header.next_offset
         position += header.size_bytes
     return _Block(start, next_offset, records)
+
+
+def _damaged(log: Log, offset: int, error: CorruptBatch) -> CorruptLog:
+    return CorruptLog(
+        f"{log.path}: the batch at or after offset {offset} is damaged ({error}); "
+        "run `headrace log verify` to see where"
+    )
 
 
 def iterate_batches(log: Log, start: int, end: int) -> Iterator[tuple[Buffer, int]]:
@@ -109,7 +113,10 @@ def iterate_batches(log: Log, start: int, end: int) -> Iterator[tuple[Buffer, in
             return
         position = 0
         while position < len(data):
-            header = check_batch(data, position)
+            try:
+                header = check_batch(data, position)
+            except CorruptBatch as error:
+                raise _damaged(log, start, error) from error
             yield data, position
             position += header.size_bytes
             start = header.next_offset

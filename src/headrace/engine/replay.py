@@ -40,7 +40,9 @@ class Replay:
     def finish(self) -> dict[int, QueueView]:
         """The views, which have seen everything that there is."""
         views = self._views.values()
-        if any(view.window.end > self._end for view in views):
+        if max(self._scanner.cancelled, default=-1) >= self._end or any(
+            view.window.end > self._end for view in views
+        ):
             self.is_beyond = True
             self._cut(self._end)
         self._scanner.catch_up(views, self._end, self._now_ms)

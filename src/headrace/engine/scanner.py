@@ -100,7 +100,7 @@ class Scanner:
             self._catch_up_from_log(views, start, end, now_ms)
             return
         try:
-            for scan in self._sidecar.scans(start):
+            for scan in self._sidecar.scans(max(start, self._log.start_offset)):
                 self._extend_all(scan, views, end, now_ms)
         except Damaged:
             self.rescan()
@@ -123,7 +123,7 @@ class Scanner:
         self.delays.clear()
         self.expiries.clear()
         try:
-            for scan in self._sidecar.scans(start):
+            for scan in self._sidecar.scans(max(start, self._log.start_offset)):
                 if scan.end <= end:
                     self._note_due([row for row in scan.rows if row.end > start])
         except Damaged:

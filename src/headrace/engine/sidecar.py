@@ -141,13 +141,14 @@ class Sidecar:
         reached: int | None = None
         for name in self._names[first:]:
             for block in self._blocks(name):
-                if reached is not None and block.start != reached:
+                if block.start > start if reached is None else block.start != reached:
+                    # Files are not synced: one may be lost while later ones stay.
                     raise Damaged
                 reached = block.end
                 if block.end > start:
                     yield Scan(block.start, block.end, tuple(block.rows), block.absent, None)
         buffer = self._buffer
-        if reached is not None and reached != buffer.start:
+        if self._names and reached != buffer.start:
             raise Damaged
         if buffer.end > max(buffer.start, start):
             yield Scan(buffer.start, buffer.end, tuple(buffer.rows), buffer.absent, None)

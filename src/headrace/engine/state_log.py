@@ -6,15 +6,17 @@
 
 An event that somebody waits for takes effect when it is synced; until then it is
 in `waiting`. A snapshot may be taken meanwhile: it holds the waiting events again,
-behind its columns.
+behind its columns. It is written by one call; of one that a loss of power tore, a
+part without its end may be left, which is cut off at the next open.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.core.errors import DiskFull
 from headrace.engine.records import iterate_batches
 from headrace.engine.state import (
     Event,
@@ -43,45 +45,65 @@ class Waiting(NamedTuple):
 
 
 class StateLog:
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, on_full: Callable[[], bool]) -> None:
+        """`on_full` makes room on a full disk, if it can: acks must go on when
+        publishing cannot."""
         self.log = log
+        self._on_full = on_full
         self.waiting: deque[Waiting] = deque()
         self._bytes = 0
         self._bytes_due = SNAPSHOT_BYTES_MIN
+        # Where a snapshot begins whose end was not found.
+        self._torn_at: int | None = None
         # Start and end of the last snapshot, until it is synced.
         self._snapshot: tuple[int, int] | None = None
 
     def append(self, events: Sequence[Event], epoch: int, now_ms: int) -> int:
         """One batch; returns the log's end behind it."""
         batch = build_values_batch([encode_event(event) for event in events], now_ms)
+        try:
+            end = self.log.append(batch, epoch, now_ms)[1]
+        except DiskFull:
+            if not self._on_full():
+                raise
+            end = self.log.append(batch, epoch, now_ms)[1]
         self._bytes += len(batch)
-        return self.log.append(batch, epoch, now_ms)[1]
+        return end
 
     def replay(self) -> Iterator[Event]:
         """Every event that counts, in order. What lies between a snapshot's
         begin and end comes once the end was seen."""
         snapshot: list[Event] | None = None
-        for event in self._events():
+        self._torn_at = None
+        for offset, event in self._events():
             match event:
                 case SnapshotPartition():
                     snapshot = [event]
+                    self._torn_at = offset
                 case SnapshotEnd():
                     yield from snapshot or ()
                     yield event
                     snapshot = None
+                    self._torn_at = None
                 case _ if snapshot is not None:
                     snapshot.append(event)
                 case _:
                     yield event
 
-    def _events(self) -> Iterator[Event]:
+    def cut_torn_snapshot(self) -> None:
+        """After a replay: what follows must not look like a part of it."""
+        if self._torn_at is not None:
+            self.log.truncate_to(self._torn_at)
+            self._torn_at = None
+
+    def _events(self) -> Iterator[tuple[int, Event]]:
         log = self.log
         for data, position in iterate_batches(log, log.start_offset, log.end_offset):
             header = read_header(data, position)
             self._bytes += header.size_bytes
             batch = data[position : position + header.size_bytes]
             for record in read_records(batch, header):
-                yield decode_event(record.value or b"")
+                yield record.offset, decode_event(record.value or b"")
 
     def is_snapshot_due(self) -> bool:
         return self._bytes >= self._bytes_due and self._snapshot is None
@@ -89,20 +111,18 @@ class StateLog:
     def write_snapshot(self, parts: Sequence[Event], epoch: int, now_ms: int) -> None:
         """Replaces everything before it, once it is synced."""
         self.log.roll(now_ms)
-        start = self.log.end_offset
-        self._bytes = 0
-        batch: list[Event] = []
+        batches = bytearray()
+        values: list[bytes] = []
         size = 0
         for event in [*parts, *(waiting.event for waiting in self.waiting), SnapshotEnd(now_ms)]:
-            batch.append(event)
-            size += len(encode_event(event))
-            if size >= BATCH_BYTES:
-                self.append(batch, epoch, now_ms)
-                batch, size = [], 0
-        end = self.append(batch, epoch, now_ms) if batch else self.log.end_offset
-        self._bytes_due = max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * self._bytes)
+            values.append(encode_event(event))
+            size += len(values[-1])
+            if size >= BATCH_BYTES or isinstance(event, SnapshotEnd):
+                batches += build_values_batch(values, now_ms)
+                values, size = [], 0
+        self._snapshot = self.log.append(batches, epoch, now_ms)
+        self._bytes_due = max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * len(batches))
         self._bytes = 0
-        self._snapshot = (start, end)
 
     def on_synced(self) -> None:
         """Older segments go once the snapshot that replaces them is on disk."""

@@ -1,57 +1,26 @@
-"""Counting: rates over the last seconds, and the numbers of a queue group."""
+"""The numbers of a queue group: by lane, by partition, and in all."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.core.values import LaneStatistics, QueuePartitionStatistics, QueueStatistics
-from headrace.engine.lane import LANE_COUNT, LaneSchedule
+from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
 from headrace.record import LANES
 
-SPAN_MS = 10_000
-SAMPLE_MS = 250
+
+def sample(view: QueueView, now_ms: int) -> None:
+    """To be called now and then, so that rates have something to compare with."""
+    view.rates.sample(now_ms, view.seen_in + view.delivered_in)
 
 
-class Rates:
-    """Per second over the last ten: from totals that are looked at now and then."""
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[int, int, int]] = deque()
-
-    def sample(self, now_ms: int, total_in: int, total_out: int) -> None:
-        samples = self._samples
-        if samples and now_ms - samples[-1][0] < SAMPLE_MS:
-            return
-        samples.append((now_ms, total_in, total_out))
-        while len(samples) > 2 and now_ms - samples[1][0] >= SPAN_MS:
-            samples.popleft()
-
-    def per_second(self, now_ms: int, total_in: int, total_out: int) -> tuple[float, float]:
-        if not self._samples:
-            return 0.0, 0.0
-        at_ms, first_in, first_out = self._samples[0]
-        seconds = max(now_ms - at_ms, SAMPLE_MS) / 1000
-        return (total_in - first_in) / seconds, (total_out - first_out) / seconds
-
-
-def oldest_ms(partition: Partition, view: QueueView) -> int | None:
-    """The timestamp of the oldest message that could be had now."""
-    first = [runs[0] for lane in range(LANE_COUNT) if (runs := view.window.find_ready(lane, 1))]
-    if not first:
-        return None
-    offset = min(first)
-    found = partition.read([offset, offset + 1])
-    return found[0].timestamp_ms if found else None
-
-
-def of_partition(
-    partition: Partition, view: QueueView, schedule: LaneSchedule
-) -> QueuePartitionStatistics:
+def of_partition(partition: Partition, view: QueueView, now_ms: int) -> QueuePartitionStatistics:
     window = view.window
+    rates = view.rates.per_second(now_ms, view.seen_in + view.delivered_in)
+    lanes = tuple(_of_lane(partition, view, lane, rates) for lane in range(LANE_COUNT))
     return QueuePartitionStatistics(
         topic=partition.topic.name,
         partition=partition.index,
@@ -63,34 +32,47 @@ def of_partition(
         retrying=window.count_in(RETRYING),
         delayed=window.count_in(DELAYED),
         moving=window.count_in(MOVING),
-        lanes=tuple(
-            LaneStatistics(
-                LANES[lane],
-                window.ready_in(lane),
-                view.delivered_in[lane],
-                schedule.last_served_ms[lane],
-            )
-            for lane in range(LANE_COUNT)
-        ),
-        oldest_ms=oldest_ms(partition, view),
+        lanes=lanes,
+        oldest_ms=_least(lane.oldest_ms for lane in lanes),
+        rate_in=sum(lane.rate_in for lane in lanes),
+        rate_out=sum(lane.rate_out for lane in lanes),
     )
 
 
+def _of_lane(
+    partition: Partition, view: QueueView, lane: int, rates: Sequence[float]
+) -> LaneStatistics:
+    counts = view.window.counts
+    return LaneStatistics(
+        lane=LANES[lane],
+        ready=counts[lane << 4 | READY],
+        leased=counts[lane << 4 | LEASED] + counts[lane << 4 | SETTLING],
+        retrying=counts[lane << 4 | RETRYING],
+        delayed=counts[lane << 4 | DELAYED],
+        delivered=view.delivered_in[lane],
+        last_served_ms=view.served_ms[lane],
+        oldest_ms=_oldest_ms(partition, view, lane),
+        rate_in=rates[lane],
+        rate_out=rates[LANE_COUNT + lane],
+    )
+
+
+def _oldest_ms(partition: Partition, view: QueueView, lane: int) -> int | None:
+    """When the lane's first ready message was published."""
+    runs = view.window.find_ready(lane, 1)
+    found = partition.read(runs) if runs else []
+    return found[0].timestamp_ms if found else None
+
+
 def of_group(
-    group: str,
-    topics: Sequence[str],
-    parts: Sequence[QueuePartitionStatistics],
-    views: Sequence[QueueView],
-    schedule: LaneSchedule,
-    rates: tuple[float, float],
+    group: str, parts: Sequence[QueuePartitionStatistics], views: Sequence[QueueView]
 ) -> QueueStatistics:
     def total(name: str) -> int:
         return sum(view.totals[name] for view in views)
 
-    oldest = [part.oldest_ms for part in parts if part.oldest_ms is not None]
     return QueueStatistics(
         group=group,
-        topics=tuple(topics),
+        topics=tuple(sorted({part.topic for part in parts})),
         ready=sum(part.ready for part in parts),
         waiting=sum(part.waiting for part in parts),
         leased=sum(part.leased for part in parts),
@@ -98,15 +80,10 @@ def of_group(
         delayed=sum(part.delayed for part in parts),
         moving=sum(part.moving for part in parts),
         lanes=tuple(
-            LaneStatistics(
-                LANES[lane],
-                sum(part.lanes[lane].ready for part in parts),
-                sum(part.lanes[lane].delivered for part in parts),
-                schedule.last_served_ms[lane],
-            )
+            _together([part.lanes[lane] for part in parts], LANES[lane])
             for lane in range(LANE_COUNT)
         ),
-        oldest_ms=min(oldest, default=None),
+        oldest_ms=_least(part.oldest_ms for part in parts),
         delivered=total("delivered"),
         acked=total("acked"),
         nacked=total("nacked"),
@@ -114,7 +91,27 @@ def of_group(
         dead_lettered=total("dead_lettered"),
         expired=total("expired"),
         cancelled=total("cancelled"),
-        rate_in=rates[0],
-        rate_out=rates[1],
+        rate_in=sum(part.rate_in for part in parts),
+        rate_out=sum(part.rate_out for part in parts),
         partitions=tuple(parts),
     )
+
+
+def _together(lanes: Sequence[LaneStatistics], name: str) -> LaneStatistics:
+    served = [lane.last_served_ms for lane in lanes if lane.last_served_ms is not None]
+    return LaneStatistics(
+        lane=name,
+        ready=sum(lane.ready for lane in lanes),
+        leased=sum(lane.leased for lane in lanes),
+        retrying=sum(lane.retrying for lane in lanes),
+        delayed=sum(lane.delayed for lane in lanes),
+        delivered=sum(lane.delivered for lane in lanes),
+        last_served_ms=max(served, default=None),
+        oldest_ms=_least(lane.oldest_ms for lane in lanes),
+        rate_in=sum(lane.rate_in for lane in lanes),
+        rate_out=sum(lane.rate_out for lane in lanes),
+    )
+
+
+def _least(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from headrace.core import limits
@@ -34,8 +34,15 @@ PARTITIONS_DEFAULT = 3
 
 class Topics:
     def __init__(
-        self, disk: Disk, entropy: Entropy, metadata: Metadata, *, read_only: bool
+        self,
+        disk: Disk,
+        entropy: Entropy,
+        metadata: Metadata,
+        *,
+        read_only: bool,
+        on_full: Callable[[], bool],
     ) -> None:
+        self._on_full = on_full
         self._disk = disk
         self._entropy = entropy
         self.metadata = metadata
@@ -94,7 +101,14 @@ class Topics:
         opened = self._partitions.setdefault(topic.id, [])
         added = []
         for index in range(len(opened), topic.partitions):
-            partition = Partition(self._disk, topic, index, now_ms, read_only=self._read_only)
+            partition = Partition(
+                self._disk,
+                topic,
+                index,
+                now_ms,
+                read_only=self._read_only,
+                on_full=self._on_full,
+            )
             partition.load(self.catalog.groups_by_id, now_ms)
             added.append(partition)
         opened += added

@@ -64,11 +64,11 @@ class GroupCalls(Served):
                 commit.data.append(written)
 
     def status(self, id: MessageId, group: str) -> MessageStatus:
-        with self._reading() as now_ms:
-            return self._broker.status(id, self._broker.groups.named(group), now_ms)
+        with self._looking():
+            return self._broker.status(id, self._broker.groups.named(group))
 
     def queue_statistics(self, group: str, topics: Sequence[str] | None = None) -> QueueStatistics:
         queues = self._broker.groups
-        with self._reading() as now_ms:
+        with self._looking() as now_ms:
             found = None if topics is None else self._topics_named(topics)
             return queues.statistics(queues.named(group), found, now_ms)

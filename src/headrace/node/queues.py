@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
-from headrace.core.errors import DiskFull, GroupKindMismatch, HeadraceError, InvalidArgument
+from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
 from headrace.core.values import Delivery, Receipt
 from headrace.engine.leasing import check_lease
 from headrace.node.served import Served
-from headrace.platform.directory import give_up_reserve
 
 Outcomes = list[HeadraceError | None]
 
@@ -55,21 +54,15 @@ class QueueCalls(Served):
                 self._broker.groups.named(group), found, consumer, count, visibility_ms, now_ms
             )
 
-    def _room_for_acks(self, settle: Callable[[], Outcomes]) -> Outcomes:
-        """Acks go on when the disk is full: the reserve makes room for them."""
-        try:
-            return settle()
-        except DiskFull:
-            if not give_up_reserve(self._disk):
-                raise
-            return settle()
-
     def ack(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
         settling = self._broker.settling
         with self._writing() as (now_ms, commit):
             found = self._broker.groups.named(group)
-            outcomes = self._room_for_acks(lambda: settling.ack(found, receipts, now_ms, commit))
-        self._notify()
+            outcomes = settling.ack(found, receipts, now_ms, commit)
+            is_ordered = self._broker.groups.is_ordered(found)
+        if is_ordered:
+            # Only where messages wait for each other does an ack set others free.
+            self._notify()
         return outcomes
 
     def nack(
@@ -85,9 +78,7 @@ class QueueCalls(Served):
             raise InvalidArgument(f"a delay is at least 0 ms, not {delay_ms}")
         with self._writing() as (now_ms, commit):
             found = self._broker.groups.named(group)
-            outcomes = self._room_for_acks(
-                lambda: settling.nack(found, receipts, delay_ms, _short(error), now_ms, commit)
-            )
+            outcomes = settling.nack(found, receipts, delay_ms, _short(error), now_ms, commit)
         self._notify()
         return outcomes
 
@@ -97,9 +88,7 @@ class QueueCalls(Served):
         settling = self._broker.settling
         with self._writing() as (now_ms, commit):
             found = self._broker.groups.named(group)
-            outcomes = self._room_for_acks(
-                lambda: settling.reject(found, receipts, _short(reason), now_ms, commit)
-            )
+            outcomes = settling.reject(found, receipts, _short(reason), now_ms, commit)
         self._notify()
         return outcomes
 

@@ -12,7 +12,7 @@ from headrace.core.settings import TopicSettings
 from headrace.engine.broker import Broker
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.platform.directory import keep_reserve
+from headrace.platform.directory import give_up_reserve, keep_reserve
 from headrace.platform.group_commit import GroupCommit
 
 MAINTAIN_MS = 30_000
@@ -35,7 +35,12 @@ class Served:
         self._listeners: tuple[Callable[[], None], ...] = ()
         now_ms = clock.now_ms()
         self._broker = Broker(
-            disk, entropy, now_ms, read_only=claimed is None, free_bytes_min=free_bytes_min
+            disk,
+            entropy,
+            now_ms,
+            read_only=claimed is None,
+            free_bytes_min=free_bytes_min,
+            on_full=lambda: give_up_reserve(disk),
         )
         self._commits = GroupCommit(self._broker, disk, clock, self._lock)
         self._maintained_ms = now_ms
@@ -68,6 +73,18 @@ class Served:
                 commit.moves += self._broker.moves.pending()
                 commit.state += [(move.source, move.intent_end) for move in commit.moves]
             self._commits.finish(commit)
+
+    @contextmanager
+    def _looking(self) -> Iterator[int]:
+        """For answers that depend on the time: whatever has come due happens
+        first, where this node may write."""
+        if self._claimed is None or self._commits.failed is not None:
+            with self._reading() as now_ms:
+                yield now_ms
+            return
+        with self._writing() as (now_ms, commit):
+            self._broker.fates.tick(list(self._broker.topics), now_ms, commit)
+            yield now_ms
 
     def _maintain(self, now_ms: int) -> None:
         if now_ms - self._maintained_ms >= MAINTAIN_MS:

@@ -1,11 +1,11 @@
 """A data directory: its format, its identity, and who may write to it.
 
-    headrace.json    format version and the directory's own id
-    lock             held by the one process that writes
-    reserve          space that is given up when the disk is full, so that acks
-                     can still be written
-    metadata/        the catalog's log
-    topics/<id>/<n>/ the partitions
+headrace.json    format version and the directory's own id
+lock             held by the one process that writes
+reserve          space that is given up when the disk is full, so that acks
+                 can still be written
+metadata/        the catalog's log
+topics/<id>/<n>/ the partitions
 """
 
 from __future__ import annotations

@@ -92,10 +92,20 @@ class GroupCommit:
             finally:
                 self._lock.acquire()
             if self.failed is None:
-                self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
+                self._go_on(due)
         finally:
             self._is_syncing = False
             self._wake()
+
+    def _go_on(self, due: Round) -> None:
+        try:
+            self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
+        except OSError as error:
+            self.failed = SyncFailed(
+                f"the disk failed after a sync ({error}); close this handle, check the disk and "
+                "open the directory again"
+            )
+            self.failed.__cause__ = error
 
     def _wake(self) -> None:
         """Let those go who are done, and one more, to lead the next round."""
@@ -143,9 +153,13 @@ class GroupCommit:
     def _on_timer(self) -> None:
         with self._lock:
             self._timer = None
+            if self._is_syncing:
+                # It is not the turn of this one yet.
+                self._start_timer(next(iter(self._lazy)))
+                return
             self._dirty |= self._lazy
             self._lazy = set()
-            if not self._is_syncing and self.failed is None:
+            if self.failed is None:
                 self._lead()
 
     def sync_all(self) -> None:

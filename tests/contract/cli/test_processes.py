@@ -173,8 +173,8 @@ def test_a_pipe_of_lines_is_published_as_it_comes(orders: Run, start: Start) -> 
         publisher.stdin.write(b"line\n")
         publisher.stdin.flush()
         assert json.loads(begun(publisher))["id"].startswith("orders:0:")
-    publisher.stdin.close()
-    assert publisher.wait(WAIT_SECONDS) == 0
+    code, _, _ = ended(publisher)
+    assert code == 0
 
 
 def test_a_killed_worker_costs_an_attempt_and_nothing_else(orders: Run, start: Start) -> None:

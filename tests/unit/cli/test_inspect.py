@@ -58,7 +58,7 @@ def test_a_sound_log_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_flip_of_any_byte_is_found_in_its_batch(tmp_path: Path) -> None:
-    positions = write_log(tmp_path)
+    positions = write_log(tmp_path, batches=2)
     path = tmp_path / FOLDER / f"{FIRST}.log"
     sound = path.read_bytes()
     unnoticed = []
@@ -121,7 +121,7 @@ def test_a_state_log_with_an_unreadable_event_is_damage(tmp_path: Path) -> None:
 
 def test_a_damaged_note_of_producers_is_harmless(tmp_path: Path) -> None:
     write_log(tmp_path)
-    (tmp_path / FOLDER / "producers").write_bytes(b"\0" * 32)
+    (tmp_path / FOLDER / "producers").write_bytes(b"\1" * 32)
     [damage] = damage_in(tmp_path)
     assert damage.file == f"{FOLDER}/producers"
     assert not damage.is_data

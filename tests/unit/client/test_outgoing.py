@@ -138,7 +138,7 @@ def test_nothing_to_publish_is_an_empty_batch() -> None:
     assert to_batch([], {}) == []
 
 
-@pytest.mark.parametrize("values", [b"one", "one", {"one": 1}])
+@pytest.mark.parametrize("values", [b"one", "one", {"one": 1}, 1, None, NewMessage(b"one")])
 def test_one_value_is_not_taken_for_many(values: Any) -> None:
     with pytest.raises(InvalidArgument, match="use publish"):
         to_batch(values, {})
@@ -156,3 +156,8 @@ def test_published_messages_are_made_when_they_are_looked_at() -> None:
     assert published[-2:] == list(published)
     assert published[0].id == MessageId("t", 0, 5)
     assert str(published[0]) == "t:0:5"
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        to_batch([b"a"], {"colour": "red"})  # type: ignore[typeddict-unknown-key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -73,3 +74,9 @@ def test_milliseconds_come_back_as_an_aware_datetime() -> None:
 
 def test_an_instant_beyond_the_calendar_is_the_last_one_there_is() -> None:
     assert datetime_of(2**61).year == 9999
+
+
+@pytest.mark.parametrize("convert", [duration_ms, instant_ms])
+def test_what_lies_beyond_all_time_is_refused(convert: Callable[[str, object], int]) -> None:
+    with pytest.raises(InvalidArgument, match="time"):
+        convert("delay", 1e300)

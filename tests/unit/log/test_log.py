@@ -141,6 +141,8 @@ def test_no_batch_of_a_failed_append_outlives_it(bench: Bench) -> None:
     with pytest.raises(DiskFull):
         bench.log.append(batch * 3, 1, 1000)
     bench.disk.fail_writes_after(None)
+    bench.open()
+    assert bench.values() == [b"a"]
     # As long as the first of the three, so that the second would fit behind it.
     bench.append(b"b")
     bench.open()

@@ -102,6 +102,15 @@ def test_a_time_index_without_its_end_still_knows_the_youngest_record(bench: Ben
     assert bench.log.segments()[0].max_timestamp_ms == 1011
 
 
+def test_a_time_index_that_lies_about_a_batch_is_rebuilt(bench: Bench) -> None:
+    fill(bench)
+    bench.log.close()
+    # As if everything up to the last record were older than it is.
+    overwrite(bench, ".timeindex", struct.pack(">qI", 1001, 11))
+    bench.open()
+    check_reads(bench)
+
+
 def test_timestamps_out_of_order_are_found_exactly(bench: Bench) -> None:
     for timestamp_ms in (1000, 5000, 2000, 3000, 6000, 100):
         bench.append(b"x", timestamp_ms=timestamp_ms)

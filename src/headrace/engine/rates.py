@@ -1,0 +1,31 @@
+"""Rates: how much a second, from totals that are looked at now and then."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+SPAN_MS = 10_000
+SAMPLE_MS = 250
+
+
+class Rates:
+    """Per second over about the last ten, for a row of totals."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, tuple[int, ...]]] = deque()
+
+    def sample(self, now_ms: int, totals: Sequence[int]) -> None:
+        samples = self._samples
+        if samples and now_ms - samples[-1][0] < SAMPLE_MS:
+            return
+        samples.append((now_ms, tuple(totals)))
+        while len(samples) > 2 and now_ms - samples[1][0] >= SPAN_MS:
+            samples.popleft()
+
+    def per_second(self, now_ms: int, totals: Sequence[int]) -> list[float]:
+        if not self._samples:
+            return [0.0] * len(totals)
+        at_ms, first = self._samples[0]
+        seconds = max(now_ms - at_ms, SAMPLE_MS) / 1000
+        return [(now - before) / seconds for now, before in zip(totals, first, strict=True)]

@@ -1,0 +1,136 @@
+"""Losing power at every step of a script, on a disk that forgets.
+
+    script ---- op 1 ---- op 2 ---- op 3 ----          one run, on a FaultDisk
+                 |         |         |
+               crash     crash     crash                a copy of the disk, as it may be
+                 |         |         |                  found when the power is back
+               check     check     check                a copy of the ledger
+
+The script itself is never disturbed: what the disk could look like is copied
+before each operation, opened, checked, used, and thrown away. Some trials lose
+their power again while they recover.
+
+Rejected: running the script anew for each step. It is the same, in quadratic time.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.testing import FaultDisk, ManualClock
+from headrace.testing import open as open_in_memory
+from headrace.testing.fault_disk import PowerLoss, keep_nothing
+from tests.crash.ledger import Ledger
+
+LONG = os.environ.get("HEADRACE_LONG") == "1"
+SEED = int(os.environ.get("HEADRACE_SEED", "1"))
+
+Check = Callable[[FaultDisk, Ledger, ManualClock, random.Random], None]
+
+
+class InlinePool:
+    """A pool without threads, so that operations come in the same order each
+    time and a seed repeats a failure."""
+
+    def __init__(self, *ignored: object) -> None:
+        pass
+
+    def submit(self, act: Callable[..., None], *given: Any) -> Future[None]:
+        future: Future[None] = Future()
+        try:
+            act(*given)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        return future
+
+    def shutdown(self) -> None:
+        pass
+
+
+def make_rare_things_common(patch: pytest.MonkeyPatch) -> None:
+    """Snapshots, saved indexes and sidecars after a few messages already, and
+    snapshots of several batches."""
+    patch.setattr("headrace.platform.group_commit.ThreadPoolExecutor", InlinePool)
+    patch.setattr("headrace.engine.state_log.SNAPSHOT_BYTES_MIN", 1_200)
+    patch.setattr("headrace.engine.state_log.SNAPSHOT_FACTOR", 1)
+    patch.setattr("headrace.engine.state_log.BATCH_BYTES", 128)
+    patch.setattr("headrace.engine.metadata.SNAPSHOT_BYTES", 2_000)
+    patch.setattr("headrace.engine.sidecar.BUFFERED_ROWS_MAX", 4)
+    patch.setattr("headrace.engine.producer_note.NOTE_BYTES", 2_000)
+    patch.setattr("headrace.log.log._SAVE_INDEX_BYTES", 1_000)
+
+
+def clock_at(now_ms: int) -> ManualClock:
+    return ManualClock(datetime.fromtimestamp(now_ms / 1000, UTC), autoskip=False)
+
+
+@contextmanager
+def opened(disk: FaultDisk, clock: ManualClock) -> Iterator[Headrace]:
+    """A handle that is left as it is: what follows is a crash."""
+    yield open_in_memory(clock, disk=disk)
+
+
+class PowerCuts:
+    """Tries what a loss of power would do before each operation of a disk."""
+
+    def __init__(
+        self, ledger: Ledger, clock: ManualClock, check: Check, *, stride: int, subsets: int
+    ) -> None:
+        self.trials = 0
+        self.operations = 0
+        self._ledger = ledger
+        self._clock = clock
+        self._check = check
+        self._stride = stride
+        self._subsets = subsets
+
+    def watch(self, disk: FaultDisk) -> None:
+        self._disk = disk
+        disk.on_operation = self._before
+
+    def _before(self, count: int, name: str, path: str) -> None:
+        self.operations += 1
+        # A stride that is not always the same, so that it does not fall in step
+        # with the script.
+        chance = random.Random(SEED * 1_000_003 + self.operations)
+        if chance.randrange(self._stride):
+            return
+        for subset in range(self._subsets):
+            seed = chance.randrange(1 << 30)
+            try:
+                self._try(random.Random(seed))
+            except BaseException as error:
+                error.add_note(
+                    f"power lost before operation {self.operations}, {name} {path}, subset "
+                    f"{subset}; repeat with: HEADRACE_SEED={SEED}"
+                )
+                raise
+            self.trials += 1
+
+    def _try(self, chance: random.Random) -> None:
+        ledger = copy.deepcopy(self._ledger)
+        # As if nothing unsynced had survived is the plainest case, and as if all
+        # had, is that of a killed process.
+        choices: list[Any] = [chance, chance, chance, keep_nothing, lambda count: count - 1]
+        after = self._disk.crash(chance.choice(choices))
+        clock = clock_at(self._clock.now_ms())
+        if chance.random() < 0.4:
+            after.stop_at = chance.randrange(1, 40)
+            try:
+                open_in_memory(clock, disk=after)
+            except PowerLoss:
+                pass
+            after = after.crash(chance)
+        self._check(after, ledger, clock, chance)
