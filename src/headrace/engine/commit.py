@@ -29,9 +29,10 @@ class Commit:
         self._metadata_end = self._metadata.log.end_offset
 
     def is_done(self) -> bool:
+        # Of a partition without a leader nothing more will come: its topic is gone.
         return (
-            all(partition.high_watermark >= end for partition, end in self.data)
-            and all(partition.state_end >= end for partition, end in self.state)
+            all(p.high_watermark >= end or not p.is_leader for p, end in self.data)
+            and all(p.state_end >= end or not p.is_leader for p, end in self.state)
             and all(move.is_done or move.is_blocked for move in self.moves)
             and self._metadata.log.synced_end >= self._metadata_end
         )

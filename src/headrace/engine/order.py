@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from headrace.engine.window import CHUNK, CHUNK_BITS
 
@@ -38,6 +38,9 @@ class KeyOrder:
             self._keys[number] = _NONE * CHUNK
             self._next[number] = _NONE * CHUNK
         self._keys[number][index] = key_hash
+
+    def key_of(self, offset: int) -> int:
+        return self._keys[offset >> CHUNK_BITS][offset & (CHUNK - 1)]
 
     def join(self, offset: int) -> bool:
         """Put a message at the end of its key's chain; whether it is the head."""
@@ -68,6 +71,15 @@ class KeyOrder:
             offset += distance if distance < 0x80000000 else distance - 0x100000000
             if is_waiting(offset):
                 return offset
+
+    def rebuild(self, offsets: Iterable[int]) -> Iterator[tuple[int, bool]]:
+        """Chain these messages anew, in this order; for each, whether it is a
+        head."""
+        self._tails.clear()
+        for number in self._next:
+            self._next[number] = _NONE * CHUNK
+        for offset in offsets:
+            yield offset, self.join(offset)
 
     def forget_below(self, offset: int) -> None:
         for number in [n for n in self._keys if (n + 1) << CHUNK_BITS <= offset]:

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple, assert_never
 
+import msgspec
+
 from headrace.core.errors import StaleReceipt
 from headrace.core.settings import GroupSettings, Ordering
 from headrace.core.values import Receipt
@@ -28,7 +30,7 @@ from headrace.engine.due import DueTimes
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.order import KeyOrder
 from headrace.engine.rates import Rates
-from headrace.engine.runs import Runs, offsets_of, pairs, runs_of
+from headrace.engine.runs import Runs, below, offsets_of, pairs, runs_of
 from headrace.engine.window import (
     ACKED,
     CANCELLED,
@@ -337,6 +339,13 @@ class QueueView:
 
     def truncate_to(self, end: int) -> None:
         self.window.truncate_to(end)
+        self.moves = {
+            move.move: msgspec.structs.replace(move, runs=below(move.runs, end))
+            for move in self.moves.values()
+            if move.runs[0] < end
+        }
+        if self.order is not None:
+            self._chain_again(self.order)
         self.failures = {o: f for o, f in self.failures.items() if o < end}
         kept = {}
         for number, grant in self.grants.items():
@@ -353,6 +362,17 @@ class QueueView:
                 if self._is_in(o, LEASED) and self.window.grant_at(o) == number
             )
             self.held[grant.owner] += grant.live
+
+    def _chain_again(self, order: KeyOrder) -> None:
+        chained = sorted(
+            offset
+            for state in (READY, LEASED, SETTLING, RETRYING, MOVING, WAITING)
+            for offset in self.window.find_state(state, self.window.start)
+        )
+        for offset, is_head in order.rebuild(chained):
+            state = self.window.state_at(offset)
+            if state in (READY, WAITING):
+                self.window.put(offset, offset + 1, READY if is_head else WAITING)
 
     def _on_granted(self, event: events.Granted) -> None:
         grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)

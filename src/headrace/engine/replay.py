@@ -15,7 +15,7 @@ from headrace.core.settings import Ordering
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.queue import QueueView
-from headrace.engine.runs import Runs, offsets_of, pairs
+from headrace.engine.runs import below, offsets_of
 from headrace.engine.scanner import Scanner
 
 
@@ -99,10 +99,7 @@ class Replay:
 
 def _clip(event: events.MessageEvent, end: int) -> events.MessageEvent | None:
     """The part of an event that lies below `end`."""
-    runs: Runs = []
-    for start, stop in pairs(event.runs):
-        if start < end:
-            runs += (start, min(stop, end))
+    runs = below(event.runs, end)
     if not runs:
         return None
     if isinstance(event, events.Granted):

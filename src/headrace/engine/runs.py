@@ -35,5 +35,14 @@ def offsets_of(runs: Runs) -> Iterator[int]:
         yield from range(start, end)
 
 
+def below(runs: Runs, end: int) -> Runs:
+    """The part of the runs that lies below `end`."""
+    kept: Runs = []
+    for start, stop in pairs(runs):
+        if start < end:
+            kept += (start, min(stop, end))
+    return kept
+
+
 def count_of(runs: Runs) -> int:
     return sum(runs[1::2]) - sum(runs[::2])

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
+from headrace.engine.partition import Partition
 from headrace.node.served import Served
 
 
@@ -35,18 +36,21 @@ class TopicCalls(Served):
             topic = broker.topics.named(name)
             letters = broker.topics.catalog.dead_letters_of(topic)
             gone = [topic] if letters is None else [topic, letters]
+            closing: list[Partition] = []
             for each in gone:
-                for partition in broker.topics.delete(each, now_ms):
-                    partition.resign()
-                    partition.log.close()
-                    if partition.state is not None:
-                        partition.state.log.close()
+                closing += broker.topics.delete(each, now_ms)
                 broker.moves.forget(each.id)
                 broker.publisher.forget(each)
                 broker.cursors.forget_topic(each.id, now_ms)
                 broker.cursors.on_topic_changed(each)
+            for partition in closing:
+                partition.resign()
             self._commits.forget(gone)
             self._commits.finish(commit)
+            # A round that is under way may still be at work on their files.
+            self._commits.wait_for_round()
+            for partition in closing:
+                partition.close_files()
             for each in gone:
                 broker.topics.remove_files(each)
         self._notify()

@@ -162,10 +162,14 @@ class GroupCommit:
             if self.failed is None:
                 self._lead()
 
-    def sync_all(self) -> None:
-        """Everything, whatever its durability. With the lock held."""
+    def wait_for_round(self) -> None:
+        """Until no sync is under way. With the lock held."""
         while self._is_syncing:
             self._wait(Commit(self._broker.metadata))
+
+    def sync_all(self) -> None:
+        """Everything, whatever its durability. With the lock held."""
+        self.wait_for_round()
         self._dirty |= set(self._broker.topics)
         self._lead()
         if self.failed is not None:
