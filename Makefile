@@ -53,13 +53,13 @@ wheel: $(STAMP) ## build the wheel and the source archive into dist/
 	@.venv/bin/python -m build --no-isolation --outdir dist .
 
 crash: $(STAMP) ## the long crash soak: 200 times kill -9
-	@HEADRACE_LONG=1 HEADRACE_KILLS=200 $(PYTEST) -q -m crash --timeout 0 $(ARGS)
+	@HEADRACE_LONG=1 HEADRACE_KILLS=$${HEADRACE_KILLS:-200} $(PYTEST) -q -m crash --timeout 0 $(ARGS)
 
 power-loss: $(STAMP) ## the long power-loss soak: lost and torn writes at every step
 	@HEADRACE_LONG=1 $(PYTEST) -q -m power_loss --timeout 0 $(ARGS)
 
 rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
-	@HEADRACE_LONG=1 HEADRACE_FLIPS=10000 $(PYTEST) -q -m rot --timeout 0 $(ARGS)
+	@HEADRACE_LONG=1 HEADRACE_FLIPS=$${HEADRACE_FLIPS:-10000} $(PYTEST) -q -m rot --timeout 0 $(ARGS)
 
 soak: crash power-loss rot ## all long soaks, one after the other
 

@@ -21,6 +21,7 @@ damaged, and then nothing else could be checked.
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -50,6 +51,9 @@ EPOCH_ENTRY_BYTES: Final = 16
 # Length and CRC32C of the body that follows.
 BLOCK_FRAME: Final = struct.Struct(">II")
 
+# How errors of a log begin.
+_PLACED: Final = re.compile(r"(?P<file>\S+) at byte (?P<position>\d+): (?P<reason>.*)")
+_BATCH_PLACE: Final = re.compile(r"^(batch(?: header)?) at byte \d+")
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -96,8 +100,17 @@ def verify_format(root: str) -> Damage | None:
     try:
         check_format(RealDisk(root))
     except (HeadraceError, OSError) as error:
-        return Damage(FORMAT_FILE, None, _reason(error), True)
+        return _damage(error, FORMAT_FILE)
     return None
+
+
+def missing_partitions(root: str, catalog: Catalog) -> Iterator[Damage]:
+    """A partition has a folder from the day on which its topic was made."""
+    for topic in catalog.topics.values():
+        for partition in range(topic.partitions):
+            folder = f"{topic.folder}/{partition}"
+            if not os.path.isdir(os.path.join(root, folder)):
+                yield Damage(folder, None, "the partition's folder is missing", True)
 
 
 def log_folders(root: str) -> list[str]:
@@ -125,9 +138,10 @@ def verify_log(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked
     try:
         log = Log.open(disk, folder, LogSettings(), now_ms, read_only=True)
     except (HeadraceError, OSError) as error:
-        yield Damage(folder, None, _reason(error), True)
+        yield _damage(error, folder)
         return
     try:
+        yield from _verify_start(disk, folder)
         yield from _verify_batches(log)
         yield from _verify_small_files(disk, folder)
         if folder == METADATA_FOLDER:
@@ -182,7 +196,7 @@ def _batches_in(path: str, data: bytes, start: int) -> tuple[list[Batch], int]:
             records = read_records(data[at : at + header.size_bytes], header)
         except CorruptBatch as error:
             if not batches:
-                batches.append(Batch(path, start, None, [], _reason(error)))
+                batches.append(Batch(path, start, None, [], _without_place(str(error))))
             break
         batches.append(Batch(path, start + at, header, records, None))
         at += header.size_bytes
@@ -196,13 +210,25 @@ def _size_of_first(data: bytes) -> int:
         return 0
 
 
+def _verify_start(disk: Disk, folder: str) -> Iterator[Damage]:
+    """Where a log starts is written down before anything in front is removed."""
+    start = read_start(disk, folder)
+    first = min(name for name in disk.list(folder) if parse_base_offset(name) is not None)
+    base_offset = parse_base_offset(first)
+    if base_offset is not None and base_offset > start:
+        reason = f"offsets from {start} on are missing: a file in front of it is gone"
+        yield Damage(f"{folder}/{first}", 0, reason, True)
+
+
 def _verify_batches(log: Log) -> Iterator[Damage | Checked]:
     file, position, batches = "", 0, 0
     try:
         for found in log.verify():
             match found:
                 case Problem():
-                    yield Damage(found.file, found.position, found.reason, found.is_data)
+                    yield Damage(
+                        found.file, found.position, _without_place(found.reason), found.is_data
+                    )
                 case Progress():
                     if found.file != file:
                         file, position, batches = found.file, 0, 0
@@ -210,7 +236,7 @@ def _verify_batches(log: Log) -> Iterator[Damage | Checked]:
                     position, batches = found.position, found.batches
     except (HeadraceError, OSError) as error:
         # Such as a sector that the disk cannot read any more.
-        yield Damage(file or log.path, position, _reason(error), True)
+        yield _damage(error, file or log.path, position)
 
 
 def _verify_small_files(disk: Disk, folder: str) -> Iterator[Damage]:
@@ -218,7 +244,7 @@ def _verify_small_files(disk: Disk, folder: str) -> Iterator[Damage]:
         try:
             read(disk, folder)
         except (HeadraceError, OSError) as error:
-            yield Damage(f"{folder}/{name}", None, _reason(error), True)
+            yield _damage(error, f"{folder}/{name}")
     if disk.exists(f"{folder}/{SYNCED_NAME}") and SyncedFile(disk, folder).read() is None:
         yield Damage(f"{folder}/{SYNCED_NAME}", None, "neither slot can be believed", False)
     if disk.exists(f"{folder}/{EPOCHS_NAME}"):
@@ -241,7 +267,7 @@ def _verify_events(root: str, folder: str, end_offset: int) -> Iterator[Damage]:
             try:
                 decode_event(record.value or b"")
             except CorruptLog as error:
-                reason = f"offset {record.offset}: {_reason(error)}"
+                reason = f"offset {record.offset}: {error}"
                 yield Damage(os.path.relpath(batch.file, root), batch.position, reason, True)
 
 
@@ -249,7 +275,7 @@ def _verify_catalog(root: str, now_ms: int) -> Iterator[Damage]:
     try:
         read_catalog(root, now_ms)
     except (HeadraceError, OSError, LookupError) as error:
-        yield Damage(METADATA_FOLDER, None, _reason(error), True)
+        yield _damage(error, METADATA_FOLDER)
 
 
 def _verify_producers(disk: Disk, folder: str) -> Iterator[Damage]:
@@ -287,5 +313,16 @@ def _content(disk: Disk, path: str) -> bytes:
         file.close()
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _damage(error: Exception, file: str, position: int | None = None) -> Damage:
+    """Where the error itself says it is, or else in `file` at `position`."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    placed = _PLACED.fullmatch(text)
+    if placed is None:
+        return Damage(file, position, text, True)
+    return Damage(placed["file"], int(placed["position"]), _without_place(placed["reason"]), True)
+
+
+def _without_place(text: str) -> str:
+    """A batch's own position counts from where reading began, not from the
+    start of the file."""
+    return _BATCH_PLACE.sub(r"\1", " ".join(text.split()))

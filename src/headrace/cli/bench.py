@@ -87,7 +87,7 @@ def bench(
                 one.batch,
                 one.messages,
                 round(one.rate),
-                *(f"{one.percentile_ms(share):.2f}" for share in (50, 99, 100)),
+                *(one.percentile_ms(share) for share in (50, 99, 100)),
             ]
             for one in rounds
         ],

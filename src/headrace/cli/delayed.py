@@ -78,7 +78,7 @@ def list_delayed(topic: str, limit: int, as_json: bool, directory: str) -> int |
 def cancel_delayed(ids: tuple[str, ...], directory: str) -> int | None:
     """Cancel delayed messages: no queue group will get them.
 
-    Exit code 3 when one of them was not delayed any more.
+    Exit code 3 when one of them is not, or not any more, delayed.
     """
     parsed = [MessageId.parse(text) for text in ids]
     missed = 0
@@ -88,7 +88,7 @@ def cancel_delayed(ids: tuple[str, ...], directory: str) -> int | None:
                 say(f"{message_id} is cancelled")
             else:
                 missed += 1
-                say(f"{message_id} is not delayed any more; nothing was changed")
+                say(f"{message_id} is not delayed; nothing was changed")
     return EXIT_NOTHING_FOUND if missed else None
 
 

@@ -28,6 +28,7 @@ from headrace.cli.command import (
 )
 from headrace.cli.output import (
     CELL_CHARACTERS_MAX,
+    counted,
     flush_lines,
     iso_moment,
     json_bytes,
@@ -185,7 +186,9 @@ def redrive(
         if expected.matched and not dry_run:
             if not yes:
                 count = expected.matched - expected.looping
-                click.confirm(f"Redrive {count:,} dead letters of {topic}?", abort=True, err=True)
+                click.confirm(
+                    f"Redrive {counted(count, 'dead letter')} of {topic}?", abort=True, err=True
+                )
             with progress("redriving", expected.matched) as bar:
                 result = letters.redrive(
                     rate=rate,
@@ -198,7 +201,7 @@ def redrive(
     else:
         verb = "would be redriven" if dry_run else "redriven"
         count = result.matched - result.looping if dry_run else result.redriven
-        say(f"{count:,} of {result.matched:,} dead letters {verb}")
+        say(f"{count:,} of {counted(result.matched, 'dead letter')} {verb}")
         if result.looping:
             say(f"{result.looping:,} came back too often already and stay; --force takes them too")
         if result.stopped:
@@ -242,14 +245,16 @@ def purge(
         matched = letters.count(**choice)
         if matched and not dry_run:
             if not yes:
-                click.confirm(f"Purge {matched:,} dead letters of {topic}?", abort=True, err=True)
+                click.confirm(
+                    f"Purge {counted(matched, 'dead letter')} of {topic}?", abort=True, err=True
+                )
             purged = letters.purge(**choice)
     if as_json:
         write_json({"matched": matched, "purged": purged, "dry_run": dry_run})
     elif dry_run:
-        say(f"{matched:,} dead letters would be purged")
+        say(f"{counted(matched, 'dead letter')} would be purged")
     else:
-        say(f"{purged:,} dead letters purged")
+        say(f"{counted(purged, 'dead letter')} purged")
     return None if matched else EXIT_NOTHING_FOUND
 
 

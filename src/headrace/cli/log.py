@@ -27,6 +27,7 @@ from headrace.cli.command import (
 )
 from headrace.cli.consume import partition_records, record_document, start_positions
 from headrace.cli.output import (
+    counted,
     flush_lines,
     iso_time,
     json_bytes,
@@ -74,7 +75,14 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
     Exit code 1 when anything is. Works beside a process that writes; what a crash
     left unfinished at the end of a log is not wrong, and is cut at the next open.
     """
-    from headrace.inspect import Checked, log_folders, size_of_logs, verify_format, verify_log
+    from headrace.inspect import (
+        Checked,
+        log_folders,
+        missing_partitions,
+        size_of_logs,
+        verify_format,
+        verify_log,
+    )
 
     check_exists(directory)
     folders = log_folders(directory)
@@ -88,6 +96,8 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
             raise fault
         folder = _topic_of(catalog, topic).folder
         folders = [one for one in folders if one.startswith(f"{folder}/")]
+    missing = missing_partitions(directory, catalog)
+    found += [one for one in missing if topic is None or one.file.startswith(f"{folder}/")]
     size_bytes = batches = 0
     with progress("verifying", size_of_logs(directory, folders), in_bytes=True) as bar:
         for folder in folders:
@@ -109,8 +119,8 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
         )
     else:
         _print_damage(found, catalog)
-        verdict = f"{len(found):,} problems" if found else "everything is as it was written"
-        read = f"{len(folders):,} logs, {batches:,} batches, {shown_bytes(size_bytes)}"
+        verdict = counted(len(found), "problem") if found else "everything is as it was written"
+        read = f"{counted(len(folders), 'log')}, {batches:,} batches, {shown_bytes(size_bytes)}"
         say(f"{read}: {verdict}")
     return 1 if found else None
 
@@ -274,7 +284,7 @@ def _batch_lines(batch: Batch, records: bool) -> Iterator[str]:
     producer = f"producer {header.producer_id}" if header.producer_id >= 0 else ""
     parts = [
         f"{name} byte {batch.position}: offsets {header.base_offset} to {header.last_offset}",
-        f"{header.count} records",
+        counted(header.count, "record"),
         f"{header.size_bytes} bytes",
         f"epoch {header.leader_epoch}",
         f"codec {CODECS[header.codec]}",

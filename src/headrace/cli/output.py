@@ -121,6 +121,11 @@ def shown_string(text: str, characters_max: int | None = None) -> str:
     return text
 
 
+def counted(count: int, word: str) -> str:
+    """1 message, 2 messages."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def shown_bytes(size: int) -> str:
     scaled = float(size)
     for unit in ("B", "KB", "MB", "GB"):
@@ -152,7 +157,7 @@ def shown_duration(milliseconds: int) -> str:
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Numbers stand on the right, everything else on the left; None is a dash."""
     numeric = [
-        bool(rows) and all(isinstance(row[column], int | float | None) for row in rows)
+        bool(rows) and all(_is_numeric(row[column]) for row in rows)
         for column in range(len(headings))
     ]
     cells = [[_cell(value) for value in row] for row in rows]
@@ -172,13 +177,17 @@ def print_fields(fields: Sequence[tuple[str, object]]) -> None:
         click.echo(f"{label}{_cell(value)}")
 
 
+def _is_numeric(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.1f}"
+        return f"{value:,.2f}" if stdout_is_terminal() else f"{value:.2f}"
     if isinstance(value, int):
         return f"{value:,}" if stdout_is_terminal() else str(value)
     return shown_string(str(value))

@@ -28,6 +28,7 @@ from headrace.cli.arguments import DURATION, HEADER, MOMENT
 from headrace.cli.command import command, json_option, open_handle
 from headrace.cli.output import (
     Progress,
+    counted,
     flush_lines,
     progress,
     say,
@@ -141,12 +142,12 @@ def publish_batches(
                 bar.advance(sum(_line_bytes(item) for item in batch))
     except (HeadraceError, KeyboardInterrupt):
         if published:
-            say(f"published {published:,} messages before this ended")
+            say(f"published {counted(published, 'message')} before this ended")
         raise
     if not (as_json or show_ids):
         seconds = time.monotonic() - started
         again = f", {duplicates:,} of them duplicates" if duplicates else ""
-        say(f"published {published:,} messages{again} in {seconds:.2f} s")
+        say(f"published {counted(published, 'message')}{again} in {seconds:.2f} s")
     elif duplicates and not as_json:
         say(f"{duplicates:,} duplicate: published before under this id")
 

@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.arguments import SETTING, settings_of
 from headrace.cli.command import command, json_option, noun, open_backend, open_handle, yes_option
-from headrace.cli.output import print_fields, print_table, say, shown_bytes, write_json
+from headrace.cli.output import counted, print_fields, print_table, say, shown_bytes, write_json
 from headrace.core.settings import TopicSettings
 from headrace.core.values import TopicInfo
 
@@ -58,7 +58,7 @@ def create_topic(
         if as_json:
             write_json(topic_document(info))
         else:
-            say(f"topic {info.name} has {_counted(len(info.partitions), 'partition')}")
+            say(f"topic {info.name} has {counted(len(info.partitions), 'partition')}")
 
 
 @command(topic, "list", examples="headrace topic list\nheadrace topic list --json")
@@ -149,7 +149,7 @@ def grow_topic(name: str, partitions: int, break_key_order: bool, directory: str
     """Give a topic more partitions. It can never have fewer."""
     with open_backend(directory) as backend:
         info = backend.grow_topic(name, partitions, break_key_order=break_key_order)
-    say(f"topic {name} has {_counted(len(info.partitions), 'partition')}")
+    say(f"topic {name} has {counted(len(info.partitions), 'partition')}")
 
 
 @command(
@@ -162,7 +162,7 @@ def delete_topic(name: str, yes: bool, directory: str) -> None:
     with open_backend(directory) as backend:
         info = backend.topic(name)
         if not yes:
-            held = f"{_counted(_records(info), 'record')}, {shown_bytes(_size(info))}"
+            held = f"{counted(_records(info), 'record')}, {shown_bytes(_size(info))}"
             click.confirm(f"Delete topic {name} ({held})?", abort=True, err=True)
         backend.delete_topic(name)
     say(f"topic {name} is deleted")
@@ -186,7 +186,3 @@ def _records(info: TopicInfo) -> int:
 
 def _size(info: TopicInfo) -> int:
     return sum(one.size_bytes for one in info.partitions)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.client.message import Message
     from headrace.client.queue import Queue
 
-LEASE_MESSAGES = 100
+LEASE_MESSAGES = 500
 
 
 @command(

@@ -34,7 +34,12 @@ from headrace.client.times import Duration, optional_duration_ms
 from headrace.client.values import ValueType
 from headrace.client.views import Record
 from headrace.client.waiting import Bell, wait_for_some
-from headrace.core.errors import Closed, HeadraceError, InvalidArgument, OffsetOutOfRange
+from headrace.core.errors import (
+    Closed,
+    InvalidArgument,
+    OffsetOutOfRange,
+    StaleGeneration,
+)
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord, check_name
 
@@ -42,7 +47,6 @@ T = TypeVar("T")
 
 AUTO_COMMIT_SECONDS = 5.0
 POLL_RECORDS = 500
-STALE_GENERATION = "stale-generation"
 
 
 class Stream(Generic[T]):
@@ -218,11 +222,8 @@ class Stream(Generic[T]):
         while changed := self._progress.uncommitted(positions):
             try:
                 self._membership.commit(backend, changed)
-            except HeadraceError as error:
-                # Somebody joined or left between the two calls. It is known by
-                # its code, since callers never see it.
-                if error.code != STALE_GENERATION:
-                    raise
+            except StaleGeneration:
+                # Somebody joined or left between the two calls.
                 self._refresh(backend)
             else:
                 self._progress.on_committed(changed)

@@ -87,6 +87,20 @@ class GroupKindMismatch(HeadraceError):
     code = "group-kind-mismatch"
 
 
+class GroupInUse(HeadraceError):
+    """The group has members, and what is asked for needs it to have none."""
+
+    code = "group-in-use"
+    retriable = True
+
+
+class StaleGeneration(HeadraceError):
+    """The group's partitions were shared out anew since this member looked."""
+
+    code = "stale-generation"
+    retriable = True
+
+
 # Limits and leadership.
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.core.errors import GroupKindMismatch, HeadraceError, UnknownGroup
+from headrace.core.errors import GroupInUse, GroupKindMismatch, StaleGeneration, UnknownGroup
 from headrace.core.settings import OffsetReset, TopicSettings
 from headrace.core.values import check_name
 from headrace.engine.catalog import CURSOR_TOPIC, Topic
@@ -30,13 +30,6 @@ Place = tuple[bytes, int]
 class Cursor(NamedTuple):
     offset: int
     at_ms: int
-
-
-class StaleGeneration(HeadraceError):
-    """The group's partitions were shared out anew since this member looked."""
-
-    code = "stale-generation"
-    retriable = True
 
 
 _key_decoder: msgspec.msgpack.Decoder[tuple[str, bytes, int]] = msgspec.msgpack.Decoder(
@@ -176,7 +169,7 @@ class Cursors:
 
     def forget(self, group: str, now_ms: int) -> tuple[Partition, int] | None:
         if self._groups.get(group, StreamGroup()).members:
-            raise UnknownGroup(f"group {group!r} has members; close them first")
+            raise GroupInUse(f"group {group!r} has members; close them first")
         self._groups.pop(group, None)
         places = self._table.get(group)
         return None if not places else self.commit(group, dict.fromkeys(places), now_ms)

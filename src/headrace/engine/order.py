@@ -39,9 +39,6 @@ class KeyOrder:
             self._next[number] = _NONE * CHUNK
         self._keys[number][index] = key_hash
 
-    def key_of(self, offset: int) -> int:
-        return self._keys[offset >> CHUNK_BITS][offset & (CHUNK - 1)]
-
     def join(self, offset: int) -> bool:
         """Put a message at the end of its key's chain; whether it is the head."""
         key_hash = self._keys[offset >> CHUNK_BITS][offset & (CHUNK - 1)]

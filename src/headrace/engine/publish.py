@@ -77,6 +77,8 @@ class Publisher:
         commit: Commit,
     ) -> PublishedRuns:
         """The fast way, for values and nothing else."""
+        if headers:
+            _check(topic, Outgoing(b"", headers=headers))
         block = encode_headers(headers) if headers else NO_HEADERS
         most = topic.settings.record_bytes_max - len(block)
         lengths = list(map(len, values))
@@ -143,8 +145,12 @@ def _check(topic: Topic, message: Outgoing) -> int:
             raise InvalidArgument(
                 f"a record has at most {limits.HEADERS_MAX} headers, not {len(headers)}"
             )
-        for name, content in headers:
-            size += len(name) + len(content or b"") + 8
+        block = sum(len(name) + len(content or b"") for name, content in headers)
+        if block > limits.HEADER_BYTES_MAX:
+            raise RecordTooLarge(
+                f"headers have at most {limits.HEADER_BYTES_MAX} bytes together, not {block}"
+            )
+        size += block + 8 * len(headers)
     if timestamp_ms is not None and not 0 <= timestamp_ms <= limits.TIMESTAMP_MS_MAX:
         raise InvalidArgument(f"a timestamp is in ms since 1970, not {timestamp_ms}")
     if size - _RECORD_OVERHEAD > topic.settings.record_bytes_max:

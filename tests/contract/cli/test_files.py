@@ -108,6 +108,15 @@ def test_a_damaged_catalog_does_not_hide_the_rest(orders: Run, data: Path) -> No
     assert any(file.startswith("metadata") for file in files)
 
 
+def test_a_partition_that_is_gone_is_missed(orders: Run, data: Path) -> None:
+    folder = orders_file(data, orders).parent
+    folder.rename(data / "elsewhere")
+    verified = document_of(orders("log", "verify", "orders", "--json", code=1))
+    [damage] = verified["damage"]
+    assert damage["file"] == str(folder.relative_to(data))
+    assert damage["belongs_to"] == "orders 0"
+
+
 def test_a_directory_that_is_not_ours_is_refused(run: Run, data: Path) -> None:
     data.mkdir()
     (data / "notes.txt").write_text("mine")

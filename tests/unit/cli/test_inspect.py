@@ -90,7 +90,37 @@ def test_a_file_that_lost_its_end_is_damage(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: positions[3]])
     [damage] = damage_in(tmp_path)
     assert damage.is_data
-    assert FOLDER in damage.file
+    assert damage.file == f"{FOLDER}/{FIRST}.log"
+    assert damage.position == positions[3]
+
+
+def test_a_first_segment_that_is_gone_is_damage(tmp_path: Path) -> None:
+    log = write_segments(tmp_path)
+    log.close()
+    (tmp_path / FOLDER / f"{FIRST}.log").unlink()
+    [damage] = [one for one in damage_in(tmp_path) if "missing" in one.reason]
+    assert damage.is_data
+
+
+def test_a_first_segment_that_was_deleted_on_purpose_is_not_damage(tmp_path: Path) -> None:
+    log = write_segments(tmp_path)
+    log.delete_before(log.segments()[1].base_offset)
+    log.close()
+    assert not (tmp_path / FOLDER / f"{FIRST}.log").exists()
+    assert damage_in(tmp_path) == []
+
+
+def write_segments(root: Path) -> Log:
+    log = Log.open(RealDisk(str(root)), FOLDER, LogSettings(reserve=False), NOW_MS)
+    for _ in range(3):
+        log.append(build_values_batch([b"value"], NOW_MS), 0, NOW_MS)
+        log.roll(NOW_MS)
+    ticket = log.begin_sync()
+    assert ticket is not None
+    for file in ticket.files:
+        file.sync()
+    log.on_synced(ticket)
+    return log
 
 
 def test_a_torn_end_that_was_never_synced_is_not_damage(tmp_path: Path) -> None:
