@@ -1,9 +1,9 @@
 """How long an open takes after kill -9.
 
 A process fills a directory, acks some, delays some, leases some and kills itself.
-Another opens the directory: recovery, replay and the end of the leases included,
-the import of the package not. The page cache is warm, as it is after a crash of a
-process.
+Another opens the directory: recovery, replay, the end of the leases and the import
+of the engine, which the first open brings, included. The page cache is warm, as it
+is after a crash of a process.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ def reopen(place: Path, sizes: Sizes) -> list[Sample]:
         folder=str(place), messages=sizes.pending, acked=sizes.acked, delayed=sizes.delayed,
         leased=sizes.leased,
     )  # fmt: skip
-    found = child.run(
-        "reopen.open_again", folder=str(place), expected=sizes.pending - sizes.acked
-    )
+    found = child.run("reopen.open_again", folder=str(place), expected=sizes.pending - sizes.acked)
     return [Sample(OURS, what, "s", seconds) for what, seconds in found.items()]
 
 

@@ -111,7 +111,7 @@ class LiteQueueSystem:
 
     def work(self, count: int) -> int:
         # A pop is a transaction of its own and cannot be part of another.
-        taken = []
+        taken: list[str] = []
         while len(taken) < count and (message := self._queue.pop()) is not None:
             taken.append(message.message_id)
         with self._queue.transaction(mode="IMMEDIATE"):

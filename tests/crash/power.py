@@ -27,13 +27,15 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.testing import FaultDisk, ManualClock
-from headrace.testing import open as open_in_memory
+from headrace.node import Node
+from headrace.testing import FaultDisk, ManualClock, MemoryDisk
 from headrace.testing.fault_disk import PowerLoss, keep_nothing
 from tests.crash.ledger import Ledger
 
 LONG = os.environ.get("HEADRACE_LONG") == "1"
 SEED = int(os.environ.get("HEADRACE_SEED", "1"))
+# The one operation to lose power at, to repeat a failure.
+ONLY_AT = int(os.environ["HEADRACE_OPERATION"]) if "HEADRACE_OPERATION" in os.environ else None
 
 Check = Callable[[FaultDisk, Ledger, ManualClock, random.Random], None]
 
@@ -76,10 +78,27 @@ def clock_at(now_ms: int) -> ManualClock:
     return ManualClock(datetime.fromtimestamp(now_ms / 1000, UTC), autoskip=False)
 
 
+class SeededEntropy:
+    """Ids that are the same in each run, and others for each opening, since a
+    disk never has the same content twice."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        written = sum(len(content.data) for content in disk.names.values())
+        self._chance = random.Random(f"{getattr(disk, 'operations', 0)}/{written}")
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._chance.randbytes(count)
+
+
+def open_on(disk: MemoryDisk, clock: ManualClock) -> Headrace:
+    node = Node.open("", disk=disk, clock=clock, entropy=SeededEntropy(disk))
+    return Headrace(node, "")
+
+
 @contextmanager
 def opened(disk: FaultDisk, clock: ManualClock) -> Iterator[Headrace]:
     """A handle that is left as it is: what follows is a crash."""
-    yield open_in_memory(clock, disk=disk)
+    yield open_on(disk, clock)
 
 
 class PowerCuts:
@@ -104,17 +123,16 @@ class PowerCuts:
         self.operations += 1
         # A stride that is not always the same, so that it does not fall in step
         # with the script.
-        chance = random.Random(SEED * 1_000_003 + self.operations)
-        if chance.randrange(self._stride):
+        chosen = random.Random(f"{SEED}/{self.operations}").randrange(self._stride) == 0
+        if not chosen if ONLY_AT is None else self.operations != ONLY_AT:
             return
         for subset in range(self._subsets):
-            seed = chance.randrange(1 << 30)
             try:
-                self._try(random.Random(seed))
+                self._try(random.Random(f"{SEED}/{self.operations}/{subset}"))
             except BaseException as error:
                 error.add_note(
-                    f"power lost before operation {self.operations}, {name} {path}, subset "
-                    f"{subset}; repeat with: HEADRACE_SEED={SEED}"
+                    f"power lost before operation {self.operations}, {name} {path}; repeat with: "
+                    f"HEADRACE_SEED={SEED} HEADRACE_OPERATION={self.operations} make power-loss"
                 )
                 raise
             self.trials += 1
@@ -129,7 +147,7 @@ class PowerCuts:
         if chance.random() < 0.4:
             after.stop_at = chance.randrange(1, 40)
             try:
-                open_in_memory(clock, disk=after)
+                open_on(after, clock)
             except PowerLoss:
                 pass
             after = after.crash(chance)

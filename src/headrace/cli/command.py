@@ -12,6 +12,7 @@ they work beside a process that has it open for writing.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
     from headrace.client.backend import Backend
     from headrace.client.handle import Headrace
 
+EXIT_FAILED = 1
 EXIT_NOTHING_FOUND = 3
+# A signal that arrives just before a thread blocks is noticed when it wakes up,
+# so no command blocks for longer than this without looking.
+BLOCK_SECONDS_MAX = 0.5
 
+Found = TypeVar("Found")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -89,6 +95,19 @@ def _directory_option() -> click.Option:
         callback=fall_back,
         help="The directory that holds everything.  [default: HEADRACE_DATA or ./data]",
     )
+
+
+def wait_in_slices(
+    attempt: Callable[[float], list[Found]], wait_seconds: float | None
+) -> list[Found]:
+    """The first answer of `attempt` that is not empty, asked with a time to
+    wait; empty when the whole wait is over, never when that is None."""
+    end = None if wait_seconds is None else time.monotonic() + wait_seconds
+    while True:
+        left = BLOCK_SECONDS_MAX if end is None else max(0.0, end - time.monotonic())
+        found = attempt(min(left, BLOCK_SECONDS_MAX))
+        if found or (end is not None and time.monotonic() >= end):
+            return found
 
 
 def json_option(function: Function) -> Function:

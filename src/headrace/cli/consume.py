@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.arguments import START
-from headrace.cli.command import EXIT_NOTHING_FOUND, command, json_option, open_backend, open_handle
+from headrace.cli.command import (
+    EXIT_NOTHING_FOUND,
+    command,
+    json_option,
+    open_backend,
+    open_handle,
+    wait_in_slices,
+)
 from headrace.cli.output import (
     flush_lines,
     iso_time,
@@ -282,7 +289,9 @@ def _print_as_group(
             for one in handle.topic(topic).partitions:
                 stream.seek(_position(start, one), partition=one.partition)
         while not printer.is_done:
-            records = stream.poll(max=printer.room(), wait=None if follow else 0)
+            records = wait_in_slices(
+                lambda wait: stream.poll(max=printer.room(), wait=wait), None if follow else 0
+            )
             if not records:
                 break
             for record in records:

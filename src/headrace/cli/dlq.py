@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.command import (
+    EXIT_FAILED,
     EXIT_NOTHING_FOUND,
     command,
     json_option,
@@ -207,7 +208,7 @@ def redrive(
         if result.stopped:
             say(f"stopped before the end: {result.stopped}")
     if result.stopped:
-        return 1
+        return EXIT_FAILED
     return None if result.matched else EXIT_NOTHING_FOUND
 
 

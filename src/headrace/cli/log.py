@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.command import (
+    EXIT_FAILED,
     EXIT_NOTHING_FOUND,
     check_exists,
     command,
@@ -39,6 +40,7 @@ from headrace.cli.output import (
     shown_text,
     write_json,
     write_json_line,
+    write_line,
 )
 from headrace.core.errors import HeadraceError, InvalidArgument, UnknownPartition, UnknownTopic
 
@@ -122,7 +124,7 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
         verdict = counted(len(found), "problem") if found else "everything is as it was written"
         read = f"{counted(len(folders), 'log')}, {batches:,} batches, {shown_bytes(size_bytes)}"
         say(f"{read}: {verdict}")
-    return 1 if found else None
+    return EXIT_FAILED if found else None
 
 
 @command(
@@ -170,10 +172,11 @@ def dump(
             write_json_line(_batch_document(batch, records))
         else:
             for line in _batch_lines(batch, records):
-                click.echo(line)
+                write_line(line.encode())
         shown += 1
         if batch.fault is not None:
-            return 1
+            flush_lines()
+            return EXIT_FAILED
         if shown == count:
             break
     flush_lines()
@@ -289,7 +292,7 @@ def _batch_lines(batch: Batch, records: bool) -> Iterator[str]:
         f"epoch {header.leader_epoch}",
         f"codec {CODECS[header.codec]}",
         f"crc {header.crc:08x}",
-        str(iso_time(header.max_timestamp_ms)),
+        iso_time(header.max_timestamp_ms) or "no time",
         kind,
         producer,
     ]

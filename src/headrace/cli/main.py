@@ -27,7 +27,7 @@ from typing import Any
 import click
 
 from headrace.cli.bench import bench
-from headrace.cli.command import Group
+from headrace.cli.command import EXIT_FAILED, Group
 from headrace.cli.completion import completion
 from headrace.cli.consume import consume
 from headrace.cli.delayed import delayed
@@ -42,7 +42,6 @@ from headrace.cli.topic import topic
 from headrace.cli.work import work
 from headrace.core.errors import HeadraceError
 
-EXIT_FAILED = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -20,7 +20,7 @@ from headrace.cli.output import (
     write_json,
     write_json_line,
 )
-from headrace.core.values import QueueStatistics
+from headrace.core.values import LaneStatistics, QueueStatistics
 
 if TYPE_CHECKING:
     from headrace.client.backend import Backend
@@ -51,11 +51,11 @@ STATES = ("ready", "waiting", "leased", "retrying", "delayed", "moving")
 def list_queues(as_json: bool, directory: str) -> None:
     """All queue groups, with their depth."""
     with open_backend(directory, read_only=True) as backend:
-        statistics = _statistics(backend, None)
+        look = Look(time.time_ns() // 1_000_000, _statistics(backend, None))
     if as_json:
-        write_json([statistics_document(one) for one in statistics])
+        write_json([statistics_document(one, None) for one in look.statistics])
     else:
-        _print_summary(statistics)
+        _print_summary(look, None)
 
 
 @command(
@@ -80,28 +80,60 @@ def show_statistics(
     Without GROUP, all of them in one table. With --follow, --json prints one
     line a look.
     """
+    before: Look | None = None
     while True:
-        # Opened anew each time: a read-only handle shows the moment it was made.
+        # Opened anew each time: a read-only node shows the moment at which it
+        # was opened.
         with open_backend(directory, read_only=True) as backend:
-            now_ms = time.time_ns() // 1_000_000
-            statistics = _statistics(backend, group)
-        if follow and stdout_is_terminal() and not as_json:
-            click.clear()
-        if as_json:
-            documents = [statistics_document(one) for one in statistics]
-            document = documents if group is None else documents[0]
-            if follow:
-                write_json_line({"at": iso_time(now_ms), "queues": documents})
-            else:
-                write_json(document)
-        elif group is None:
-            _print_summary(statistics)
+            look = Look(time.time_ns() // 1_000_000, _statistics(backend, group))
+        documents = [statistics_document(one, rates(look, before, one)) for one in look.statistics]
+        if as_json and follow:
+            write_json_line({"at": iso_time(look.at_ms), "queues": documents})
+        elif as_json:
+            write_json(documents if group is None else documents[0])
         else:
-            _print_one(statistics[0], now_ms)
+            if follow and stdout_is_terminal():
+                click.clear()
+            if group is None:
+                _print_summary(look, before)
+            else:
+                _print_one(look.statistics[0], rates(look, before, look.statistics[0]), look.at_ms)
         if not follow:
             return
         flush_lines()
+        before = look
         time.sleep(every / 1000)
+
+
+class Look(NamedTuple):
+    """What was there at one moment."""
+
+    at_ms: int
+    statistics: list[QueueStatistics]
+
+
+class Rates(NamedTuple):
+    """Messages a second: published to the group's topics, and delivered by it."""
+
+    published: float
+    delivered: float
+
+
+def rates(look: Look, before: Look | None, one: QueueStatistics) -> Rates | None:
+    """Between two looks. One look from outside tells nothing about them: only
+    the process that has the directory open knows what it did just now."""
+    if before is None or look.at_ms <= before.at_ms:
+        return None
+    for earlier in before.statistics:
+        if earlier.group == one.group:
+            seconds = (look.at_ms - before.at_ms) / 1000
+            published = _end_offsets(one) - _end_offsets(earlier)
+            return Rates(published / seconds, (one.delivered - earlier.delivered) / seconds)
+    return None
+
+
+def _end_offsets(one: QueueStatistics) -> int:
+    return sum(partition.end_offset for partition in one.partitions)
 
 
 def _statistics(backend: Backend, group: str | None) -> list[QueueStatistics]:
@@ -111,48 +143,53 @@ def _statistics(backend: Backend, group: str | None) -> list[QueueStatistics]:
     return [backend.queue_statistics(name) for name in names]
 
 
-def statistics_document(statistics: QueueStatistics) -> dict[str, Any]:
+def statistics_document(statistics: QueueStatistics, measured: Rates | None) -> dict[str, Any]:
     document = statistics._asdict()
+    document["rate_in"] = None if measured is None else round(measured.published, 3)
+    document["rate_out"] = None if measured is None else round(measured.delivered, 3)
     document["depth"] = statistics.depth
     document["oldest"] = iso_time(document.pop("oldest_ms"))
     document["lanes"] = _lane_documents(statistics.lanes)
     document["partitions"] = []
     for one in statistics.partitions:
         partition = one._asdict()
+        # Only the process that has the directory open knows these.
+        partition.pop("rate_in", None)
+        partition.pop("rate_out", None)
         partition["oldest"] = iso_time(partition.pop("oldest_ms"))
         partition["lanes"] = _lane_documents(one.lanes)
         document["partitions"].append(partition)
     return document
 
 
-def _lane_documents(lanes: Sequence[Any]) -> list[dict[str, Any]]:
-    documents = []
-    for lane in lanes:
-        document = lane._asdict()
-        document["last_served"] = iso_time(document.pop("last_served_ms"))
-        documents.append(document)
-    return documents
+def _lane_documents(lanes: Sequence[LaneStatistics]) -> list[dict[str, Any]]:
+    # What a lane delivered and when is known only where it was delivered.
+    return [{"lane": lane.lane, "ready": lane.ready} for lane in lanes]
 
 
-def _print_summary(statistics: Sequence[QueueStatistics]) -> None:
-    print_table(
-        ["group", "topics", "depth", *STATES[:5], "acked", "dead"],
-        [
-            [
-                one.group,
-                ",".join(one.topics),
-                one.depth,
-                *(getattr(one, state) for state in STATES[:5]),
-                one.acked,
-                one.dead_lettered,
-            ]
-            for one in statistics
-        ],
-    )
+def _print_summary(look: Look, before: Look | None) -> None:
+    rows: list[list[object]] = []
+    for one in look.statistics:
+        row: list[object] = [one.group, ",".join(one.topics), one.depth]
+        row += [getattr(one, state) for state in STATES]
+        row += [one.acked, one.dead_lettered]
+        if before is not None:
+            row += rates(look, before, one) or (None, None)
+        rows.append(row)
+    headings = ["group", "topics", "depth", *STATES, "acked", "dead"]
+    print_table(headings if before is None else [*headings, "in/s", "out/s"], rows)
 
 
-def _print_one(statistics: QueueStatistics, now_ms: int) -> None:
+def _print_one(statistics: QueueStatistics, measured: Rates | None, now_ms: int) -> None:
     oldest = statistics.oldest_ms
+    shown_rates = (
+        []
+        if measured is None
+        else [
+            ("rate in", f"{measured.published:,.1f}/s"),
+            ("rate out", f"{measured.delivered:,.1f}/s"),
+        ]
+    )
     print_fields(
         [
             ("group", statistics.group),
@@ -161,22 +198,13 @@ def _print_one(statistics: QueueStatistics, now_ms: int) -> None:
             *((state, getattr(statistics, state)) for state in STATES),
             ("oldest", None if oldest is None else shown_duration(now_ms - oldest)),
             *((name.replace("_", " "), getattr(statistics, name)) for name in COUNTERS),
-            ("rate in", f"{statistics.rate_in:,.1f}/s"),
-            ("rate out", f"{statistics.rate_out:,.1f}/s"),
+            *shown_rates,
         ]
     )
     click.echo()
     print_table(
-        ["lane", "ready", "delivered", "last served"],
-        [
-            [
-                lane.lane,
-                lane.ready,
-                lane.delivered,
-                None if lane.last_served_ms is None else iso_time(lane.last_served_ms),
-            ]
-            for lane in statistics.lanes
-        ],
+        ["lane", "ready"],
+        [[lane.lane, lane.ready] for lane in statistics.lanes],
     )
     click.echo()
     print_table(

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.arguments import DURATION, SETTING, settings_of
-from headrace.cli.command import EXIT_NOTHING_FOUND, command, json_option, open_handle
+from headrace.cli.command import (
+    EXIT_NOTHING_FOUND,
+    command,
+    json_option,
+    open_handle,
+    wait_in_slices,
+)
 from headrace.cli.output import (
     flush_lines,
     iso_moment,
@@ -100,6 +106,10 @@ def work(
     return None if done else EXIT_NOTHING_FOUND
 
 
+def _receive(queue: Queue[Any], most: int, wait_seconds: float | None) -> list[Message[Any]]:
+    return wait_in_slices(lambda wait: queue.receive(max=most, wait=wait), wait_seconds)
+
+
 # Printing.
 
 
@@ -110,7 +120,7 @@ def _print_messages(
     peeked: list[Message[Any]] = []
     while count is None or done < count:
         most = LEASE_MESSAGES if count is None else min(LEASE_MESSAGES, count - done)
-        messages = queue.receive(max=most, wait=wait_seconds)
+        messages = _receive(queue, most, wait_seconds)
         if not messages:
             break
         for message in messages:
@@ -174,7 +184,7 @@ def _run_commands(
                 _collect(running)
             free = concurrency - len(running)
             most = free if count is None else min(free, count - done)
-            messages = queue.receive(max=most, wait=wait_seconds)
+            messages = _receive(queue, most, wait_seconds)
             if not messages and not running:
                 break
             if not messages:
@@ -193,7 +203,9 @@ def _run_commands(
 
 def _collect(running: set[Future[None]]) -> None:
     """Wait until at least one has ended; what went wrong in it is raised."""
-    ended, _ = wait(running, return_when=FIRST_COMPLETED)
+    ended = wait_in_slices(
+        lambda seconds: list(wait(running, seconds, return_when=FIRST_COMPLETED).done), None
+    )
     for future in ended:
         running.discard(future)
         future.result()

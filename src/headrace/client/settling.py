@@ -46,6 +46,20 @@ def message_id_of(given: object) -> MessageId:
     raise InvalidArgument(f"a message id looks like orders:0:42; {type(given).__name__} is not one")
 
 
+def _is_leased(given: object) -> bool:
+    return isinstance(given, LeasedView)
+
+
+def _settle_leased(messages: list[LeasedView[Any]], act: Act, ends: bool) -> Outcomes:
+    """What nearly every caller settles: a list of messages and nothing else."""
+    outcomes = act([message.proof() for message in messages]) if messages else []
+    if ends:
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if outcome is None:
+                message.on_settled()
+    return outcomes
+
+
 class Settler:
     """Settles for one consumer of one queue group."""
 
@@ -69,6 +83,8 @@ class Settler:
         return self._settle_all(backend, list(given), act, ends)
 
     def _settle_all(self, backend: Backend, given: list[Any], act: Act, ends: bool) -> Outcomes:
+        if all(map(_is_leased, given)):
+            return _settle_leased(given, act, ends)
         proofs = self._proofs(backend, given)
         receipts = [proof for proof in proofs if isinstance(proof, Receipt)]
         answers = iter(act(receipts) if receipts else ())

@@ -58,6 +58,12 @@ class DecodeError(HeadraceError, ValueError):
     code = "decode-error"
 
 
+class MalformedMessage(HeadraceError, ValueError):
+    """A peer's bytes are not the protocol message that they claim to be."""
+
+    code = "malformed-message"
+
+
 # What does not exist, or already does.
 
 

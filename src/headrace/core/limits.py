@@ -20,6 +20,9 @@ METADATA_BYTES_MAX: Final = 4096
 TOPICS_MAX: Final = 10_000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
+GROUP_MEMBERS_MAX: Final = 1_000
+SHARE_GROUP_MEMBERS_MAX: Final = 200
+TOPIC_PATTERN_CHARACTERS_MAX: Final = 1_024
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000
 
 # Batches and records.
@@ -27,6 +30,12 @@ BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+
+# Wire messages. A frame is bounded before it is read; the elements of all arrays
+# in one message are bounded together, because one byte on the wire can become a
+# hundred in memory.
+FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
+MESSAGE_ELEMENTS_MAX: Final = 1_000_000
 
 # Keys that one pass of compaction remembers, at about 200 bytes each.
 COMPACTION_KEYS_MAX: Final = 250_000

@@ -31,7 +31,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class SettingsModel:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         return cls().changed(values)
@@ -54,7 +54,7 @@ class _Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSettings(_Settings):
+class TopicSettings(SettingsModel):
     """One topic. Times are in milliseconds; None means no limit."""
 
     durability: Durability = "synced"
@@ -80,18 +80,18 @@ class TopicSettings(_Settings):
     dead_letter_expired: bool = False
 
     def __post_init__(self) -> None:
-        _between("sync_interval_ms", self.sync_interval_ms, 1, HOUR_MS)
-        _between("segment_bytes", self.segment_bytes, 1024, 1024 * 1024 * 1024)
-        _between("segment_ms", self.segment_ms, 1, None)
-        _between("retention_ms", self.retention_ms, 1, None)
-        _between("retention_bytes", self.retention_bytes, 1, None)
-        _between("tombstone_ms", self.tombstone_ms, 0, None)
-        _between("record_bytes_max", self.record_bytes_max, 1, limits.RECORD_BYTES_MAX)
-        _between("dedup_window_ms", self.dedup_window_ms, 1, 7 * DAY_MS)
+        check_between("sync_interval_ms", self.sync_interval_ms, 1, HOUR_MS)
+        check_between("segment_bytes", self.segment_bytes, 1024, 1024 * 1024 * 1024)
+        check_between("segment_ms", self.segment_ms, 1, None)
+        check_between("retention_ms", self.retention_ms, 1, None)
+        check_between("retention_bytes", self.retention_bytes, 1, None)
+        check_between("tombstone_ms", self.tombstone_ms, 0, None)
+        check_between("record_bytes_max", self.record_bytes_max, 1, limits.RECORD_BYTES_MAX)
+        check_between("dedup_window_ms", self.dedup_window_ms, 1, 7 * DAY_MS)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSettings(_Settings):
+class GroupSettings(SettingsModel):
     """One queue group: how its messages are leased, retried and given up."""
 
     start: Literal["earliest", "latest"] = "earliest"
@@ -104,13 +104,13 @@ class GroupSettings(_Settings):
     starvation_ms: int = 30 * SECOND_MS
 
     def __post_init__(self) -> None:
-        _between("visibility_ms", self.visibility_ms, 1, limits.VISIBILITY_MS_MAX)
-        _between("max_attempts", self.max_attempts, 1, limits.ATTEMPTS_MAX)
-        _between("backoff_ms", self.backoff_ms, 0, None)
-        _between("backoff_factor", self.backoff_factor, 1, 100)
-        _between("backoff_max_ms", self.backoff_max_ms, 0, None)
-        _between("leases_per_consumer_max", self.leases_per_consumer_max, 1, 1_000_000)
-        _between("starvation_ms", self.starvation_ms, 1, None)
+        check_between("visibility_ms", self.visibility_ms, 1, limits.VISIBILITY_MS_MAX)
+        check_between("max_attempts", self.max_attempts, 1, limits.ATTEMPTS_MAX)
+        check_between("backoff_ms", self.backoff_ms, 0, None)
+        check_between("backoff_factor", self.backoff_factor, 1, 100)
+        check_between("backoff_max_ms", self.backoff_max_ms, 0, None)
+        check_between("leases_per_consumer_max", self.leases_per_consumer_max, 1, 1_000_000)
+        check_between("starvation_ms", self.starvation_ms, 1, None)
 
     def backoff_after_ms(self, attempt: int) -> int:
         """How long a message rests after its `attempt`-th failed delivery."""
@@ -118,7 +118,7 @@ class GroupSettings(_Settings):
         return min(self.backoff_max_ms, int(self.backoff_ms * growth))
 
 
-def _between(name: str, value: float | None, low: float, high: float | None) -> None:
+def check_between(name: str, value: float | None, low: float, high: float | None) -> None:
     if value is None:
         return
     if value < low or (high is not None and value > high):
@@ -140,6 +140,8 @@ def _coerce(name: str, hint: Any, value: Any) -> Any:
             return value
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
+    elif hint is str and isinstance(value, str):
+        return value
     elif hint in (int, float) and not isinstance(value, bool):
         try:
             if isinstance(value, str) or (hint is float and isinstance(value, int)):

@@ -24,7 +24,7 @@ from headrace.core.values import (
 )
 from headrace.engine import dead_letter
 from headrace.engine import state as events
-from headrace.engine.catalog import DEAD_LETTER_GROUP, EpochBegan, Group, Topic
+from headrace.engine.catalog import DEAD_LETTER_GROUP, EpochBegan, Group, ProducersReserved, Topic
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
@@ -32,7 +32,7 @@ from headrace.engine.groups import Groups
 from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
-from headrace.engine.partition import Partition, deliver_at_ms, sync_now
+from headrace.engine.partition import Partition, deliver_at_ms
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
 from headrace.engine.retain import retain
@@ -70,6 +70,7 @@ _STATES: dict[int, State] = {
     EXPIRED: "expired",
     CANCELLED: "cancelled",
 }
+PRODUCER_IDS_RESERVED = 1_000
 # Free space is asked for again after this much was written.
 _SPACE_BYTES = 4 * 1024 * 1024
 
@@ -96,18 +97,19 @@ class Broker:
         self._disk = disk
         self._free_bytes_min = free_bytes_min
         self._space_left = 0
+        self._producer_id = self._producer_ids_end = 0
         self.read_only = read_only
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
         self.topics = Topics(disk, entropy, self.metadata, read_only=read_only, on_full=on_full)
-        self.moves = Moves(self.topics)
         self.groups = Groups(self.topics)
+        self.moves = Moves(self.topics, self.groups.dead_letters)
         self.fates = Fates(self.topics, self.groups, self.moves)
         self.leasing = Leasing(self.groups, self.fates, entropy)
         self.settling = Settling(self.topics, self.groups, self.fates)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
         if not read_only:
-            sync_now(disk, self.metadata.log)
+            self.metadata.log.sync_now()
         self.topics.open_all(now_ms)
         self.cursors.load()
         if not read_only:
@@ -126,7 +128,7 @@ class Broker:
             self.moves.resume([partition])
         taken_back = self.cursors.take_back(now_ms)
         if taken_back is not None:
-            sync_now(self._disk, taken_back.log)
+            taken_back.log.sync_now()
             taken_back.on_synced(now_ms)
             self.cursors.on_synced()
         self.groups.open_missing_views(now_ms)
@@ -141,7 +143,8 @@ class Broker:
     def begin_sync(self, partitions: Iterable[Partition]) -> Round:
         """What has to be synced for these partitions, and for the catalog."""
         tickets: list[tuple[Log, SyncTicket]] = []
-        synced = list(partitions)
+        # In the same order each time, so that a simulation repeats itself.
+        synced = sorted(partitions, key=lambda partition: partition.path)
         logs = [self.metadata.log]
         for partition in synced:
             logs.append(partition.log)
@@ -179,6 +182,18 @@ class Broker:
                 "delete or move something, then publish again. Reading and acking go on"
             )
         self._space_left = min(_SPACE_BYTES, free - self._free_bytes_min)
+
+    # Producers.
+
+    def new_producer_id(self, now_ms: int) -> int:
+        """One that nobody ever had. They are reserved a block at a time, so that
+        most calls write nothing."""
+        if self._producer_id >= self._producer_ids_end:
+            self._producer_id = self.metadata.catalog.next_producer
+            self._producer_ids_end = self._producer_id + PRODUCER_IDS_RESERVED
+            self.topics.change([ProducersReserved(self._producer_ids_end)], now_ms)
+        self._producer_id += 1
+        return self._producer_id - 1
 
     # Streams.
 

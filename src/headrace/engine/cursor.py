@@ -1,7 +1,8 @@
 """Cursors: where stream groups are, in a compacted topic of their own.
 
     key     group, topic id, partition       msgpack
-    value   offset, committed at             msgpack, or null: forgotten
+    value   offset, committed at, metadata,  msgpack, or null: forgotten
+            leader epoch
 
 The table is built by reading that topic from its start; a commit is an append to
 it and counts once it is synced. Members of a group share its partitions by range,
@@ -30,6 +31,17 @@ Place = tuple[bytes, int]
 class Cursor(NamedTuple):
     offset: int
     at_ms: int
+    # What the committer wanted to remember, and the epoch of what it read last.
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class Commitment(NamedTuple):
+    """A position to be committed."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
 
 
 _key_decoder: msgspec.msgpack.Decoder[tuple[str, bytes, int]] = msgspec.msgpack.Decoder(
@@ -96,11 +108,11 @@ class Cursors:
         partition that was written to, if any: it has to be synced before that."""
         written = None
         for group, table in list(self._table.items()):
-            beyond: dict[Place, int | None] = {}
+            beyond: dict[Place, Commitment | None] = {}
             for (topic_id, index), cursor in table.items():
                 partition = self._topics.find(topic_id, index)
                 if partition is not None and cursor.offset > partition.log.end_offset:
-                    beyond[topic_id, index] = partition.log.end_offset
+                    beyond[topic_id, index] = Commitment(partition.log.end_offset)
             if beyond:
                 written = self.commit(group, beyond, now_ms)[0]
         return written
@@ -119,7 +131,7 @@ class Cursors:
             table[place] = cursor
 
     def commit(
-        self, group: str, positions: Mapping[Place, int | None], now_ms: int
+        self, group: str, positions: Mapping[Place, Commitment | None], now_ms: int
     ) -> tuple[Partition, int]:
         """Write positions (None forgets one); the partition and the end to wait
         for before they count."""
@@ -130,8 +142,10 @@ class Cursors:
             partition = self._topics.partitions(topic)[0]
         records = []
         cursors: list[tuple[Place, Cursor | None]] = []
-        for place, offset in positions.items():
-            cursor = None if offset is None else Cursor(offset, now_ms)
+        for place, wanted in positions.items():
+            cursor = None
+            if wanted is not None:
+                cursor = Cursor(wanted.offset, now_ms, wanted.metadata, wanted.leader_epoch)
             cursors.append((place, cursor))
             value = None if cursor is None else _encoder.encode(cursor)
             records.append(NewRecord(_encoder.encode((group, *place)), value, (), now_ms))

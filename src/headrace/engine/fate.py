@@ -31,8 +31,7 @@ class Fates:
     ) -> None:
         """Whatever time alone brings: ends of delays, leases, lives."""
         for partition in partitions:
-            for group_id, offsets in partition.tick(now_ms).items():
-                self.expire(partition, partition.views[group_id], offsets, now_ms)
+            partition.end_delays(now_ms)
             for view in partition.views.values():
                 overdue = view.tick(now_ms)
                 if overdue is None:
@@ -44,6 +43,10 @@ class Fates:
                     self.give_up(
                         partition, view, overdue.exhausted, "max-attempts", now_ms, commit=commit
                     )
+            # Last, since a lease that just ended may have been of a message
+            # that has outlived its TTL.
+            for group_id, offsets in partition.expired(now_ms).items():
+                self.expire(partition, partition.views[group_id], offsets, now_ms)
 
     def expire(
         self, partition: Partition, view: QueueView, offsets: list[int], now_ms: int

@@ -7,11 +7,12 @@ the older ones go.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.errors import CorruptLog
+from headrace.core.errors import CorruptLog, DiskFull
 from headrace.core.ports import Disk
 from headrace.engine.catalog import Catalog, CatalogEvent, apply, snapshot
 from headrace.engine.records import iterate_batches
@@ -58,8 +59,9 @@ class Metadata:
 
     def on_synced(self) -> None:
         if self._snapshot is not None and self.log.synced_end >= self._snapshot[1]:
-            self.log.release(self._snapshot[0])
-            self._snapshot = None
+            with contextlib.suppress(DiskFull):
+                self.log.release(self._snapshot[0])
+                self._snapshot = None
 
 
 def _decode(data: bytes) -> CatalogEvent:

@@ -13,9 +13,12 @@ before it copies the rest.
 
 from __future__ import annotations
 
-from headrace.core.errors import CorruptBatch, DiskFull
+from collections.abc import Callable
+
+from headrace.core.errors import CorruptBatch, CorruptLog, DiskFull
 from headrace.engine import dead_letter
 from headrace.engine import state as events
+from headrace.engine.catalog import Topic
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.records import iterate_batches
@@ -44,8 +47,11 @@ class Move:
 
 
 class Moves:
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, dead_letters: Callable[[Topic, int], Topic]) -> None:
+        """`dead_letters` gives a topic's dead letters, made if need be, with the
+        group that keeps them."""
         self._topics = topics
+        self._dead_letters = dead_letters
         self._active: list[Move] = []
 
     def __len__(self) -> int:
@@ -107,19 +113,27 @@ class Moves:
         written to and wait to be synced."""
         dirty: set[Partition] = set()
         for move in self._active:
-            if move.copied_end is None and move.source.state_end >= move.intent_end:
-                self._copy(move, now_ms)
-                if move.target is not None:
-                    dirty.add(move.target)
-            if (
-                move.copied_end is not None
-                and move.target is not None
-                and move.target.high_watermark >= move.copied_end
-            ):
-                self._complete(move, now_ms)
+            try:
+                self._go_on(move, dirty, now_ms)
+            except DiskFull:
+                # Part of the copy may be there; the next attempt looks first.
+                move.is_resumed = True
+                move.is_blocked = True
         if any(move.is_done for move in self._active):
             self._active = [move for move in self._active if not move.is_done]
         return dirty
+
+    def _go_on(self, move: Move, dirty: set[Partition], now_ms: int) -> None:
+        if move.copied_end is None and move.source.state_end >= move.intent_end:
+            self._copy(move, now_ms)
+            if move.target is not None:
+                dirty.add(move.target)
+        if (
+            move.copied_end is not None
+            and move.target is not None
+            and move.target.high_watermark >= move.copied_end
+        ):
+            self._complete(move, now_ms)
 
     def forget(self, topic_id: bytes) -> None:
         """A topic is gone, and so are moves from it. Moves to it go on: they
@@ -141,26 +155,32 @@ class Moves:
             move.is_done = True
             return
         offsets = set(offsets_of(event.runs))
-        if move.is_resumed:
-            offsets -= self._find_copies(move, target)
-        records = move.source.read(runs_of(sorted(offsets)))
+        rotten = target
         try:
-            copies = [self._rewrite(move, record, now_ms) for record in records]
-            self._append(target, copies, now_ms)
-        except DiskFull:
-            # Part of it may be there; the next attempt looks before it copies.
-            move.is_resumed = True
+            if move.is_resumed:
+                offsets -= self._find_copies(move, target)
+            rotten = move.source
+            records = move.source.read(runs_of(sorted(offsets)))
+        except CorruptLog as error:
+            # That partition stops and says why; whoever waits did nothing wrong.
+            rotten.stopped = error
             move.is_blocked = True
             return
+        copies = [self._rewrite(move, record, now_ms) for record in records]
+        self._append(target, copies, now_ms)
         move.is_blocked = False
         move.copied_end = target.log.end_offset
 
     def _target(self, move: Move, now_ms: int) -> Partition | None:
         event = move.event
         target = self._topics.find(event.target_topic, event.target_partition)
-        if target is not None or event.redrive:
+        if event.redrive or (target is not None and not move.is_resumed):
             return target
-        topic = self._topics.ensure_dead_letters(move.source.topic, now_ms)
+        # A crash may have left the intent and taken the topic that was made for
+        # it, or the group that keeps its letters.
+        topic = self._dead_letters(move.source.topic, now_ms)
+        if target is not None:
+            return target
         return self._topics.partition(topic, move.source.index % topic.partitions)
 
     def _find_copies(self, move: Move, target: Partition) -> set[int]:

@@ -33,6 +33,7 @@ from headrace.engine.records import RecordReader, iterate_batches
 from headrace.engine.replay import Replay
 from headrace.engine.runs import Runs, runs_of
 from headrace.engine.scanner import Scanner
+from headrace.engine.snapshot import snapshot_of
 from headrace.engine.state_log import StateLog, Waiting
 from headrace.log import Log, LogSettings
 from headrace.record import BatchHeader, Record, read_attributes, read_header, read_records
@@ -71,12 +72,14 @@ class Partition:
         if not read_only:
             # What a crash left behind the last known sync was read back, and may
             # still be in the system's memory only.
-            sync_now(disk, self.log)
+            self.log.sync_now()
         # Whatever is there was written by a leader, so a reader may have it all.
         self.high_watermark = self.log.end_offset
         self.records = RecordReader(self.log)
         self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
+        # Messages whose TTL ended while somebody held them.
+        self._outlived: set[int] = set()
         # There is one as soon as somebody has to know attributes.
         self.scanner: Scanner | None = None
         self._producer_note = ProducerNote(disk, self.log)
@@ -97,6 +100,10 @@ class Partition:
         for event in self.state.replay():
             replay.apply(event)
         self.views = replay.finish()
+        for view in self.views.values():
+            # The start is moved without a word in the state log, and may be ahead
+            # of what survived of that.
+            view.forget_below(self.log.start_offset)
         self._load_due()
         if self.read_only:
             return
@@ -106,7 +113,7 @@ class Partition:
             # some events were about. Nothing may be appended before that is
             # written down for good.
             self.state.append([events.Cut(self.log.end_offset)], self.epoch, now_ms)
-        sync_now(self.disk, self.state.log)
+        self.state.log.sync_now()
 
     def become_leader(self, epoch: int, now_ms: int, *, end_leases: bool) -> dict[int, list[int]]:
         """Take appends in this epoch. With `end_leases` nobody can still hold
@@ -159,6 +166,9 @@ class Partition:
             self.scanner.on_truncated()
         for view in self.views.values():
             view.truncate_to(end)
+        self._outlived = {offset for offset in self._outlived if offset < end}
+        if self.scanner is not None:
+            self._load_due()
         if self.state is not None:
             self.state.append([events.Cut(end)], self.epoch, now_ms)
 
@@ -282,8 +292,13 @@ class Partition:
     def _is_delayed(self, offset: int, now_ms: int) -> bool:
         if not self.log.start_offset <= offset < self.high_watermark:
             return False
-        found = self.read([offset, offset + 1])
-        return bool(found) and deliver_at_ms(found[0]) > now_ms
+        if self.topic.source_id is not None:
+            return False  # Dead letters keep their headers and wait for nothing.
+        for record in self.read([offset, offset + 1]):
+            wishes = read_attributes(record.headers, record.timestamp_ms)
+            is_over = 0 < wishes.expires_at_ms <= now_ms
+            return wishes.deliver_at_ms > now_ms and not is_over
+        return False
 
     def snapshot(self, now_ms: int, *, force: bool = False) -> None:
         """Write the whole state down when enough has changed since the last time."""
@@ -291,7 +306,7 @@ class Partition:
         if state is None or not (force or state.is_snapshot_due()):
             return
         cancelled = sorted(self.scanner.cancelled) if self.scanner is not None else []
-        parts = chain.from_iterable(view.snapshot() for view in self.views.values())
+        parts = chain.from_iterable(snapshot_of(view) for view in self.views.values())
         head = events.SnapshotPartition(now_ms, runs_of(cancelled))
         state.write_snapshot([head, *parts], self.epoch, now_ms)
 
@@ -309,21 +324,24 @@ class Partition:
 
     # Time.
 
-    def tick(self, now_ms: int) -> dict[int, list[int]]:
-        """Delays that are over end. Returned are the offsets, by group, whose
-        TTL is over and that nobody holds."""
-        scanner = self.scanner
-        if scanner is None:
-            return {}
-        due = scanner.delays.pop_due(now_ms) if scanner.delays else None
+    def end_delays(self, now_ms: int) -> None:
+        """Delayed messages whose time has come can be had."""
+        due = self.scanner.delays.pop_due(now_ms) if self.scanner is not None else None
         if due:
             for view in self.views.values():
                 view.on_due(due)
-        expired = scanner.expiries.pop_due(now_ms) if scanner.expiries else None
-        if not expired:
+
+    def expired(self, now_ms: int) -> dict[int, list[int]]:
+        """The offsets, by group, whose TTL is over and that nobody holds."""
+        if self.scanner is not None:
+            self._outlived.update(self.scanner.expiries.pop_due(now_ms))
+        if not self._outlived:
             return {}
-        found = {group_id: view.expirable(expired) for group_id, view in self.views.items()}
-        return {group_id: offsets for group_id, offsets in found.items() if offsets}
+        found = {group: view.expirable(self._outlived) for group, view in self.views.items()}
+        # What is under lease may still be done; if it comes back, it has ended.
+        held = (view.held_in(self._outlived) for view in self.views.values())
+        self._outlived = set().union(*held)
+        return {group: offsets for group, offsets in found.items() if offsets}
 
     def next_due_ms(self, group_id: int) -> int | None:
         """When time alone may make something ready for this group."""
@@ -409,7 +427,7 @@ class Partition:
     def on_start_moved(self) -> None:
         """Records were deleted at the log's start: nobody owes them any more."""
         for view in self.views.values():
-            view.window.forget_below(self.log.start_offset)
+            view.forget_below(self.log.start_offset)
         if self.scanner is not None:
             self.scanner.on_start_moved()
         self.records.forget()
@@ -425,17 +443,6 @@ class Partition:
         self.log.close()
         if self.state is not None:
             self.state.log.close()
-
-
-def sync_now(disk: Disk, log: Log) -> None:
-    """At open, before anybody is served: everything in the log is on disk."""
-    ticket = log.begin_sync()
-    if ticket is not None:
-        for directory in ticket.directories:
-            disk.sync_directory(directory)
-        for file in ticket.files:
-            file.sync()
-        log.on_synced(ticket)
 
 
 def deliver_at_ms(record: Record) -> int:

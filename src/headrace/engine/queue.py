@@ -88,7 +88,7 @@ class QueueView:
         self.settings = settings
         self.ordering = ordering
         self.window = Window(start)
-        self.order = KeyOrder() if ordering == "key" else None
+        self.order = KeyOrder(self.window) if ordering == "key" else None
         self.grants: dict[int, Grant] = {}
         self.held: Counter[str] = Counter()
         self.retries = DueTimes()
@@ -162,18 +162,17 @@ class QueueView:
         self.window.extend(count, lane << 4 | state)
         for offset, key_hash in zip(range(first, first + count), keys, strict=True):
             self.order.set_key(offset, key_hash)
-            if state == READY and not self.order.join(offset):
-                self.window.put(offset, offset + 1, WAITING)
+            if state == READY:
+                self.order.join(offset)
 
     def on_due(self, offsets: Iterable[int]) -> None:
         """The delay of these is over (or it is not, and they are done)."""
-        due = [o for o in sorted(offsets) if self._is_in(o, DELAYED)]
+        due = [o for o in sorted(offsets) if self.is_in(o, DELAYED)]
         if self.order is None:
             self._put(runs_of(due), READY)
             return
         for offset in due:
-            head = self.order.join(offset)
-            self.window.put(offset, offset + 1, READY if head else WAITING)
+            self.order.join(offset)
 
     def expirable(self, offsets: Iterable[int]) -> list[int]:
         """Which of these nobody holds and are not done: their TTL may end them."""
@@ -184,7 +183,11 @@ class QueueView:
             and self.window.state_at(o) in (READY, RETRYING, DELAYED, WAITING)
         ]
 
-    def _is_in(self, offset: int, state: int) -> bool:
+    def held_in(self, offsets: Iterable[int]) -> set[int]:
+        """Which of these are out with a consumer, or about to be settled."""
+        return {o for o in offsets if self.is_in(o, LEASED) or self.is_in(o, SETTLING)}
+
+    def is_in(self, offset: int, state: int) -> bool:
         return (
             self.window.start <= offset < self.window.end and self.window.state_at(offset) == state
         )
@@ -195,7 +198,7 @@ class QueueView:
         """Retries whose time has come are ready. Leases that ran out are
         returned; they stay as they are until their event is applied."""
         if self.retries:
-            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self._is_in(o, RETRYING)]
+            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self.is_in(o, RETRYING)]
             self._put(runs_of(due), READY)
         over: list[int] = []
         exhausted: list[int] = []
@@ -210,7 +213,7 @@ class QueueView:
 
     def _divide(self, number: int, grant: Grant, over: list[int], exhausted: list[int]) -> None:
         for offset in offsets_of(grant.runs):
-            if self._is_in(offset, LEASED) and self.window.grant_at(offset) == number:
+            if self.is_in(offset, LEASED) and self.window.grant_at(offset) == number:
                 most = grant.max_attempts.get(offset, self.settings.max_attempts)
                 spent = self.window.attempts_at(offset) >= most
                 (exhausted if spent else over).append(offset)
@@ -222,7 +225,7 @@ class QueueView:
             for number, grant in self.grants.items()
             if owner is None or grant.owner == owner
             for offset in offsets_of(grant.runs)
-            if self._is_in(offset, LEASED) and self.window.grant_at(offset) == number
+            if self.is_in(offset, LEASED) and self.window.grant_at(offset) == number
         }
 
     # Receipts.
@@ -253,20 +256,20 @@ class QueueView:
 
     # Runs of a grant, split where the delivery count differs.
 
-    def count_attempts(self, runs: Runs) -> tuple[Runs, list[int]]:
-        """The runs with the delivery count that each will have once leased."""
+    def count_attempts(self, runs: Runs, more: int = 1) -> tuple[Runs, list[int]]:
+        """The runs with the delivery count that each will have after one more."""
         split: Runs = []
         attempts: list[int] = []
         for start, end in pairs(runs):
             column = self.window.attempts_in(start, end)
             if column.count(column[0]) == len(column):
                 split += (start, end)
-                attempts.append(min(column[0] + 1, 255))
+                attempts.append(min(column[0] + more, 255))
                 continue
             for before, group in groupby(column):
                 size = sum(1 for _ in group)
                 split += (start, start + size)
-                attempts.append(min(before + 1, 255))
+                attempts.append(min(before + more, 255))
                 start += size
         return split, attempts
 
@@ -323,15 +326,18 @@ class QueueView:
                 self.window.restore_piece(event.number, event.state, event.attempts)
             case events.SnapshotKeys():
                 if self.order is not None:
-                    self.order.restore_piece(event.number, event.keys, event.next)
+                    self.order.restore_piece(event.number, event.keys)
             case events.Opened():
                 pass
             case _:
                 assert_never(event)
 
     def cancel(self, runs: Runs) -> None:
-        """Delayed messages that were called off, for every group."""
-        cancelled = [o for o in offsets_of(runs) if self._is_in(o, DELAYED)]
+        """Delayed messages that were called off, for every group. In a replay
+        their time may have come since, so that they look ready."""
+        cancelled = [
+            o for o in offsets_of(runs) if self.is_in(o, DELAYED) or self.is_in(o, READY)
+        ]
         for start, end in pairs(runs_of(cancelled)):
             self.window.put(start, end, CANCELLED)
         self.totals["cancelled"] += len(cancelled)
@@ -344,9 +350,13 @@ class QueueView:
             for move in self.moves.values()
             if move.runs[0] < end
         }
-        if self.order is not None:
-            self._chain_again(self.order)
+        if self.order is not None and not self.order.is_asleep:
+            self.order.rebuild()
         self.failures = {o: f for o, f in self.failures.items() if o < end}
+        resting = [(due, o) for due, o in self.retries if o < end]
+        self.retries.clear()
+        for due, offset in resting:
+            self.retries.add(due, offset)
         kept = {}
         for number, grant in self.grants.items():
             runs = runs_of(o for o in offsets_of(grant.runs) if o < end)
@@ -359,20 +369,20 @@ class QueueView:
             grant.live = sum(
                 1
                 for o in offsets_of(grant.runs)
-                if self._is_in(o, LEASED) and self.window.grant_at(o) == number
+                if self.is_in(o, LEASED) and self.window.grant_at(o) == number
             )
             self.held[grant.owner] += grant.live
 
-    def _chain_again(self, order: KeyOrder) -> None:
-        chained = sorted(
-            offset
-            for state in (READY, LEASED, SETTLING, RETRYING, MOVING, WAITING)
-            for offset in self.window.find_state(state, self.window.start)
-        )
-        for offset, is_head in order.rebuild(chained):
-            state = self.window.state_at(offset)
-            if state in (READY, WAITING):
-                self.window.put(offset, offset + 1, READY if is_head else WAITING)
+    def forget_below(self, start: int) -> None:
+        """The log begins here now: what lay before is gone, and nobody owes it."""
+        last = min(start, self.window.end)
+        if last > self.window.start:
+            self._ungrant([self.window.start, last])
+        self.window.forget_below(start)
+        self.moves = {number: m for number, m in self.moves.items() if m.runs[-1] > start}
+        self.failures = {o: f for o, f in self.failures.items() if o >= start}
+        if self.order is not None and not self.order.is_asleep:
+            self.order.rebuild()
 
     def _on_granted(self, event: events.Granted) -> None:
         grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
@@ -418,10 +428,10 @@ class QueueView:
 
     def _finish(self, runs: Runs, outcome: int) -> None:
         self._ungrant(runs)
-        heads = self._heads(runs) if self.order is not None else []
         self._put(runs, outcome)
-        for offset in heads:
-            self._wake_after(offset)
+        if self.order is not None and not self.order.is_asleep:
+            for offset in offsets_of(runs):
+                self.order.on_done(offset)
         if self.failures:
             for offset in offsets_of(runs):
                 self.failures.pop(offset, None)
@@ -429,16 +439,6 @@ class QueueView:
             self.window.advance()
             if self.order is not None:
                 self.order.forget_below(self.window.start)
-
-    def _heads(self, runs: Runs) -> list[int]:
-        """Those that others may wait for: not the waiting, nor the delayed."""
-        return [o for o in offsets_of(runs) if self.window.state_at(o) not in (WAITING, DELAYED)]
-
-    def _wake_after(self, offset: int) -> None:
-        assert self.order is not None
-        head = self.order.leave(offset, lambda o: self._is_in(o, WAITING))
-        if head is not None:
-            self.window.put(head, head + 1, READY)
 
     def _ungrant(self, runs: Runs) -> None:
         for start, end in pairs(runs):
@@ -461,50 +461,6 @@ class QueueView:
 
     # Snapshots.
 
-    def snapshot(self) -> list[events.GroupEvent]:
-        """Everything, as events that restore it on an empty view."""
-        self.window.pack_idle()
-        due = array("q")
-        offsets = array("q")
-        for due_ms, offset in self.retries:
-            if self._is_in(offset, RETRYING):
-                due.append(due_ms)
-                offsets.append(offset)
-        grants = []
-        for number, grant in self.grants.items():
-            live = runs_of(
-                o
-                for o in offsets_of(grant.runs)
-                if self._is_in(o, LEASED) and self.window.grant_at(o) == number
-            )
-            split, attempts = self.count_attempts(live)
-            grants.append(
-                events.Granted(
-                    self.group_id, number, grant.owner, grant.nonce, grant.at_ms, grant.until_ms,
-                    split, [count - 1 for count in attempts],
-                )
-            )  # fmt: skip
-        return [
-            events.SnapshotGroup(self.group_id, self.window.start, self.window.end),
-            *(events.SnapshotChunk(self.group_id, *piece) for piece in self.window.pieces()),
-            *(
-                events.SnapshotKeys(self.group_id, *piece)
-                for piece in (self.order.pieces() if self.order is not None else ())
-            ),
-            events.SnapshotRest(
-                group=self.group_id,
-                next_grant=self.next_grant,
-                next_move=self.next_move,
-                totals=dict(self.totals),
-                retry_due=due.tobytes(),
-                retry_offsets=offsets.tobytes(),
-                failures=[(o, f.at_ms, f.error) for o, f in self.failures.items()],
-                grants=grants,
-                moves=list(self.moves.values()),
-                tails=self.order.tails() if self.order is not None else [],
-            ),
-        ]
-
     def _restore(self, event: events.SnapshotRest) -> None:
         self.next_grant = event.next_grant
         self.next_move = event.next_move
@@ -515,5 +471,3 @@ class QueueView:
             self._on_granted(granted)
         self.totals = Counter(event.totals)
         self.moves = {move.move: move for move in event.moves}
-        if self.order is not None:
-            self.order.restore_tails(event.tails)

@@ -43,7 +43,9 @@ class RecordReader:
         """The records of these runs, which lie below `end`. Offsets that hold no
         record are left out."""
         found: list[Record] = []
-        for start, stop in pairs(runs):
+        for first, stop in pairs(runs):
+            # What was deleted at the log's start is left out as well.
+            start = max(first, self._log.start_offset)
             while start < stop:
                 block = self._block(start, stop - start, end)
                 if block is None:

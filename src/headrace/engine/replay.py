@@ -46,6 +46,9 @@ class Replay:
             self.is_beyond = True
             self._cut(self._end)
         self._scanner.catch_up(views, self._end, self._now_ms)
+        for view in views:
+            if view.order is not None:
+                view.order.rebuild()
         return self._views
 
     def apply(self, event: events.Event) -> None:
@@ -54,8 +57,11 @@ class Replay:
                 self._views.clear()
                 self._scanner.cancelled = set(offsets_of(event.cancelled))
             case events.Cancelled():
+                views = self._views.values()
+                if any(view.window.end < event.runs[-1] for view in views):
+                    self._scanner.catch_up(views, self._end, self._now_ms)
                 self._scanner.cancelled.update(offsets_of(event.runs))
-                for view in self._views.values():
+                for view in views:
                     view.cancel(event.runs)
             case events.Cut():
                 self._cut(event.end)
@@ -70,6 +76,8 @@ class Replay:
                     view = QueueView(
                         group.id, group.name, group.settings, self._ordering, event.start
                     )
+                    if view.order is not None:
+                        view.order.is_asleep = True
                     self._views[group.id] = view
                     view.apply(event)
             case events.SnapshotChunk() | events.SnapshotKeys() | events.SnapshotRest():

@@ -110,7 +110,8 @@ class Scanner:
         self, views: Collection[QueueView], start: int, end: int, now_ms: int
     ) -> None:
         """The sidecar does not keep keys, so an order of keys needs the records."""
-        for data, position in iterate_batches(self._log, start, end):
+        there = max(start, self._log.start_offset)
+        for data, position in iterate_batches(self._log, there, end):
             header = read_header(data, position)
             batch = data[position : position + header.size_bytes]
             first = min(start, header.base_offset)
@@ -136,14 +137,11 @@ class Scanner:
             return
         delays, delayed = array("q"), array("q")
         lives, living = array("q"), array("q")
-        for row in rows:
-            size = row.end - row.start
-            if row.deliver_at_ms > 0:
-                delays.extend(array("q", (row.deliver_at_ms,)) * size)
-                delayed.extend(range(row.start, row.end))
-            if row.expires_at_ms > 0:
-                lives.extend(array("q", (row.expires_at_ms,)) * size)
-                living.extend(range(row.start, row.end))
+        for start, end, _, deliver_at_ms, expires_at_ms, _ in rows:
+            if deliver_at_ms > 0:
+                _repeat(deliver_at_ms, delays, start, end, delayed)
+            if expires_at_ms > 0:
+                _repeat(expires_at_ms, lives, start, end, living)
         if delays:
             self.delays.add_many(delays, delayed)
         if lives:
@@ -171,7 +169,12 @@ class Scanner:
                 state = ABSENT
             else:
                 state = DELAYED if row.deliver_at_ms > now_ms else READY
-            special.append((row.start, row.end, min(row.lane, LANE_COUNT - 1), state))
+            lane = min(row.lane, LANE_COUNT - 1)
+            if special and special[-1][1:] == (row.start, lane, state):
+                # Neighbours mostly differ in nothing but their due times.
+                special[-1] = (special[-1][0], row.end, lane, state)
+            else:
+                special.append((row.start, row.end, lane, state))
         special.sort()
         cancelled = [offset for offset in self.cancelled if scan.start <= offset < scan.end]
         return _without(special, sorted(cancelled)) if cancelled else special
@@ -195,6 +198,16 @@ class Scanner:
     def close(self) -> None:
         self.on_synced()
         self._sidecar.flush()
+
+
+def _repeat(due_ms: int, dues: array[int], start: int, end: int, offsets: array[int]) -> None:
+    """One due time for each offset of a run, which is mostly a single one."""
+    if end - start == 1:
+        dues.append(due_ms)
+        offsets.append(start)
+    else:
+        dues.extend(array("q", (due_ms,)) * (end - start))
+        offsets.extend(range(start, end))
 
 
 def _extend_run(view: QueueView, scan: Scan, end: int, lane: int, state: int) -> None:

@@ -1,13 +1,16 @@
 """Settling: what consumers say about what they hold.
 
-Receipts are checked one by one and settled a partition at a time: one call on one
-partition is one batch of the state log. A stale receipt is an outcome, not an
+Receipts are checked in runs, since consumers mostly settle what they were given in
+one piece, and settled a partition at a time: one call on one partition is one batch
+of the state log. A stale receipt is an outcome, not an
 error: a correct consumer sometimes loses to the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError, InvalidReceipt
 from headrace.core.values import Receipt
@@ -18,11 +21,21 @@ from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.partition import Partition
 from headrace.engine.queue import Grant, QueueView
-from headrace.engine.runs import runs_of
+from headrace.engine.runs import Runs, offsets_of, runs_of
 from headrace.engine.topics import Topics
 
 Outcome = HeadraceError | None
-Held = tuple[int, Receipt, Grant]
+
+_start_of = attrgetter("start")
+
+
+class Held(NamedTuple):
+    """A run of messages under one grant, all at the same delivery."""
+
+    start: int
+    end: int
+    attempt: int
+    grant: Grant
 
 
 class Settling:
@@ -35,8 +48,7 @@ class Settling:
         self, group: Group, receipts: Sequence[Receipt], now_ms: int, commit: Commit
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            runs = runs_of(sorted(receipt.offset for _, receipt, _ in held))
-            event = events.Acked(view.group_id, held[0][2].owner, now_ms, runs)
+            event = events.Acked(view.group_id, held[0].grant.owner, now_ms, _runs(held))
             commit.state.append((partition, partition.write(view, event, now_ms, wait=True)))
 
         return self._settle(group, receipts, now_ms, settle)
@@ -53,21 +65,20 @@ class Settling:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
             by_due: dict[int, list[int]] = {}
             spent: list[int] = []
-            owner = held[0][2].owner
-            for _, receipt, grant in held:
-                if receipt.attempt >= view.max_attempts_of(receipt.offset, grant):
-                    spent.append(receipt.offset)
-                    continue
+            owner = held[0].grant.owner
+            for start, end, attempt, grant in held:
                 rest_ms = delay_ms
                 if rest_ms is None:
-                    rest_ms = view.settings.backoff_after_ms(receipt.attempt)
-                by_due.setdefault(now_ms + rest_ms, []).append(receipt.offset)
+                    rest_ms = view.settings.backoff_after_ms(attempt)
+                for offset in range(start, end):
+                    if attempt >= view.max_attempts_of(offset, grant):
+                        spent.append(offset)
+                    else:
+                        by_due.setdefault(now_ms + rest_ms, []).append(offset)
             changes: list[tuple[QueueView, events.MessageEvent]] = [
                 (
                     view,
-                    events.Retried(
-                        view.group_id, owner, now_ms, due_ms, error, runs_of(sorted(offsets))
-                    ),
+                    events.Retried(view.group_id, owner, now_ms, due_ms, error, runs_of(offsets)),
                 )
                 for due_ms, offsets in by_due.items()
             ]
@@ -75,7 +86,7 @@ class Settling:
                 commit.state.append((partition, partition.write_all(changes, now_ms, wait=True)))
             if spent:
                 self._fates.give_up(
-                    partition, view, sorted(spent), "max-attempts", now_ms,
+                    partition, view, spent, "max-attempts", now_ms,
                     who=owner, error=error, commit=commit,
                 )  # fmt: skip
 
@@ -91,8 +102,8 @@ class Settling:
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
             self._fates.give_up(
-                partition, view, sorted(receipt.offset for _, receipt, _ in held), "rejected",
-                now_ms, who=held[0][2].owner, error=reason, commit=commit,
+                partition, view, list(offsets_of(_runs(held))), "rejected", now_ms,
+                who=held[0].grant.owner, error=reason, commit=commit,
             )  # fmt: skip
 
         return self._settle(group, receipts, now_ms, settle)
@@ -107,13 +118,13 @@ class Settling:
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
             until = now_ms + (visibility_ms or view.settings.visibility_ms)
-            by_grant: dict[tuple[str, int], list[int]] = {}
-            for _, receipt, grant in held:
-                by_grant.setdefault((grant.owner, grant.nonce), []).append(receipt.offset)
-            for (owner, nonce), offsets in by_grant.items():
+            by_grant: dict[tuple[str, int], list[Held]] = {}
+            for run in held:
+                by_grant.setdefault((run.grant.owner, run.grant.nonce), []).append(run)
+            for (owner, nonce), same in by_grant.items():
                 event = events.Extended(
                     view.group_id, view.next_grant, owner, nonce, now_ms, until,
-                    runs_of(sorted(offsets)),
+                    _runs(same),
                 )  # fmt: skip
                 view.next_grant += 1
                 commit.state.append((partition, partition.write(view, event, now_ms, wait=False)))
@@ -125,8 +136,7 @@ class Settling:
         it is lost, the lease simply ends."""
 
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            runs = runs_of(sorted(receipt.offset for _, receipt, _ in held))
-            event = events.Released(view.group_id, held[0][2].owner, now_ms, runs)
+            event = events.Released(view.group_id, held[0].grant.owner, now_ms, _runs(held))
             partition.write(view, event, now_ms, wait=False)
 
         return self._settle(group, receipts, now_ms, settle)
@@ -138,39 +148,60 @@ class Settling:
         now_ms: int,
         settle: Callable[[Partition, QueueView, Sequence[Held]], None],
     ) -> list[Outcome]:
-        """Check each receipt and settle the good ones, a partition at a time."""
+        """Check the receipts and settle the good ones, a partition at a time."""
         outcomes: list[Outcome] = [None] * len(receipts)
-        places: dict[tuple[bytes, int], list[tuple[int, Receipt]]] = {}
-        for number, receipt in enumerate(receipts):
-            places.setdefault((receipt.topic_id, receipt.partition), []).append((number, receipt))
+        places: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
+        for first, last in _alike(receipts):
+            place = (receipts[first].topic_id, receipts[first].partition)
+            places.setdefault(place, []).append((first, last))
         for (topic_id, index), wanted in places.items():
             partition = self._topics.find(topic_id, index)
             view = None if partition is None else partition.views.get(group.id)
             if partition is None or view is None:
-                for number, _ in wanted:
-                    outcomes[number] = InvalidReceipt(
-                        "the receipt is of a topic that is gone or that this group does not read"
-                    )
+                for first, last in wanted:
+                    outcomes[first:last] = [
+                        InvalidReceipt(
+                            "the receipt is of a topic that is gone or that this group does "
+                            "not read"
+                        )
+                    ] * (last - first)
                 continue
             self._fates.tick([partition], now_ms)
             held: list[Held] = []
-            seen: set[int] = set()
-            for number, receipt in wanted:
-                found = self._check(group, view, receipt)
-                if isinstance(found, HeadraceError):
-                    outcomes[number] = found
-                elif receipt.offset not in seen:
-                    seen.add(receipt.offset)
-                    held.append((number, receipt, found))
+            for first, last in wanted:
+                held += self._check(group, view, receipts, first, last, outcomes)
             if held:
-                settle(partition, view, held)
+                settle(partition, view, _each_once(held))
         return outcomes
 
     @staticmethod
-    def _check(group: Group, view: QueueView, receipt: Receipt) -> HeadraceError | Grant:
-        if receipt.group_id != group.id:
-            return InvalidReceipt(f"the receipt is not of group {group.name!r}")
-        return view.check(receipt)
+    def _check(
+        group: Group,
+        view: QueueView,
+        receipts: Sequence[Receipt],
+        first: int,
+        last: int,
+        outcomes: list[Outcome],
+    ) -> list[Held]:
+        """What is held of a run of receipts that are alike; what is wrong with
+        the others goes into the outcomes."""
+        _, _, group_id, offset, attempt, nonce = receipts[first]
+        if group_id != group.id:
+            wrong = InvalidReceipt(f"the receipt is not of group {group.name!r}")
+            outcomes[first:last] = [wrong] * (last - first)
+            return []
+        grant = view.is_held(offset, offset + last - first, nonce, attempt)
+        if grant is not None:
+            return [Held(offset, offset + last - first, attempt, grant)]
+        held: list[Held] = []
+        for number in range(first, last):
+            found = view.check(receipts[number])
+            if isinstance(found, HeadraceError):
+                outcomes[number] = found
+            else:
+                offset = receipts[number].offset
+                held.append(Held(offset, offset + 1, attempt, found))
+        return held
 
     # Consumers.
 
@@ -192,3 +223,48 @@ class Settling:
         """Give back everything that a consumer holds."""
         self._groups.serving(group).consumers.discard(consumer)
         self.release(group, list(self.held(group, consumer).values()), now_ms)
+
+
+def _alike(receipts: Sequence[Receipt]) -> Iterator[tuple[int, int]]:
+    """Where runs of receipts begin and end that differ in nothing but their
+    offsets, which follow one another: mostly what one lease handed out."""
+    first = 0
+    kind: tuple[bytes, int, int, int, int] | None = None
+    next_offset = -1
+    for number, (topic_id, partition, group_id, offset, attempt, nonce) in enumerate(receipts):
+        if offset != next_offset or kind != (
+            topic_id,
+            partition,
+            group_id,
+            attempt,
+            nonce,
+        ):
+            if number:
+                yield first, number
+            first = number
+            kind = (topic_id, partition, group_id, attempt, nonce)
+        next_offset = offset + 1
+    if receipts:
+        yield first, len(receipts)
+
+
+def _each_once(held: list[Held]) -> list[Held]:
+    """In order of offset. A receipt that was given twice counts once."""
+    held.sort(key=_start_of)
+    reached = -1
+    once: list[Held] = []
+    for run in held:
+        if run.end > reached:
+            once.append(run if run.start >= reached else run._replace(start=reached))
+            reached = run.end
+    return once
+
+
+def _runs(held: Sequence[Held]) -> Runs:
+    runs: Runs = []
+    for start, end, _, _ in held:
+        if runs and runs[-1] == start:
+            runs[-1] = end
+        else:
+            runs += (start, end)
+    return runs

@@ -180,7 +180,6 @@ class SnapshotKeys(msgspec.Struct, array_like=True, tag=23, frozen=True):
     group: int
     number: int
     keys: bytes
-    next: bytes
 
 
 class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True):
@@ -196,7 +195,6 @@ class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True):
     failures: list[tuple[int, int, str | None]]
     grants: list[Granted]
     moves: list[MoveIntended]
-    tails: list[int]
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True):

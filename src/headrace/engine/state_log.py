@@ -12,6 +12,7 @@ part without its end may be left, which is cut off at the next open.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -127,5 +128,6 @@ class StateLog:
     def on_synced(self) -> None:
         """Older segments go once the snapshot that replaces them is on disk."""
         if self._snapshot is not None and self.log.synced_end >= self._snapshot[1]:
-            self.log.release(self._snapshot[0])
-            self._snapshot = None
+            with contextlib.suppress(DiskFull):
+                self.log.release(self._snapshot[0])
+                self._snapshot = None

@@ -69,6 +69,7 @@ def _table(state: int) -> bytes:
 
 
 _TO: Final = {state: _table(state) for state in (*range(7), *range(8, 13))}
+_LANE_OF: Final = bytes(value >> 4 for value in range(256))
 _ONE_LESS: Final = bytes(max(value - 1, 0) for value in range(256))
 
 
@@ -177,6 +178,13 @@ class Window:
 
     def state_at(self, offset: int) -> int:
         return self.value_at(offset) & STATE_MASK
+
+    def lanes_in(self, start: int, end: int) -> bytes:
+        """The lane of each message of a run that is not done."""
+        return b"".join(
+            chunk.state[first:last].translate(_LANE_OF)
+            for chunk, first, last in self._slices(start, end)
+        )
 
     def attempts_at(self, offset: int) -> int:
         chunk = self._chunks.get(offset >> CHUNK_BITS)

@@ -14,13 +14,14 @@ rotten one look alike; only a number from before the crash tells them apart.
 from __future__ import annotations
 
 import contextlib
+import errno
 import posixpath
 import struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from headrace.core.errors import CorruptLog, SyncFailed
+from headrace.core.errors import CorruptLog, DiskFull, SyncFailed
 from headrace.core.ports import Disk, File
 
 SYNCED_NAME: Final = "synced"
@@ -37,6 +38,7 @@ _CLEANED: Final = struct.Struct(">4sqq")
 _CLEANED_MAGIC: Final = b"HRCL"
 _CRC: Final = struct.Struct(">I")
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 NEVER_MS: Final = 2**63 - 1
 
 
@@ -94,7 +96,7 @@ class SyncedFile:
         self.write(mark)
         assert self._file is not None
         sync_file(self._file, self._path)
-        self._disk.sync_directory(self._folder)
+        sync_folder(self._disk, self._folder)
 
     def close(self) -> None:
         if self._file is not None:
@@ -131,13 +133,18 @@ def replace_file(disk: Disk, path: str, name: str, content: bytes) -> None:
     """The file has the old content or the new, whatever happens."""
     target = posixpath.join(path, name)
     temporary = target + TEMPORARY_SUFFIX
-    file = disk.open(temporary, create=True)
-    with contextlib.closing(file):
-        file.truncate(0)
-        file.write(content, 0)
-        sync_file(file, temporary)
+    try:
+        file = disk.open(temporary, create=True)
+        with contextlib.closing(file):
+            file.truncate(0)
+            file.write(content, 0)
+            sync_file(file, temporary)
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFull(f"{temporary}: {error.strerror}") from error
+        raise
     disk.rename(temporary, target)
-    disk.sync_directory(path)
+    sync_folder(disk, path)
 
 
 def sync_file(file: File, path: str) -> None:
@@ -146,7 +153,22 @@ def sync_file(file: File, path: str) -> None:
     try:
         file.sync()
     except OSError as error:
-        raise SyncFailed(f"{path}: {error.strerror}") from error
+        raise _sync_failed(path, error) from error
+
+
+def sync_folder(disk: Disk, path: str) -> None:
+    """The same for the names in a folder."""
+    try:
+        disk.sync_directory(path)
+    except OSError as error:
+        raise _sync_failed(path, error) from error
+
+
+def _sync_failed(path: str, error: OSError) -> SyncFailed:
+    return SyncFailed(
+        f"{path or 'the directory'}: the disk refused to sync ({error.strerror}); close this "
+        "handle, check the disk and open the directory again"
+    )
 
 
 def _read_small(

@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer, File
-from headrace.log.checkpoint import NEVER_MS, Cleaned, read_cleaned, write_cleaned
+from headrace.log.checkpoint import (
+    NEVER_MS,
+    Cleaned,
+    read_cleaned,
+    sync_file,
+    sync_folder,
+    write_cleaned,
+)
 from headrace.log.recovery import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swap
 from headrace.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_name
 from headrace.record.batch import BatchHeader
@@ -239,14 +246,15 @@ class _Copy:
         assert self._file is not None
         if not self._changed:
             return
-        self._file.sync()
+        sync_file(self._file, self._temporary)
         self._file.close()
         self._file = None
         log, group = self._log, self._group
+        log.note_gaps()
         # No mark that might come back after a crash may name these segments.
         log.durability.pin(log.segment_list.bases)
         log.disk.rename(self._temporary, f"{log.path}/{self._name}{SWAP_SUFFIX}")
-        log.disk.sync_directory(log.path)
+        sync_folder(log.disk, log.path)
         for segment in group:
             log.segment_list.forget(segment)
         finish_swap(log.disk, log.path, self._name, group[-1].next_offset)

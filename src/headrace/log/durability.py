@@ -14,11 +14,12 @@ round may start before the last one was reported.
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from bisect import bisect_right
 
 from headrace.core.ports import Disk, File
-from headrace.log.checkpoint import Mark, SyncedFile
+from headrace.log.checkpoint import Mark, SyncedFile, sync_folder
 from headrace.log.epochs import Epochs
 from headrace.log.segment import Segment
 from headrace.log.sync import SyncTicket
@@ -101,7 +102,9 @@ class Durability:
         if ticket.end <= self.mark.offset:
             return []
         self.mark = ticket.mark
-        self._file.write(ticket.mark)
+        # The note saves work at the next open; on a full disk there is none.
+        with contextlib.suppress(OSError):
+            self._file.write(ticket.mark)
         known = self.unsynced
         if not known:
             return []
@@ -141,7 +144,7 @@ class Durability:
     def sync_names(self) -> None:
         """A checkpoint is durable only if the way to it is."""
         for directory in self._directories:
-            self._disk.sync_directory(directory)
+            sync_folder(self._disk, directory)
         self._directories = []
 
     # Handles.

@@ -114,6 +114,15 @@ class Epochs:
             found = known
         return (found, end) if found >= 0 else (-1, -1)
 
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch in which this offset was written, if that is known."""
+        found = None
+        for epoch, first in self.entries:
+            if first > offset:
+                break
+            found = epoch
+        return found
+
     def close(self) -> None:
         if self.file is not None:
             self.file.close()
@@ -154,3 +163,12 @@ def check_continues(
     except CorruptBatch as error:
         raise InvalidArgument(str(error)) from error
     return end, begun
+
+
+def has_gaps(batches: Buffer, end: int) -> bool:
+    """Whether an offset is missing from `end` on."""
+    for _, header in split_batches(batches):
+        if header.base_offset != end or header.count != header.last_offset_delta + 1:
+            return True
+        end = header.next_offset
+    return False

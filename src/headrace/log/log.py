@@ -17,17 +17,27 @@ is rare: what recovery found, and what must be on disk before something is cut.
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from headrace.core.errors import DiskFull, OffsetOutOfRange, ReadOnly, SyncFailed
+from headrace.core.errors import DiskFull, OffsetOutOfRange, ReadOnly
 from headrace.core.ports import Buffer, Disk
 from headrace.log import compaction, retention, verify
-from headrace.log.checkpoint import Mark, lower_cleaned, read_start, sync_file, write_start
+from headrace.log.checkpoint import (
+    CLEANED_NAME,
+    FULL,
+    Mark,
+    lower_cleaned,
+    read_cleaned,
+    read_start,
+    sync_file,
+    sync_folder,
+    write_cleaned,
+    write_start,
+)
 from headrace.log.durability import Durability
-from headrace.log.epochs import Epochs, check_continues
-from headrace.log.recovery import drop_stale, finish_compaction, recover
+from headrace.log.epochs import Epochs, check_continues, has_gaps
+from headrace.log.recovery import SWAP_SUFFIX, drop_stale, finish_compaction, recover
 from headrace.log.segment import RELATIVE_OFFSET_MAX, SegmentInfo, parse_base_offset
 from headrace.log.segment_list import SegmentList
 from headrace.log.settings import LogSettings
@@ -37,7 +47,6 @@ from headrace.log.timestamps import find_latest, find_timestamp
 # How much may be written before the active segment's index is saved: what a
 # reopen after a crash has to walk at most.
 _SAVE_INDEX_BYTES: Final = 4 * 1024 * 1024
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log:
@@ -84,10 +93,13 @@ class Log:
         if not names and not read_only and not disk.exists(path):
             disk.make_directory(path)
         if not read_only:
+            if any(name.endswith(SWAP_SUFFIX) for name in names):
+                log.note_gaps()
             names = finish_compaction(disk, path, names)
         bases = [base for name in names if (base := parse_base_offset(name)) is not None]
         if "start" in names:
             log.start_offset = read_start(disk, path)
+        log.segment_list.is_dense = CLEANED_NAME not in names
         mark = log.durability.read_mark(exists="synced" in names)
         bases, mark = drop_stale(
             disk, path, bases, mark, log.start_offset, read_only=read_only
@@ -110,30 +122,33 @@ class Log:
         for epoch, offset in found.epochs:
             log._begin_epoch(epoch, offset)
         if not read_only and log.end_offset > log.synced_end:
-            log._sync_recovered()
+            # It was found, so whoever reads it acts on it: it must last.
+            log.sync_now()
         return log
 
-    def _sync_recovered(self) -> None:
-        """What was found above the mark counts from now on, so it must last:
-        whoever reads it acts on it."""
+    def sync_now(self) -> None:
+        """Everything written so far is on disk when this returns. For where
+        nobody is served yet; SyncFailed when the disk refuses."""
         ticket = self.begin_sync()
-        assert ticket is not None
-        try:
-            for directory in ticket.directories:
-                self.disk.sync_directory(directory)
-            for file in ticket.files:
-                file.sync()
-        except OSError as error:
-            raise SyncFailed(
-                f"{self.path}: the disk refused to sync what was found there ({error}); "
-                "check the disk and open the directory again"
-            ) from error
+        if ticket is None:
+            return
+        for directory in ticket.directories:
+            sync_folder(self.disk, directory)
+        for file in ticket.files:
+            sync_file(file, self.path)
         self.on_synced(ticket)
 
     @property
     def synced_end(self) -> int:
         """Everything below is known to be on disk."""
         return self.durability.mark.offset
+
+    def note_gaps(self) -> None:
+        """From now on, and durably, a missing offset is no sign of rot."""
+        if self.segment_list.is_dense:
+            self.durability.sync_names()
+            write_cleaned(self.disk, self.path, read_cleaned(self.disk, self.path))
+            self.segment_list.allow_gaps()
 
     # Writing.
 
@@ -154,6 +169,8 @@ class Log:
         end or lies in an earlier epoch. Gaps are what compaction left."""
         self._check_writable()
         end, begun = check_continues(batches, self.end_offset, self.epochs.latest)
+        if has_gaps(batches, self.end_offset):
+            self.note_gaps()
         self._write(batches, end, None, now_ms)
         for entry in begun:
             self._begin_epoch(*entry)
@@ -193,7 +210,7 @@ class Log:
                 self._cut_torn_end()
                 raise
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in FULL:
                 raise DiskFull(f"{self.path}: {error.strerror}") from error
             raise
         self.end_offset = next_offset
@@ -259,7 +276,9 @@ class Log:
             self.segment_list.note_open(segment)
         active = self.segment_list.active
         if active.size_bytes - active.saved_bytes >= _SAVE_INDEX_BYTES:
-            active.save_indexes()
+            # It saves work at the next open, and a full disk may prevent it.
+            with contextlib.suppress(OSError):
+                active.save_indexes()
 
     # Reading.
 
@@ -281,7 +300,7 @@ class Log:
             return b""
         segments = self.segment_list
         segment, position = segments.take_cursor(offset)
-        data, position, next_offset = segment.read(position, max_bytes, end)
+        data, position, next_offset = segment.read(position, max_bytes, end, offset)
         if data:
             segments.put_cursor(next_offset, segment, position)
         return data
@@ -335,7 +354,7 @@ class Log:
         segment.cut(position, end)
         # Synced, or a stale batch could come back behind a new one.
         sync_file(segment.file(), segment.log_path)
-        self.disk.sync_directory(self.path)
+        sync_folder(self.disk, self.path)
         self._torn = False
         self.end_offset = end
         self.epochs.cut(end)

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Disk, File
-from headrace.log.checkpoint import TEMPORARY_SUFFIX, Mark
+from headrace.log.checkpoint import TEMPORARY_SUFFIX, Mark, sync_file, sync_folder
 from headrace.log.segment import LOG_SUFFIX, parse_base_offset, segment_name
 from headrace.log.segment_index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from headrace.record.batch import HEADER_BYTES, check_batch, read_header
@@ -86,7 +86,7 @@ def finish_swap(disk: Disk, path: str, name: str, next_offset: int) -> None:
                 disk.remove(stem + LOG_SUFFIX)
     # The covered segments must be gone for good before the swap file loses the
     # name that says what it covers.
-    disk.sync_directory(path)
+    sync_folder(disk, path)
     disk.rename(f"{path}/{name}{SWAP_SUFFIX}", f"{path}/{name}")
 
 
@@ -194,7 +194,7 @@ def recover(
             if not read_only and tail.fault is not None:
                 file.truncate(tail.position)
                 # Synced, or a stale batch could come back behind a new one.
-                file.sync()
+                sync_file(file, name)
         _drop(disk, path, later, read_only)
         return Recovered(
             bases[: number + 1], tail.next_offset, tail.position, mark, epochs
@@ -208,7 +208,7 @@ def _drop(disk: Disk, path: str, bases: list[int], read_only: bool) -> None:
         return
     for base in reversed(bases):
         _remove(disk, path, base)
-    disk.sync_directory(path)
+    sync_folder(disk, path)
 
 
 def _remove(disk: Disk, path: str, base: int) -> None:

@@ -73,6 +73,7 @@ class Segment:
         size_bytes: int | None = None,
         read_only: bool = False,
         is_sealed: bool = False,
+        is_dense: bool = False,
         on_opened: Callable[[Segment], None] = lambda segment: None,
     ) -> None:
         """`size_bytes` is None when the file's own size is the truth. `on_opened`
@@ -88,6 +89,8 @@ class Segment:
         self._read_only = read_only
         self.is_sealed = is_sealed
         self._on_opened = on_opened
+        # Whether every offset is there, as long as compaction took none away.
+        self.is_dense = is_dense
         self._file: File | None = None
         self._index: SegmentIndex | None = None
         self._reserved_bytes = 0
@@ -235,9 +238,12 @@ class Segment:
             if header.max_timestamp_ms >= timestamp_ms:
                 yield position, header
 
-    def read(self, position: int, max_bytes: int, end: int) -> tuple[Buffer, int, int]:
-        """Whole batches from `position` on that start below offset `end`, at
-        least one if there is one, with the position and offset that follow."""
+    def read(
+        self, position: int, max_bytes: int, end: int, wanted: int
+    ) -> tuple[Buffer, int, int]:
+        """Whole batches from `position` on, where `wanted` is or comes next, that
+        start below offset `end`; at least one if there is one, with the position
+        and offset that follow."""
         available = self.size_bytes - position
         data = self.file().read(min(max(max_bytes, HEADER_BYTES), available), position)
         if len(data) < min(HEADER_BYTES, available):
@@ -247,6 +253,7 @@ class Segment:
             # All that is left, and all of it was written by this process.
             return data, position + available, self.next_offset
         at, offset = 0, -1
+        least = self.base_offset
         try:
             while len(data) - at >= HEADER_BYTES:
                 if position + at >= (self.written_from or 0):
@@ -256,6 +263,7 @@ class Segment:
                     header = read_header(data, at)
                     base, length, last_delta = header[0], header[1], header.last_offset_delta
                     trusted = False
+                    self._check_place(header, least, wanted)
                 if base >= end:
                     break
                 stop = at + length + LENGTH_OVERHEAD
@@ -266,7 +274,7 @@ class Segment:
                 if not trusted or stop > len(data):
                     check_batch(data, at)
                 at = stop
-                offset = base + last_delta + 1
+                offset = least = wanted = base + last_delta + 1
         except CorruptBatch as error:
             raise self.corrupt(position + at, str(error)) from error
         if at == len(data):
@@ -282,6 +290,16 @@ class Segment:
             raise self.corrupt(position, str(error)) from error
         return data
 
+    def _check_place(self, header: BatchHeader, least: int, wanted: int) -> None:
+        """A batch's checksum does not cover its offset, which is patched in when
+        it is appended; so the offset has to fit its neighbours'. The batch lies at
+        or above `least`, and holds `wanted` or is the next behind it."""
+        base = header.base_offset
+        if not least <= base <= header.last_offset < self.next_offset or (
+            header.last_offset < wanted or (self.is_dense and base > wanted)
+        ):
+            raise CorruptBatch(f"offset {base} is not where {wanted} is expected")
+
     def header_at(self, position: int) -> BatchHeader:
         try:
             return read_header(self.file().read(HEADER_BYTES, position))
@@ -294,6 +312,9 @@ class Segment:
         chunk = b""
         chunk_start = position
         length = _LOOKUP_BYTES
+        least = wanted = self.base_offset
+        if position:
+            wanted = -1
         while position < end:
             at = position - chunk_start
             if at + HEADER_BYTES > len(chunk):
@@ -305,8 +326,10 @@ class Segment:
                 chunk_start, at = position, 0
             try:
                 header = read_header(chunk, at)
+                self._check_place(header, least, header.base_offset if wanted < 0 else wanted)
             except CorruptBatch as error:
                 raise self.corrupt(position, str(error)) from error
+            least = wanted = header.next_offset
             if position + header.size_bytes > end:
                 raise self.corrupt(position, "the batch is cut off")
             yield position, header

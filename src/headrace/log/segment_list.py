@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from headrace.core.ports import Disk
+from headrace.log.checkpoint import sync_folder
 from headrace.log.durability import Durability
 from headrace.log.segment import Segment
 
@@ -35,6 +36,8 @@ class SegmentList:
         self._durability = durability
         self._index_interval_bytes = index_interval_bytes
         self._read_only = read_only
+        # Whether compaction never took an offset away.
+        self.is_dense = True
         self._all: list[Segment] = []
         self.bases: list[int] = []
         self.active: Segment
@@ -75,6 +78,11 @@ class SegmentList:
 
     def __getitem__(self, number: int) -> Segment:
         return self._all[number]
+
+    def allow_gaps(self) -> None:
+        self.is_dense = False
+        for segment in self._all:
+            segment.is_dense = False
 
     # Reading.
 
@@ -141,7 +149,7 @@ class SegmentList:
         for gone in reversed(self._all):
             self.forget(gone)
             gone.remove()
-        self._disk.sync_directory(self._path)
+        sync_folder(self._disk, self._path)
         self.adopt([base_offset], base_offset, 0)
 
     def replace(self, old: list[Segment], base_offset: int, next_offset: int) -> None:
@@ -186,5 +194,6 @@ class SegmentList:
             size_bytes=size_bytes,
             read_only=self._read_only,
             is_sealed=is_sealed,
+            is_dense=self.is_dense,
             on_opened=self.note_open,
         )

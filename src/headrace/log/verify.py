@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Disk
+from headrace.log.epochs import Epochs
 from headrace.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY, OffsetIndex, TimeIndex
 from headrace.log.segment import Segment
 from headrace.log.segment_index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, read_index
@@ -49,11 +50,11 @@ def verify(log: Log) -> Iterator[Problem | Progress]:
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
         next_base = None if last else segments[number + 1].base_offset
-        yield from _verify_segment(log.disk, segment, next_base)
+        yield from _verify_segment(log.disk, segment, next_base, log.epochs)
 
 
 def _verify_segment(
-    disk: Disk, segment: Segment, next_base: int | None
+    disk: Disk, segment: Segment, next_base: int | None, epochs: Epochs
 ) -> Iterator[Problem | Progress]:
     name = segment.log_path
     size = segment.size_bytes
@@ -72,9 +73,17 @@ def _verify_segment(
             except CorruptBatch as error:
                 fault = str(error)
                 break
-            if header.base_offset < expected:
+            if header.base_offset < expected or (
+                segment.is_dense and header.base_offset > expected
+            ):
                 fault = f"offset {header.base_offset} follows {expected - 1}"
                 break
+            epoch = epochs.epoch_at(header.base_offset)
+            if epoch is not None and header.leader_epoch != epoch:
+                # The checksum covers neither this nor the offset: both are patched
+                # in when the batch is appended.
+                reason = f"has epoch {header.leader_epoch}, and the checkpoint says {epoch}"
+                yield Problem(name, position + at, reason, False)
             boundaries[position + at] = header.last_offset
             timestamps[header.last_offset] = header.max_timestamp_ms
             expected = header.next_offset

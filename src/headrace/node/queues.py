@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core import limits
 from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
 from headrace.core.values import Delivery, Receipt
+from headrace.engine.commit import Commit
 from headrace.engine.leasing import check_lease
 from headrace.node.served import Served
 
@@ -55,11 +56,12 @@ class QueueCalls(Served):
             )
 
     def ack(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
-        settling = self._broker.settling
-        with self._writing() as (now_ms, commit):
+        def ack(now_ms: int, commit: Commit) -> tuple[Outcomes, bool]:
             found = self._broker.groups.named(group)
-            outcomes = settling.ack(found, receipts, now_ms, commit)
-            is_ordered = self._broker.groups.is_ordered(found)
+            outcomes = self._broker.settling.ack(found, receipts, now_ms, commit)
+            return outcomes, self._broker.groups.is_ordered(found)
+
+        outcomes, is_ordered = self._write(ack)
         if is_ordered:
             # Only where messages wait for each other does an ack set others free.
             self._notify()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from headrace.core.errors import Closed, ReadOnly, UnknownTopic
 from headrace.core.ports import Clock, Disk, Entropy, Lock
@@ -14,6 +15,8 @@ from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.platform.directory import give_up_reserve, keep_reserve
 from headrace.platform.group_commit import GroupCommit
+
+T = TypeVar("T")
 
 MAINTAIN_MS = 30_000
 
@@ -61,29 +64,45 @@ class Served:
         """The lock, the time and a commit, which is finished at the end: the
         call is answered when everything it did is safe."""
         with self._lock:
-            if self.closed:
-                raise Closed("this handle is closed; open the directory again")
-            if self._claimed is None:
-                raise ReadOnly("the directory is open for reading only")
-            if self._commits.failed is not None:
-                raise self._commits.failed
+            self._check_writable()
             commit = self._broker.commit()
             yield self.clock.now_ms(), commit
-            if self._broker.moves:
-                commit.moves += self._broker.moves.pending()
-                commit.state += [(move.source, move.intent_end) for move in commit.moves]
+            self._wait_for_moves(commit)
             self._commits.finish(commit)
+
+    def _write(self, work: Callable[[int, Commit], T]) -> T:
+        """The same for calls that many threads make at once: whichever of them
+        has the lock carries out the work of all."""
+
+        def carry_out(commit: Commit) -> T:
+            self._check_writable()
+            result = work(self.clock.now_ms(), commit)
+            self._wait_for_moves(commit)
+            return result
+
+        return self._commits.run(carry_out)
+
+    def _check_writable(self) -> None:
+        if self.closed:
+            raise Closed("this handle is closed; open the directory again")
+        if self._claimed is None:
+            raise ReadOnly("the directory is open for reading only")
+        if self._commits.failed is not None:
+            raise self._commits.failed
+
+    def _wait_for_moves(self, commit: Commit) -> None:
+        if self._broker.moves:
+            commit.moves += self._broker.moves.pending()
+            commit.state += [(move.source, move.intent_end) for move in commit.moves]
 
     @contextmanager
     def _looking(self) -> Iterator[int]:
         """For answers that depend on the time: whatever has come due happens
-        first, where this node may write."""
-        if self._claimed is None or self._commits.failed is not None:
-            with self._reading() as now_ms:
-                yield now_ms
-            return
-        with self._writing() as (now_ms, commit):
-            self._broker.fates.tick(list(self._broker.topics), now_ms, commit)
+        first, and is on disk, where this node may write."""
+        if self._claimed is not None and self._commits.failed is None:
+            with self._writing() as (now_ms, commit):
+                self._broker.fates.tick(list(self._broker.topics), now_ms, commit)
+        with self._reading() as now_ms:
             yield now_ms
 
     def _maintain(self, now_ms: int) -> None:

@@ -8,6 +8,7 @@ from headrace.core.errors import InvalidArgument, OffsetOutOfRange
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord
 from headrace.engine.commit import Commit
+from headrace.engine.cursor import Commitment
 from headrace.node.served import Served
 
 READ_BYTES_MAX = 1024 * 1024
@@ -65,7 +66,7 @@ class StreamCalls(Served):
         nothing is deleted that it has not seen."""
         cursors = self._broker.cursors
         found = [self._topic_to_write(topic, now_ms) for topic in topics]
-        begins: dict[tuple[bytes, int], int | None] = {}
+        begins: dict[tuple[bytes, int], Commitment | None] = {}
         for topic in found:
             for partition in self._broker.topics.partitions(topic):
                 place = (topic.id, partition.index)
@@ -78,7 +79,7 @@ class StreamCalls(Served):
                         f"group {group!r} has no position on {topic.name}:{partition.index} "
                         "that is still there; choose reset='earliest' or 'latest', or seek"
                     )
-                begins[place] = start if reset == "earliest" else end
+                begins[place] = Commitment(start if reset == "earliest" else end)
         cursors.join(group, member, [topic.name for topic in found], reset)
         if begins:
             commit.data.append(cursors.commit(group, begins, now_ms))
@@ -116,7 +117,7 @@ class StreamCalls(Served):
         with self._writing() as (now_ms, commit):
             if member is not None and generation is not None:
                 self._broker.cursors.check_generation(group, member, generation)
-            places: dict[tuple[bytes, int], int | None] = {}
+            places: dict[tuple[bytes, int], Commitment | None] = {}
             for (name, index), offset in positions.items():
                 partition = self._broker.topics.partition(self._broker.topics.named(name), index)
                 if isinstance(offset, bool) or not isinstance(offset, int):
@@ -126,7 +127,7 @@ class StreamCalls(Served):
                         f"offset {offset} of {name}:{index} is outside of 0 to "
                         f"{partition.high_watermark}"
                     )
-                places[partition.topic.id, index] = offset
+                places[partition.topic.id, index] = Commitment(offset)
             if places:
                 commit.data.append(self._broker.cursors.commit(group, places, now_ms))
 

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
+from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.node.served import Served
 
@@ -113,11 +114,14 @@ class TopicCalls(Served):
     # Publishing.
 
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Published]:
-        with self._writing() as (now_ms, commit):
+        def publish(now_ms: int, commit: Commit) -> list[Published]:
             found = self._topic_to_write(topic, now_ms)
             self._broker.check_space(sum(len(message.value or b"") + 128 for message in messages))
             published = self._broker.publisher.publish(found, messages, now_ms, commit)
             self._maintain(now_ms)
+            return published
+
+        published = self._write(publish)
         self._notify()
         return published
 
@@ -129,12 +133,15 @@ class TopicCalls(Served):
         headers: Headers = (),
         partition: int | None = None,
     ) -> Sequence[Published]:
-        with self._writing() as (now_ms, commit):
+        def publish(now_ms: int, commit: Commit) -> Sequence[Published]:
             found = self._topic_to_write(topic, now_ms)
             self._broker.check_space(sum(map(len, values)) + 32 * len(values))
             published = self._broker.publisher.publish_values(
                 found, values, headers, partition, now_ms, commit
             )
             self._maintain(now_ms)
+            return published
+
+        published = self._write(publish)
         self._notify()
         return published

@@ -30,7 +30,7 @@ RESERVE_FILE = "reserve"
 RESERVE_BYTES = 4 * 1024 * 1024
 
 
-class _Identity(msgspec.Struct):
+class Identity(msgspec.Struct):
     format: int
     directory_id: str
     node_id: int = 0
@@ -51,7 +51,7 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
     lock = disk.lock("lock", f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}")
     try:
         if not disk.exists(FORMAT_FILE):
-            identity = _Identity(FORMAT, entropy.random_bytes(16).hex())
+            identity = Identity(FORMAT, entropy.random_bytes(16).hex())
             replace_file(disk, "", FORMAT_FILE, msgspec.json.encode(identity))
     except BaseException:
         lock.release()
@@ -59,7 +59,7 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
     return lock
 
 
-def check_format(disk: Disk) -> None:
+def check_format(disk: Disk) -> Identity:
     try:
         file = disk.open(FORMAT_FILE, read_only=True)
     except FileNotFoundError:
@@ -70,8 +70,8 @@ def check_format(disk: Disk) -> None:
     with contextlib.closing(file):
         content = file.read(file.size(), 0)
     try:
-        found = msgspec.json.decode(content, type=_Identity)
-    except msgspec.DecodeError as error:
+        found = msgspec.json.decode(content, type=Identity)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnsupportedFormat(f"{FORMAT_FILE} cannot be read: {error}") from error
     if found.format > FORMAT:
         raise UnsupportedFormat(
@@ -83,6 +83,7 @@ def check_format(disk: Disk) -> None:
             f"the directory has format {found.format}, which never was released; "
             "publish its data again into a new directory"
         )
+    return found
 
 
 def keep_reserve(disk: Disk) -> None:

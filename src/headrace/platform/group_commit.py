@@ -1,12 +1,18 @@
-"""Group commit: the first one who waits syncs for all.
+"""Group commit: one thread works and syncs for all who came meanwhile.
 
-    thread 1   append --- lead: sync ------------------- answer
-    thread 2     append --- wait ----------------------- answer    in the same round
-    thread 3            append --- wait --- lead: sync --- answer  came too late for it
+    thread 1   work - sync ---------------- answer
+    thread 2      queue .................. | lead: work 2, work 3 - sync - answer
+    thread 3          queue .............. |  wait .................... answer
 
-There is no background thread. Whoever finds no round under way leads one: it takes
-everything that is dirty, lets go of the lock, syncs the files side by side, takes
-the lock again and lets those go whose work is done. One of the others leads next.
+There is no background thread. Whoever finds nobody leading leads a round: it
+carries out every call in the queue, takes everything that is dirty, lets go of the
+lock, syncs the files side by side, takes the lock again and lets those go whose
+work is safe. Then one of those who are left leads the next round.
+
+A call that only queues and waits costs two switches between threads. Rejected:
+every thread appends for itself under the lock. Python lets go of its own lock
+around each write, so sixteen threads then spend more time handing these two locks
+to one another than working.
 
 A failed sync is never retried: what the system still holds of the data is not
 known any more. The handle is poisoned and says so from then on.
@@ -14,18 +20,57 @@ known any more. The handle is poisoned and says so from then on.
 
 from __future__ import annotations
 
+import errno
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
-from headrace.core.errors import SyncFailed
+from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, UnknownTopic
 from headrace.core.ports import Clock, Disk, File
 from headrace.engine.broker import Broker, Round
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 
+T = TypeVar("T")
+
 SYNC_THREADS = 8
+# More than this are left for the next round, so that a round always ends.
+CALLS_PER_ROUND_MAX = 1_000
+
+
+class _Call:
+    """Somebody who waits: for their work to be carried out, and then for their
+    commit. Changed under the lock alone."""
+
+    __slots__ = ("_turn", "commit", "error", "is_leader", "is_over", "result", "work")
+
+    def __init__(self, commit: Commit, work: Callable[[Commit], Any] | None) -> None:
+        self.commit = commit
+        self.work = work
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_over = False
+        # Woken to lead the next round, and not leading yet.
+        self.is_leader = False
+        self._turn = threading.Lock()
+        self._turn.acquire()
+
+    def wait(self) -> None:
+        """Until it is over, or it is their turn to lead."""
+        self._turn.acquire()
+
+    def wake_to_lead(self) -> None:
+        self.is_leader = True
+        self._turn.release()
+
+    def end(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.is_over = True
+        if not self.is_leader:
+            self._turn.release()
 
 
 class GroupCommit:
@@ -34,29 +79,85 @@ class GroupCommit:
         self._disk = disk
         self._clock = clock
         self._lock = lock
-        self._is_syncing = False
+        # Somebody leads, or has been woken to. Changed under the lock alone.
+        self._is_led = False
+        # Calls to be carried out; may be added to without the lock.
+        self._queue: deque[_Call] = deque()
+        # Those that were carried out and are not known to be safe yet.
+        self._waiting: list[_Call] = []
         self._dirty: set[Partition] = set()
-        self._waiters: list[tuple[Commit, threading.Lock]] = []
         self._pool: ThreadPoolExecutor | None = None
         # Partitions of topics with durability="interval", and their timer.
         self._lazy: set[Partition] = set()
         self._timer: threading.Timer | None = None
         self.failed: SyncFailed | None = None
 
+    def run(self, work: Callable[[Commit], T]) -> T:
+        """What `work` returns or raises, once everything in its commit is safe.
+        It runs under the lock, in this thread or another; the caller does not
+        hold the lock."""
+        call = _Call(self._broker.commit(), work)
+        self._queue.append(call)
+        try:
+            # Asked after the call is queued: a leader who did not see it there
+            # has said before that nobody leads.
+            if not self._is_led:
+                with self._lock:
+                    if not self._is_led:
+                        self._lead()
+            while not call.is_over:
+                call.wait()
+                if call.is_leader:
+                    with self._lock:
+                        self._lead_if_woken(call)
+        except BaseException:
+            with self._lock:
+                self._abandon(call)
+            raise
+        if call.error is not None:
+            raise call.error
+        result: T = call.result
+        return result
+
     def finish(self, commit: Commit) -> None:
         """Return when everything in the commit is safe. To be called with the
         lock held, and returns with it held; in between it is let go."""
-        commit.seal()
         self._note(commit)
-        while not commit.is_done():
-            if self.failed is not None:
-                raise self.failed
-            if self._is_syncing:
-                self._wait(commit)
-            else:
+        if self.failed is None and commit.is_done():
+            return
+        call = _Call(commit, None)
+        self._waiting.append(call)
+        try:
+            if not self._is_led:
                 self._lead()
+            while not call.is_over:
+                self._wait_unlocked(call)
+                self._lead_if_woken(call)
+        except BaseException:
+            self._abandon(call)
+            raise
+        if call.error is not None:
+            raise call.error
+
+    def _wait_unlocked(self, call: _Call) -> None:
+        self._lock.release()
+        try:
+            call.wait()
+        finally:
+            self._lock.acquire()
+
+    def _abandon(self, call: _Call) -> None:
+        """Its thread was interrupted. What was not carried out never will be; and
+        if it was this thread's turn to lead, somebody else has to."""
+        if call in self._queue:
+            self._queue.remove(call)
+        if call in self._waiting:
+            self._waiting.remove(call)
+        if call.is_leader:
+            self._pass_on()
 
     def _note(self, commit: Commit) -> None:
+        commit.seal()
         for partition in commit.partitions():
             durability = partition.topic.settings.durability
             if durability == "synced":
@@ -65,64 +166,117 @@ class GroupCommit:
                 self._lazy.add(partition)
                 self._start_timer(partition)
 
-    def _wait(self, commit: Commit) -> None:
-        turn = threading.Lock()
-        turn.acquire()
-        self._waiters.append((commit, turn))
-        self._lock.release()
-        try:
-            turn.acquire()
-        finally:
-            self._lock.acquire()
+    # A round.
+
+    def _lead_if_woken(self, call: _Call) -> None:
+        if call.is_leader:
+            call.is_leader = False
+            self._lead()
 
     def _lead(self) -> None:
-        self._is_syncing = True
+        self._is_led = True
         try:
-            due = self._broker.begin_sync(self._dirty)
-            self._dirty = set()
-            self._lock.release()
-            try:
-                self._sync(due)
-            except OSError as error:
-                self.failed = SyncFailed(
-                    f"the disk refused to sync ({error}); what was written last may be lost: "
-                    "close this handle, check the disk and open the directory again"
-                )
-                self.failed.__cause__ = error
-            finally:
-                self._lock.acquire()
+            self._carry_out()
             if self.failed is None:
-                self._go_on(due)
+                self._sync_dirty()
         finally:
-            self._is_syncing = False
-            self._wake()
+            self._pass_on()
+
+    def _carry_out(self) -> None:
+        for _ in range(CALLS_PER_ROUND_MAX):
+            if not self._queue:
+                return
+            call = self._queue.popleft()
+            assert call.work is not None
+            try:
+                call.result = call.work(call.commit)
+                self._note(call.commit)
+            except Exception as error:
+                call.end(self._judge(error))
+            except BaseException:
+                # The thread that leads was interrupted, not the one that called.
+                call.end(
+                    HeadraceError(
+                        "the thread that carried this call out was interrupted; whether it "
+                        "took effect is not known"
+                    )
+                )
+                raise
+            else:
+                self._waiting.append(call)
+
+    def _sync_dirty(self) -> None:
+        dirty, self._dirty = self._dirty, set()
+        due = self._broker.begin_sync(dirty)
+        is_synced = False
+        self._lock.release()
+        try:
+            self._sync(due)
+            is_synced = True
+        except OSError as error:
+            self.failed = SyncFailed(
+                f"the disk refused to sync ({error}); what was written last may be lost: "
+                "close this handle, check the disk and open the directory again"
+            )
+            self.failed.__cause__ = error
+        finally:
+            self._lock.acquire()
+            if not is_synced:
+                # An interrupted round counts for nothing: the next one repeats it.
+                self._dirty |= dirty
+        if is_synced:
+            self._go_on(due)
 
     def _go_on(self, due: Round) -> None:
         try:
             self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
-        except OSError as error:
-            self.failed = SyncFailed(
-                f"the disk failed after a sync ({error}); close this handle, check the disk and "
-                "open the directory again"
-            )
-            self.failed.__cause__ = error
+        except BaseException as error:
+            # Whoever waits for these partitions must not wait for ever.
+            self._dirty |= set(due.partitions)
+            if not isinstance(error, (OSError, SyncFailed)):
+                raise
+            self._judge(error)
 
-    def _wake(self) -> None:
-        """Let those go who are done, and one more, to lead the next round."""
-        left: list[tuple[Commit, threading.Lock]] = []
-        for commit, turn in self._waiters:
-            if self.failed is not None or commit.is_done():
-                turn.release()
+    def _judge(self, error: Exception) -> Exception:
+        """What a call is told that failed like this. When it was the disk that
+        failed, nobody can be served any more."""
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return DiskFull(f"{error.filename}: {error.strerror}")
+        if isinstance(error, OSError):
+            failed = SyncFailed(
+                f"the disk failed ({error}); close this handle, check the disk and open the "
+                "directory again"
+            )
+            failed.__cause__ = error
+            self.failed = failed
+            return failed
+        if isinstance(error, SyncFailed):
+            self.failed = error
+        return error
+
+    def _pass_on(self) -> None:
+        """Let those go who are done, and wake one more to lead the next round."""
+        left: list[_Call] = []
+        for call in self._waiting:
+            if self.failed is not None:
+                call.end(self.failed)
+            elif call.commit.is_done():
+                call.end()
             else:
-                left.append((commit, turn))
-        if left:
-            left.pop(0)[1].release()
-        self._waiters = left
+                left.append(call)
+        self._waiting = left
+        self._is_led = False
+        # Asked after nobody leads any more: see `run`.
+        following = left or self._queue
+        if following:
+            self._is_led = True
+            following[0].wake_to_lead()
 
     def _sync(self, due: Round) -> None:
         files = [file for _, ticket in due.tickets for file in ticket.files]
         # A file counts as synced only when its name is on disk too.
-        for directory in {name for _, ticket in due.tickets for name in ticket.directories}:
+        names = dict.fromkeys(name for _, ticket in due.tickets for name in ticket.directories)
+        for directory in names:
             self._disk.sync_directory(directory)
         if len(files) <= 1:
             for file in files:
@@ -140,6 +294,10 @@ class GroupCommit:
         gone = {topic.id for topic in topics}
         self._dirty = {p for p in self._dirty if p.topic.id not in gone}
         self._lazy = {p for p in self._lazy if p.topic.id not in gone}
+        for call in self._waiting[:]:
+            if any(partition.topic.id in gone for partition in call.commit.partitions()):
+                self._waiting.remove(call)
+                call.end(UnknownTopic("the topic was deleted before this was on disk"))
 
     # Topics that sync now and then.
 
@@ -153,23 +311,27 @@ class GroupCommit:
     def _on_timer(self) -> None:
         with self._lock:
             self._timer = None
-            if self._is_syncing:
-                # It is not the turn of this one yet.
-                self._start_timer(next(iter(self._lazy)))
-                return
             self._dirty |= self._lazy
             self._lazy = set()
-            if self.failed is None:
+            self.wait_for_round()
+            # Whoever leads by now leads a round that takes these along.
+            if not self._is_led and self.failed is None:
                 self._lead()
 
     def wait_for_round(self) -> None:
-        """Until no sync is under way. With the lock held."""
-        while self._is_syncing:
-            self._wait(Commit(self._broker.metadata))
+        """Until the round that is under way, if any, is over. With the lock held;
+        in between it is let go."""
+        if self._is_led:
+            call = _Call(self._broker.commit(), None)
+            self._waiting.append(call)
+            while not call.is_over:
+                self._wait_unlocked(call)
+                self._lead_if_woken(call)
 
     def sync_all(self) -> None:
         """Everything, whatever its durability. With the lock held."""
-        self.wait_for_round()
+        while self._is_led:
+            self.wait_for_round()
         self._dirty |= set(self._broker.topics)
         self._lead()
         if self.failed is not None:

@@ -128,7 +128,7 @@ def test_a_directory_that_is_not_ours_is_refused(run: Run, data: Path) -> None:
 
 def test_a_dump_shows_batches_and_records_where_they_lie(orders: Run) -> None:
     text = orders("log", "dump", "orders", "0", "--records").stdout
-    assert "byte 0: offsets 0 to 0, 1 records" in text
+    assert "byte 0: offsets 0 to 0, 1 record," in text
     assert "  0: value value 0" in text
     batches = [
         json.loads(line)

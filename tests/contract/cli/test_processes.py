@@ -19,6 +19,25 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 WAIT_SECONDS = 60
 
 
+LOOKING = [
+    ["topic", "list"],
+    ["topic", "describe", "orders"],
+    ["consume", "orders"],
+    ["queue", "list"],
+    ["queue", "stats", "billing"],
+    ["group", "list"],
+    ["group", "describe", "billing"],
+    ["dlq", "list", "orders"],
+    ["dlq", "show", "orders.dlq:0:0"],
+    ["dlq", "export", "orders"],
+    ["delayed", "list", "orders"],
+    ["status", "orders:0:1", "--group", "billing"],
+    ["log", "verify", "--json"],
+    ["log", "dump", "orders", "0"],
+    ["log", "export", "orders"],
+]
+
+
 @pytest.fixture
 def orders(run: Run) -> Run:
     run("topic", "create", "orders", "--partitions", "1")
@@ -47,32 +66,22 @@ def state_of(run: Run, message_id: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["topic", "list"],
-        ["topic", "describe", "orders"],
-        ["consume", "orders"],
-        ["queue", "list"],
-        ["queue", "stats", "billing"],
-        ["group", "list"],
-        ["group", "describe", "billing"],
-        ["dlq", "list", "orders"],
-        ["dlq", "export", "orders"],
-        ["delayed", "list", "orders"],
-        ["status", "orders:0:1", "--group", "billing"],
-        ["log", "verify"],
-        ["log", "dump", "orders", "0"],
-        ["log", "export", "orders"],
-    ],
-)
-def test_commands_that_look_work_on_a_directory_in_use(
-    orders: Run, start: Start, words: list[str]
-) -> None:
+def test_commands_that_look_work_on_a_directory_in_use(orders: Run, start: Start) -> None:
     holder = start("work", "orders", "--group", "billing", "--exec", "echo begun; cat; sleep 60")
     begun(holder)
-    assert orders(*words).stdout or words == ["log", "verify"]
+    for words in LOOKING:
+        assert orders(*words).stdout, words
+    assert "as it was written" in orders("log", "verify").stderr
     assert holder.poll() is None
+
+
+def test_a_follower_of_statistics_measures_rates_between_looks(orders: Run, start: Start) -> None:
+    follower = start("queue", "stats", "billing", "--follow", "--every", "1ms", "--json")
+    first, second = json.loads(begun(follower)), json.loads(begun(follower))
+    assert first["queues"][0]["rate_in"] is None
+    assert second["queues"][0]["rate_in"] == 0
+    follower.send_signal(signal.SIGINT)
+    assert ended(follower)[0] == 130
 
 
 def test_a_second_writer_learns_who_holds_the_directory(orders: Run, start: Start) -> None:
@@ -189,6 +198,13 @@ def test_a_killed_worker_costs_an_attempt_and_nothing_else(orders: Run, start: S
     ).stdout.splitlines()
     assert json.loads(message)["value"] == "two"
     assert json.loads(message)["attempt"] == 2
+
+
+def test_a_shell_gets_its_completions(start: Start) -> None:
+    asked = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": "headrace top", "COMP_CWORD": "1"}
+    # The shell passes no words; what was typed is in the environment.
+    process = start(env=os.environ | asked)
+    assert ended(process) == (0, b"plain,topic\n", b"")
 
 
 def wait_until_committed(run: Run, group: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -25,6 +26,13 @@ def all_commands(
 
 
 COMMANDS = dict(all_commands())
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+# Without those in which one command is an argument of another.
+DOCUMENTED = [
+    line.removeprefix("$ ")
+    for line in PAGE.splitlines()
+    if line.startswith("$ ") and "$(" not in line
+]
 EXAMPLES = [
     (path, line.strip())
     for path, command in COMMANDS.items()
@@ -44,14 +52,17 @@ def test_help_of_each_command_says_what_it_does_and_has_an_example(path: str) ->
 
 @pytest.mark.parametrize(("path", "line"), EXAMPLES)
 def test_each_example_can_be_typed_as_it_stands(path: str, line: str) -> None:
-    words = headrace_words(line)
-    command: click.Command = cli
-    context = click.Context(cli, info_name="headrace", obj="./data")
-    while isinstance(command, click.Group):
-        command = command.commands[words.pop(0)]
-    # Parses every option and argument with its type, and runs nothing.
-    with command.make_context("example", words, parent=context) as made:
-        assert made.params["directory"] == "./data"
+    parse(headrace_words(line))
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_page_about_the_command_line_has_each_command(path: str) -> None:
+    assert path in PAGE
+
+
+@pytest.mark.parametrize("line", DOCUMENTED)
+def test_each_command_on_the_page_can_be_typed_as_it_stands(line: str) -> None:
+    parse(headrace_words(line))
 
 
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path.count(" ") == 2])
@@ -65,11 +76,21 @@ def test_the_commands_are_listed_in_the_order_of_their_use() -> None:
     assert names[:4] == ["topic", "publish", "consume", "work"]
 
 
+def parse(words: list[str]) -> None:
+    """Every option and argument, with its type; runs nothing."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="headrace", obj="./data")
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    with command.make_context("example", words, parent=context) as made:
+        assert made.params["directory"] == "./data"
+
+
 def headrace_words(line: str) -> list[str]:
     """The words behind `headrace`, up to where a pipe or a redirection begins."""
     words = shlex.split(line.replace('eval "$(', "").replace(')"', ""))
     words = words[words.index("headrace") + 1 :]
-    for sign in ("|", ">"):
+    for sign in ("|", ">", ";"):
         if sign in words:
             words = words[: words.index(sign)]
     return words

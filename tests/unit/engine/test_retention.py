@@ -1,0 +1,127 @@
+"""Retention: what goes, what is owed, and what a restart makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+SMALL = {"segment_bytes": 1024}
+DAY_MS = 24 * 3600 * 1000
+VALUE = b"v" * 300
+
+
+def fill(bench: Any, count: int = 20, **attributes: Any) -> None:
+    for _ in range(count):
+        bench.publish(VALUE, key=b"k", **attributes)
+
+
+def start_of(bench: Any) -> int:
+    """Where the log starts once housekeeping has run."""
+    bench.skip(31_000)
+    bench.publish(b"now", key=b"k")
+    return int(bench.node.topic(bench.topic).partitions[0].start_offset)
+
+
+def settle_all(bench: Any, *, group: str | None = None) -> None:
+    while held := bench.receipts(100, group=group or bench.group):
+        bench.node.ack(group or bench.group, held)
+
+
+def test_acked_retention_waits_for_every_group_and_every_cursor(bench: Any) -> None:
+    bench.make(topic={"retention": "acked", **SMALL})
+    bench.node.open_queue("others", [bench.topic], "bob")
+    bench.node.join_stream("readers", [bench.topic], "m", "earliest")
+    fill(bench)
+    settle_all(bench)
+    assert start_of(bench) == 0
+    settle_all(bench, group="others")
+    assert start_of(bench) == 0
+    bench.node.commit("readers", {(bench.topic, 0): 20})
+    assert 15 <= start_of(bench) <= 20
+
+
+@pytest.mark.parametrize("ordering", ["none", "key", "partition"])
+def test_a_topic_whose_start_was_deleted_opens_again(bench: Any, ordering: str) -> None:
+    bench.make(topic={"retention": "acked", "ordering": ordering, **SMALL})
+    fill(bench)
+    for _ in range(15):
+        bench.node.ack(bench.group, bench.receipts(1))
+    assert start_of(bench) > 5
+    depth = bench.node.queue_statistics(bench.group).depth
+    bench.reopen()
+    assert bench.node.queue_statistics(bench.group).depth == depth == 6
+    (next_one,) = bench.lease(1)
+    assert next_one.offset == 15
+
+
+def test_time_retention_keeps_what_a_queue_owes(bench: Any) -> None:
+    bench.make(topic={"retention_ms": DAY_MS, **SMALL})
+    fill(bench)
+    bench.node.ack(bench.group, bench.receipts(10))
+    bench.skip(2 * DAY_MS)
+    assert 5 <= start_of(bench) <= 10
+    assert len(bench.values(100)) == 11
+
+
+def test_time_retention_buries_what_is_owed_where_the_topic_asks(bench: Any) -> None:
+    bench.make(topic={"retention_ms": DAY_MS, "retention_owed": "dead-letter", **SMALL})
+    fill(bench, 10)
+    fill(bench, 2, delay_ms=9 * DAY_MS)
+    bench.skip(2 * DAY_MS)
+    start_of(bench)
+    letters = bench.node.dead_letters(bench.topic)
+    assert {letter.reason for letter in letters} == {"retention"}
+    assert len({letter.source for letter in letters}) == len(letters) >= 10
+    # The copies are safe now, so the originals may go.
+    assert start_of(bench) >= 10
+
+
+def test_size_retention_keeps_the_newest_segments(bench: Any) -> None:
+    bench.make(topic={"retention_ms": None, "retention_bytes": 3_000, **SMALL})
+    fill(bench)
+    settle_all(bench)
+    start = start_of(bench)
+    assert 5 <= start < 20
+    assert bench.node.topic(bench.topic).partitions[0].size_bytes <= 3_000 + 1_024
+
+
+def test_without_any_group_time_alone_decides(bench: Any) -> None:
+    bench.node.create_topic(bench.topic, partitions=1, settings={"retention_ms": DAY_MS, **SMALL})
+    fill(bench)
+    bench.skip(2 * DAY_MS)
+    assert start_of(bench) >= 15
+
+
+def test_deleted_records_are_owed_by_nobody_and_held_by_nobody(bench: Any) -> None:
+    bench.make(group={"leases_per_consumer_max": 3})
+    bench.publish(*[b"%d" % number for number in range(6)])
+    bench.node.nack(bench.group, bench.receipts(1), delay_ms=10)
+    bench.lease(3)
+    bench.node.delete_records(bench.topic, 0, 4)
+    bench.skip(50_000)
+    assert bench.node.held(bench.group, "ann") == {}
+    assert bench.values(3) == [b"4", b"5"]
+    bench.reopen()
+    numbers = bench.node.queue_statistics(bench.group)
+    assert (numbers.ready, numbers.depth) == (2, 2)
+    assert bench.values() == [b"4", b"5"]
+
+
+def test_a_deleted_head_frees_its_key(bench: Any) -> None:
+    bench.make(topic={"ordering": "key"})
+    bench.publish(b"0", b"1", key=b"k")
+    assert bench.values() == [b"0"]
+    bench.node.delete_records(bench.topic, 0, 1)
+    assert bench.values() == [b"1"]
+
+
+def test_a_message_deleted_on_its_way_to_the_dead_letters_is_simply_gone(bench: Any) -> None:
+    bench.make(group={"max_attempts": 1, "visibility_ms": 1_000})
+    bench.publish(*[b"%d" % number for number in range(3)])
+    bench.lease(2)
+    bench.skip(1_000)
+    bench.node.delete_records(bench.topic, 0, 2)
+    assert bench.values() == [b"2"]
+    bench.reopen()
+    assert bench.node.queue_statistics(bench.group).moving == 0
