@@ -4,8 +4,8 @@
 PYTHON ?=
 # How many test processes run at once.
 PARALLEL ?= 2
-# Debian packages whose programs some tests run. None does at present.
-DEBIAN_TOOLS ?=
+# Debian packages whose programs some tests run.
+DEBIAN_TOOLS ?= kcat
 # More arguments for pytest, as in: make test ARGS="-k lease"
 ARGS ?=
 

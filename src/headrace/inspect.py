@@ -20,6 +20,7 @@ damaged, and then nothing else could be checked.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import struct
@@ -46,6 +47,7 @@ STATE_FOLDER: Final = "state"
 ATTRIBUTES_FOLDER: Final = "attributes"
 PRODUCERS_FILE: Final = "producers"
 
+LOOKS: Final = 3
 # As docs/formats/segment.md has it.
 EPOCH_ENTRY_BYTES: Final = 16
 # Length and CRC32C of the body that follows.
@@ -126,14 +128,38 @@ def size_of_logs(root: str, folders: list[str]) -> int:
     """What `verify_log` will read of these, for a progress bar."""
     total = 0
     for folder in folders:
-        for name in os.listdir(os.path.join(root, folder)):
+        for name in RealDisk(root).list(folder):
             if name.endswith(LOG_SUFFIX):
-                total += os.path.getsize(os.path.join(root, folder, name))
+                with contextlib.suppress(FileNotFoundError):
+                    total += os.path.getsize(os.path.join(root, folder, name))
     return total
 
 
 def verify_log(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked]:
-    """Read all of one log, and say what is wrong with it."""
+    """Read all of one log, and say what is wrong with it.
+
+    A writer may roll, delete or compact segments under our eyes, and what is
+    read then does not fit together. Damage stays where it is, so only what is
+    found again by another look is reported.
+    """
+    found: list[Damage] = []
+    for result in _look_at(root, folder, now_ms):
+        if isinstance(result, Damage):
+            found.append(result)
+        else:
+            yield result
+    for _ in range(LOOKS - 1):
+        if found:
+            again = {
+                (result.file, result.position)
+                for result in _look_at(root, folder, now_ms)
+                if isinstance(result, Damage)
+            }
+            found = [one for one in found if (one.file, one.position) in again]
+    yield from found
+
+
+def _look_at(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked]:
     disk = RealDisk(root)
     try:
         log = Log.open(disk, folder, LogSettings(), now_ms, read_only=True)
@@ -151,6 +177,9 @@ def verify_log(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked
         else:
             yield from _verify_producers(disk, folder)
             yield from _verify_attributes(disk, f"{folder}/{ATTRIBUTES_FOLDER}")
+    except (HeadraceError, OSError) as error:
+        # Such as a file that went away, or a sector that cannot be read.
+        yield _damage(error, folder)
     finally:
         log.close()
 
@@ -213,11 +242,15 @@ def _size_of_first(data: bytes) -> int:
 def _verify_start(disk: Disk, folder: str) -> Iterator[Damage]:
     """Where a log starts is written down before anything in front is removed."""
     start = read_start(disk, folder)
-    first = min(name for name in disk.list(folder) if parse_base_offset(name) is not None)
-    base_offset = parse_base_offset(first)
-    if base_offset is not None and base_offset > start:
-        reason = f"offsets from {start} on are missing: a file in front of it is gone"
-        yield Damage(f"{folder}/{first}", 0, reason, True)
+    for name in disk.list(folder):
+        base_offset = parse_base_offset(name)
+        if base_offset is None:
+            continue
+        if base_offset > start:
+            reason = f"offsets from {start} on are missing: a file in front of it is gone"
+            yield Damage(f"{folder}/{name}", 0, reason, True)
+        # Names are sorted, and the first segment is the one that counts.
+        return
 
 
 def _verify_batches(log: Log) -> Iterator[Damage | Checked]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.crash.ledger import Fact
+
 from headrace import Headrace, Queue
 from headrace.client.message import Message
-from tests.crash.ledger import Fact
 
 GROUP = "workers"
 REDRIVES_HEADER = "headrace-redrives"
@@ -59,7 +60,7 @@ class Actor:
 
         self._call(
             "create_topic", act, topic=topic, partitions=partitions,
-            may_lose_old="retention_bytes" in settings or "retention" in settings,
+            may_lose_old="retention" in settings, streamed="retention_bytes" in settings,
             compacted=settings.get("cleanup") == "compact",
         )  # fmt: skip
 
@@ -111,8 +112,9 @@ class Actor:
         if dedup_ids is not None or key is not None:
             assert len(values) == 1, "one call is one publish, so that it is answered as one"
         done = self._call(
-            "publish", act, topic=topic, values=list(values), key=key, dedup_ids=ids
-        )
+            "publish", act, topic=topic, values=list(values), key=key, dedup_ids=ids,
+            may_expire="ttl" in options,
+        )  # fmt: skip
         return [(partition, offset) for partition, offset, _ in done["places"]]
 
     def cancel(self, topic: str, place: tuple[int, int]) -> None:

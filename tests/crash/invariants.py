@@ -6,7 +6,7 @@
     OrderStands        offsets ascend without a hole, each value once
     FatesStand         what was acked stays acked; what was not is still there
     AttemptsStand      delivery counts do not go back
-    LettersStand       a dead message has one letter, until that is gone for good
+    LettersStand       a dead message has one letter, until that is purged or redriven
     CursorsStand       a committed position is the last one that was answered
 
 `check` looks at all of them, and closes what a crash had left open: afterwards the
@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.crash.actor import GROUP, REDRIVES_HEADER
+from tests.crash.ledger import ACKED, ALIVE, CANCELLED, DEAD, GONE, KEPT, Ledger, Message
+
 from headrace import Headrace
 from headrace.core.errors import UnknownMessage
 from headrace.core.values import MessageId, StreamRecord
-from tests.crash.actor import GROUP, REDRIVES_HEADER
-from tests.crash.ledger import ACKED, ALIVE, CANCELLED, DEAD, GONE, KEPT, Ledger, Message
 
 _FATES = {
     "pending": ALIVE,
@@ -127,13 +128,16 @@ def _may_be_gone(facts: Any, message: Message, starts: dict[int, int]) -> bool:
         return True
     if offset >= starts[partition]:
         return False
+    if facts.streamed:
+        return True
     return offset < facts.floor.get(partition, 0) or (
         facts.may_lose_old and (ALIVE not in message.fates or len(message.fates) > 1)
     )
 
 
 def _check_fates(handle: Headrace, ledger: Ledger, topic: str) -> None:
-    if topic.endswith(".dlq") or ledger.topics[topic].compacted:
+    facts = ledger.topics[topic]
+    if facts.compacted or facts.streamed:
         return
     handle.queue(topic, GROUP, backoff_ms=0)
     for message in ledger.in_topic(topic):
@@ -145,6 +149,8 @@ def _check_fates(handle: Headrace, ledger: Ledger, topic: str) -> None:
             assert message.fates & {ACKED, CANCELLED, DEAD}, f"unknown: {message}"
             continue
         fate = _FATES[status.state]
+        if message.may_expire and status.state == "expired":
+            message.fates.add(CANCELLED)
         if fate == DEAD and message.attempts_most >= ledger.attempts_max:
             # The last delivery was out when the crash came: that one counted.
             message.fates.add(DEAD)
@@ -175,7 +181,10 @@ def _check_letters(handle: Headrace, ledger: Ledger, topic: str) -> None:
             assert now in message.letter, f"the dead letter of {message} is {now}"
             message.letter = {now}
             again = ledger.messages.get((topic, message.value, message.redrives + 1))
-            assert now == GONE or again is None, f"redriven and still a dead letter: {message}"
+            if now == KEPT:
+                assert again is None, f"redriven and still a dead letter: {message}"
+            elif message.redriven:
+                assert again is not None, f"no dead letter and not redriven: {message}"
 
 
 def _check_cursors(handle: Headrace, ledger: Ledger) -> None:

@@ -43,10 +43,14 @@ class Message:
     promised: bool = False
     fates: set[str] = field(default_factory=lambda: {ALIVE})
     letter: set[str] = field(default_factory=lambda: {KEPT})
+    # Whether the letter goes, if it goes, by becoming a message again.
+    redriven: bool = False
     # Bounds of the delivery count, as long as it is alive.
     attempts_least: int = 0
     attempts_most: int = 0
     dedup_id: str | None = None
+    # Whether it has a TTL, and so may end by itself.
+    may_expire: bool = False
     key: str | None = None
 
 
@@ -58,6 +62,8 @@ class TopicFacts:
     floor: dict[int, int] = field(default_factory=dict)
     may_lose_old: bool = False
     compacted: bool = False
+    # No queue group reads it, so retention alone decides what stays.
+    streamed: bool = False
 
 
 class Ledger:
@@ -112,6 +118,7 @@ class Ledger:
         found.partitions.add(fact["partitions"])
         found.may_lose_old = fact.get("may_lose_old", False)
         found.compacted = fact.get("compacted", False)
+        found.streamed = fact.get("streamed", False)
 
     def _done_create_topic(self, fact: Fact) -> None:
         self.topics[fact["topic"]].exists = {True}
@@ -159,6 +166,7 @@ class Ledger:
     def _try_publish(self, fact: Fact) -> None:
         for value, dedup_id in zip(fact["values"], fact["dedup_ids"], strict=True):
             message = Message(fact["topic"], value, 0, dedup_id=dedup_id, key=fact["key"])
+            message.may_expire = fact["may_expire"]
             self.messages[fact["topic"], value, 0] = message
 
     def _done_publish(self, fact: Fact) -> None:
@@ -267,6 +275,7 @@ class Ledger:
     def _try_purge(self, fact: Fact) -> None:
         for message in self._letters(fact):
             message.letter.add(GONE)
+            message.redriven = False
 
     def _done_purge(self, fact: Fact) -> None:
         for message in self._letters(fact):
@@ -275,7 +284,11 @@ class Ledger:
     def _try_redrive(self, fact: Fact) -> None:
         for message in self._letters(fact):
             message.letter.add(GONE)
-            again = Message(message.topic, message.value, message.redrives + 1)
+            message.redriven = True
+            # The copy has the id of the first, and outlives it in the dedup window.
+            again = Message(
+                message.topic, message.value, message.redrives + 1, dedup_id=message.dedup_id
+            )
             self.messages[again.topic, again.value, again.redrives] = again
 
     def _done_redrive(self, fact: Fact) -> None:

@@ -25,12 +25,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.crash.ledger import Ledger
 
 from headrace import Headrace
 from headrace.node import Node
 from headrace.testing import FaultDisk, ManualClock, MemoryDisk
 from headrace.testing.fault_disk import PowerLoss, keep_nothing
-from tests.crash.ledger import Ledger
 
 LONG = os.environ.get("HEADRACE_LONG") == "1"
 SEED = int(os.environ.get("HEADRACE_SEED", "1"))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.crash.actor import Actor
+
 from headrace import Headrace
 from headrace.testing import ManualClock
-from tests.crash.actor import Actor
 
 QUEUES = ("jobs", "keyed", "short")
 
@@ -22,6 +23,7 @@ def work(actor: Actor, clock: ManualClock, reopen: Callable[[], Headrace]) -> No
     actor.create_topic("short", 1, segment_bytes=1_024, retention="acked")
     actor.create_topic("table", 1, segment_bytes=1_024, cleanup="compact")
     actor.create_topic("passing", 2)
+    actor.create_topic("brief", 1, segment_bytes=1_024, retention_bytes=2_000)
     for topic in QUEUES:
         actor.queue(topic)
     for step in range(6):
@@ -31,7 +33,12 @@ def work(actor: Actor, clock: ManualClock, reopen: Callable[[], Headrace]) -> No
             actor.delete_topic("passing")
             actor.create_topic("passing", 1, dedup=True)
             actor.queue("passing")
+            with actor.handle.queue("short", "others") as others:
+                others.ack(others.lease(3))
         elif step == 2:
+            actor.handle.alter_group("others", max_attempts=5)
+            actor.handle.delete_group("others")
+            actor.handle.alter_topic("keyed", dedup_window_ms=1_000)
             actor.grow_topic("jobs", 3)
             # Housekeeping comes with the next publish.
             clock.skip(31)
@@ -51,6 +58,8 @@ def _publish(actor: Actor, step: int) -> None:
     actor.publish("short", [f"{step}-s{n}" + "." * 100 for n in range(6)])
     [late] = actor.publish("jobs", [f"{step}-late"], delay=3_600)
     actor.publish("jobs", [f"{step}-soon"], delay=5, priority="low")
+    actor.publish("keyed", [f"{step}-brief"], key="key-2", ttl=20)
+    actor.publish("brief", [f"{step}-b{n}" + "." * 100 for n in range(9)])
     if step % 2:
         actor.cancel("jobs", late)
     if step > 1:

@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crash.actor import GROUP, Actor
+from tests.crash.invariants import check
+from tests.crash.ledger import Ledger
+from tests.crash.power import LONG, SEED, make_rare_things_common
+from tests.crash.script import work
 
 from headrace import Headrace
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed
 from headrace.core.ports import Buffer, Disk, File
 from headrace.node import Node
+from headrace.platform.directory import RESERVE_BYTES, RESERVE_FILE
 from headrace.platform.disk import RealDisk
 from headrace.testing import FaultDisk, ManualClock
 from headrace.testing import open as open_in_memory
 from headrace.testing.fault_disk import keep_everything
-from tests.crash.actor import Actor
-from tests.crash.invariants import check
-from tests.crash.ledger import Ledger
-from tests.crash.power import LONG, SEED, make_rare_things_common
-from tests.crash.script import work
 
 pytestmark = pytest.mark.power_loss
 
@@ -249,7 +250,7 @@ def _try_to_work(actor: Actor) -> None:
         actor.settle("reject", "jobs", messages[2:3], reason="no")
         actor.settle("nack", "jobs", messages[3:], error="no")
         actor.create_topic(f"more-{step}", 2)
-        actor.commit("readers", "jobs", 0, step)
+        actor.commit("readers", "jobs", 0, 0)
 
 
 # A real directory that may only grow so much: no mount, and no root, is needed.
@@ -265,6 +266,11 @@ class QuotaDisk(RealDisk):
 
     def free_bytes(self) -> int:
         return super().free_bytes() if self.bytes_left is None else self.bytes_left
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        if path == RESERVE_FILE and self.bytes_left is not None:
+            self.bytes_left += RESERVE_BYTES
 
 
 class QuotaFile:
@@ -299,12 +305,36 @@ def test_a_real_directory_survives_a_full_disk(tmp_path: Path) -> None:
     actor.queue("jobs")
     disk.bytes_left = 50_000
     published = _publish_until_full(actor, lambda number: f"{number}." + "." * 1_000)
-    # An ack needs a little room of its own, which somebody has made.
-    disk.bytes_left = 4_000
+    # There is no room even for an ack: the reserve makes some.
+    disk.bytes_left = 0
     actor.settle("ack", "jobs", actor.lease("jobs", published // 2))
+    assert not (tmp_path / RESERVE_FILE).exists()
     disk.bytes_left = None
     actor.publish("jobs", ["there is room again"])
     check(handle, ledger)
+    handle.close()
+    handle = _open(RealDisk(tmp_path))
+    check(handle, ledger)
+    handle.close()
+
+
+def test_a_full_directory_opens_and_can_be_acked_empty(tmp_path: Path) -> None:
+    ledger = Ledger(grants_last=True)
+    handle = _open(RealDisk(tmp_path))
+    actor = Actor(handle, ledger.note)
+    actor.create_topic("jobs", 1)
+    actor.queue("jobs")
+    actor.publish("jobs", [f"{number}" for number in range(20)])
+    handle.close()
+    disk = QuotaDisk(tmp_path)
+    disk.bytes_left = 0
+    handle = _open(disk, free_bytes_min=8 * RESERVE_BYTES)
+    actor = Actor(handle, ledger.note, 1_000)
+    with pytest.raises(DiskFull):
+        actor.publish("jobs", ["no room for this"])
+    actor.settle("ack", "jobs", actor.lease("jobs", 100))
+    check(handle, ledger)
+    assert handle.depth("jobs", group=GROUP) == 0
     handle.close()
     handle = _open(RealDisk(tmp_path))
     check(handle, ledger)

@@ -13,17 +13,16 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-
-import headrace
-from headrace import Headrace
 from tests.crash.actor import GROUP, Actor
 from tests.crash.invariants import check
 from tests.crash.ledger import ALIVE, DEAD, Ledger
 from tests.crash.worker import TOPICS
+
+import headrace
+from headrace import Headrace
 
 pytestmark = pytest.mark.crash
 
@@ -33,8 +32,8 @@ CALLS_PER_LIFE = 2_000_000
 
 
 def _kill_worker(directory: Path, facts: Path, chance: random.Random, life: int) -> None:
-    """One life: begins with the first fact, and ends at a random moment."""
-    begun = facts.stat().st_size if facts.exists() else 0
+    """One life, which ends somewhere behind a random number of facts: the worker
+    goes on while the signal is on its way."""
     child = subprocess.Popen(
         [
             sys.executable, "-m", "tests.crash.worker", str(directory), str(facts),
@@ -42,18 +41,19 @@ def _kill_worker(directory: Path, facts: Path, chance: random.Random, life: int)
         ],
         cwd=PROJECT,
         env={**os.environ, "PYTHONPATH": f"{PROJECT / 'src'}{os.pathsep}{PROJECT}"},
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert child.stderr is not None
+    assert child.stdout is not None and child.stderr is not None
+    wanted = 1 + int(chance.choice((1, 10, 100, 1_000)) * chance.random())
     try:
-        while child.poll() is None and (not facts.exists() or facts.stat().st_size == begun):
-            time.sleep(0.002)
-        time.sleep(chance.choice((0.0, 0.01, 0.1, 0.4, 1.0)) * chance.random())
-        assert child.poll() is None, f"the worker ended by itself: {child.stderr.read().decode()}"
+        # The worker writes a byte for each fact.
+        seen = child.stdout.read(wanted)
+        assert len(seen) == wanted, f"it ended by itself: {child.stderr.read().decode()}"
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
+        child.stdout.close()
         child.stderr.close()
 
 

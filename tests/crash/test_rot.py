@@ -12,23 +12,25 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crash.actor import GROUP, Actor
+from tests.crash.invariants import read_all
+from tests.crash.ledger import Ledger
+from tests.crash.power import SEED, clock_at, make_rare_things_common
+from tests.crash.script import QUEUES, work
 
 from headrace import Headrace
 from headrace.core.errors import HeadraceError
 from headrace.core.values import MessageId
 from headrace.inspect import Damage, log_folders, verify_log
 from headrace.platform.memory_disk import MemoryContent
+from headrace.record import read_header
 from headrace.testing import ManualClock, MemoryDisk
 from headrace.testing import open as open_in_memory
-from tests.crash.actor import GROUP, Actor
-from tests.crash.invariants import read_all
-from tests.crash.ledger import Ledger
-from tests.crash.power import SEED, clock_at, make_rare_things_common
-from tests.crash.script import QUEUES, work
 
 pytestmark = pytest.mark.rot
 
@@ -82,25 +84,29 @@ def _files(disk: MemoryDisk) -> Files:
 def questions(handle: Headrace) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Everything that has one right answer."""
     node = handle.connection.reach()
-    yield "topics", lambda: [
-        (t.name, t.id, t.settings, [p[:4] for p in t.partitions])
-        for t in handle.topics(internal=True)
-    ]
+    yield (
+        "topics",
+        lambda: [
+            (t.name, t.id, t.settings, [p[:4] for p in t.partitions])
+            for t in handle.topics(internal=True)
+        ],
+    )
     yield "groups", lambda: [(g.name, g.kind, g.topics, g.settings) for g in handle.groups()]
     for topic in handle.topics():
+        name = topic.name
         for info in topic.partitions:
-            place = (topic.name, info.partition)
-            yield f"records {place}", lambda p=place, i=info: read_all(handle, *p, i.start_offset)
-            for offset in range(info.start_offset, info.high_watermark):
-                if topic.name in QUEUES:
-                    message = MessageId(*place, offset)
-                    yield f"status {message}", lambda m=message: handle.status(m, GROUP)
-        if topic.name in QUEUES:
-            name = topic.name
-            yield f"letters {name}", lambda n=name: node.dead_letters(n, limit=1_000)
-            yield f"delayed {name}", lambda n=name: node.delayed(n, limit=1_000)
-            yield f"depth {name}", lambda n=name: handle.depth(n, group=GROUP)
-        yield f"cursors {topic.name}", lambda n=topic.name: node.committed("readers", n)
+            start, end = info.start_offset, info.high_watermark
+            read = partial(read_all, handle, name, info.partition, start)
+            yield f"records {name}:{info.partition}", read
+            for offset in range(start, end):
+                if name in QUEUES:
+                    message = MessageId(name, info.partition, offset)
+                    yield f"status {message}", partial(handle.status, message, GROUP)
+        if name in QUEUES:
+            yield f"letters {name}", partial(node.dead_letters, name, limit=1_000)
+            yield f"delayed {name}", partial(node.delayed, name, limit=1_000)
+            yield f"depth {name}", partial(handle.depth, name, group=GROUP)
+        yield f"cursors {name}", partial(node.committed, "readers", name)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +157,17 @@ def _zero(content: bytes, chance: random.Random) -> bytes:
     return content[:at] + bytes(len(content[at : at + 512])) + content[at + 512 :]
 
 
+def _flip_head(content: bytes, chance: random.Random) -> bytes:
+    """A bit of what a batch's checksum does not cover: its offset, its epoch."""
+    heads = [0]
+    while (following := heads[-1] + read_header(content, heads[-1]).size_bytes) < len(content):
+        heads.append(following)
+    at = chance.choice(heads)
+    return content[:at] + _flip(content[at : at + 16], chance) + content[at + 16 :]
+
+
 DAMAGES = (_flip, _flip, _flip, _cut, _swap, _zero)
+LOG_DAMAGES = (*DAMAGES, _flip_head, _flip_head, _flip_head)
 
 
 def _kind(path: str) -> str:
@@ -217,7 +233,7 @@ def test_damage_is_reported_or_harmless(examples: list[Example], flips: int) -> 
         # Each kind of file as often as any other, however few there are of it.
         kind = chance.choice(sorted(kinds))
         path = chance.choice(kinds[kind])
-        damage = chance.choice(DAMAGES)
+        damage = chance.choice(LOG_DAMAGES if path.endswith(".log") else DAMAGES)
         files = {**example.files, path: damage(example.files[path], chance)}
         try:
             outcome = _trial(example, files, path)
@@ -255,7 +271,8 @@ def test_verifying_finds_every_flipped_bit_of_the_data(
     for trial in range(flips // 10):
         chance = random.Random(f"{SEED}/verify/{trial}")
         path = chance.choice([path for path in logs if example.files[path]])
-        (tmp_path / path).write_bytes(_flip(example.files[path], chance))
+        damage = chance.choice((_flip, _flip_head))
+        (tmp_path / path).write_bytes(damage(example.files[path], chance))
         folder = path.rsplit("/", 1)[0]
         assert list(_damages(root, [folder])), f"trial {trial}: nothing is said of {path}"
         (tmp_path / path).write_bytes(example.files[path])

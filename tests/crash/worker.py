@@ -4,7 +4,8 @@
 
 Two threads: one publishes, one leases and settles. Each line of the file of facts
 is written with one call to a file opened for appending, so lines of two threads
-never mix and a killed process leaves no half of one that was answered.
+never mix and a killed process leaves no half of one that was answered. Then a byte
+goes to the standard output, so that whoever started this knows how far it is.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import os
 import random
 import sys
 import threading
+from typing import Any
+
+from tests.crash.actor import Actor
+from tests.crash.ledger import Fact
 
 import headrace
 from headrace.core.errors import TooManyLeases
-from tests.crash.actor import Actor
-from tests.crash.ledger import Fact
 
 TOPICS = ("plain", "keyed", "once")
 # Numbers of the second thread's calls begin here.
@@ -35,6 +38,7 @@ class Worker:
     def note(self, fact: Fact) -> None:
         line = json.dumps(fact).encode() + b"\n"
         assert os.write(self._facts, line) == len(line)
+        os.write(sys.stdout.fileno(), b".")
 
     def run(self) -> None:
         actor = Actor(self._handle, self.note, self._first)
@@ -96,8 +100,8 @@ class Worker:
                 actor.purge(topic, 2)
 
 
-def _options(chance: random.Random) -> dict[str, object]:
-    options: dict[str, object] = {}
+def _options(chance: random.Random) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     if chance.random() < 0.3:
         options["priority"] = chance.choice(("critical", "high", "low", "background"))
     if chance.random() < 0.2:

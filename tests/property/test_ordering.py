@@ -216,7 +216,7 @@ class QueueInOrderOfPartitions(OrderedQueue):
         return place[0]
 
 
-TestOrderOfKeys = QueueInOrderOfKeys.TestCase
+TestOrderOfKeys = pytest.mark.timeout(3_600)(QueueInOrderOfKeys.TestCase)
 TestOrderOfKeys.settings = settings(stateful_step_count=30)
-TestOrderOfPartitions = QueueInOrderOfPartitions.TestCase
+TestOrderOfPartitions = pytest.mark.timeout(3_600)(QueueInOrderOfPartitions.TestCase)
 TestOrderOfPartitions.settings = settings(stateful_step_count=30)

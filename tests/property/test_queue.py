@@ -1,4 +1,4 @@
-"""The queue against a naive twin: a list of dictionaries, loops and `sorted`.
+"""The queue against its naive twin.
 
 The node runs on a memory disk with a clock that the test moves; chunks and
 snapshots are made small, so that short histories meet their borders.
@@ -9,15 +9,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.queue_twin import HELD, OPEN, SETTINGS, Message, Place, Twin
 
 from headrace.core.errors import StaleReceipt
-from headrace.core.settings import GroupSettings
 from headrace.core.values import Delivery, MessageId, Outgoing, Receipt
 from headrace.engine import state_log
 from headrace.node import Node
@@ -28,19 +27,19 @@ CHUNK_BITS = 4
 TOPIC = "orders"
 GROUPS = ("early", "late")
 CONSUMERS = ("ann", "bob")
-LEASES_MAX = 12
-SETTINGS = {
-    "visibility_ms": 1_000,
-    "max_attempts": 3,
-    "backoff_ms": 100,
-    "leases_per_consumer_max": LEASES_MAX,
-}
-HELD = "leased"
-OPEN = ("pending", "retrying", "delayed")
+LEASES_MAX = SETTINGS["leases_per_consumer_max"]
 REDRIVES_MAX = 3
 
-Place = tuple[int, int]
-Message = dict[str, Any]
+# Messages that are all alike lie in long runs, which is where runs are split.
+PLAIN = (2, 0, 0, 0, 0, b"k1")
+ATTRIBUTES = st.tuples(
+    st.sampled_from([0, 1, 2, 2, 2, 3, 4]),
+    st.sampled_from([0, 0, 0, 150, 5_000]),
+    st.sampled_from([0, 0, 0, 100, 3_000]),
+    st.sampled_from([0, 0, 0, 1, 5]),
+    st.sampled_from([0, 0, 200, 4_000]),
+    st.sampled_from([None, b"k1", b"k2"]),
+)
 
 
 class HandClock:
@@ -63,72 +62,6 @@ def small_borders() -> Iterator[None]:
         yield
 
 
-class Twin:
-    """One group's messages, as the rules say and as slowly as can be."""
-
-    def __init__(self, name: str, buries_expired: bool) -> None:
-        self.name = name
-        self.buries_expired = buries_expired
-        self.settings = GroupSettings.from_mapping(SETTINGS)
-        self.messages: dict[Place, Message] = {}
-        self.totals: Counter[str] = Counter()
-        self.buried: list[tuple[Place, str]] = []
-
-    def add(self, place: Place, message: Message, now_ms: int) -> None:
-        mine = dict(message, attempts=0, owner=None, until=None, due=None, error=None)
-        if mine["cancelled"]:
-            mine["state"] = "cancelled"
-        else:
-            mine["state"] = "delayed" if mine["deliver_at"] > now_ms else "pending"
-        self.messages[place] = mine
-
-    def tick(self, now_ms: int) -> None:
-        for place, message in sorted(self.messages.items()):
-            state = message["state"]
-            if state == "delayed" and message["deliver_at"] <= now_ms:
-                message["state"] = "pending"
-            if state == "retrying" and message["due"] <= now_ms:
-                message["state"] = "pending"
-            if state == HELD and message["until"] <= now_ms:
-                self.end_lease(place, message)
-            if message["state"] in OPEN and 0 < message["expires"] <= now_ms:
-                message["state"] = "expired"
-                self.totals["expired"] += 1
-                if self.buries_expired:
-                    self.buried.append((place, "expired"))
-
-    def end_lease(self, place: Place, message: Message) -> None:
-        if message["attempts"] >= self.most(message):
-            self.bury(place, message, "max-attempts")
-        else:
-            message.update(state="pending", owner=None, error="ended")
-            self.totals["lease_expired"] += 1
-
-    def most(self, message: Message) -> int:
-        return int(message["max_attempts"] or self.settings.max_attempts)
-
-    def bury(self, place: Place, message: Message, reason: str) -> None:
-        message.update(state="dead-lettered", owner=None)
-        self.totals["dead_lettered"] += 1
-        self.buried.append((place, reason))
-
-    def pending(self) -> list[Place]:
-        return [p for p in sorted(self.messages) if self.messages[p]["state"] == "pending"]
-
-    def held_by(self, owner: str) -> list[Place]:
-        return [p for p in sorted(self.messages) if self.messages[p]["owner"] == owner]
-
-    def first_of_each_lane(self, chosen: set[Place], pending: list[Place]) -> set[Place]:
-        """Those that should have come, given how many of each lane and
-        partition did: the first of each, in order of offset."""
-        count = Counter((p[0], self.messages[p]["lane"]) for p in chosen)
-        wanted = set()
-        for (partition, lane), size in count.items():
-            same = [p for p in pending if (p[0], self.messages[p]["lane"]) == (partition, lane)]
-            wanted |= set(same[:size])
-        return wanted
-
-
 class QueueAgainstTwin(RuleBasedStateMachine):
     @initialize(buries_expired=st.booleans(), partitions=st.integers(1, 2))
     def begin(self, buries_expired: bool, partitions: int) -> None:
@@ -142,11 +75,11 @@ class QueueAgainstTwin(RuleBasedStateMachine):
         self.letter_partitions: int | None = None
         # What every group sees, and what one alone was sent back.
         self.published: dict[Place, Message] = {}
+        self.ends: Counter[int] = Counter()
         self.twins: dict[str, Twin] = {}
         self.receipts: dict[tuple[str, Place], Receipt] = {}
         self.stale: list[tuple[str, Receipt]] = []
         self.letters: dict[MessageId, Message] = {}
-        self.next_letter: Counter[int] = Counter()
         self.number = 0
         self.open_group("early")
 
@@ -197,17 +130,13 @@ class QueueAgainstTwin(RuleBasedStateMachine):
 
     # What users do.
 
-    @rule(data=st.data(), count=st.integers(1, 8))
-    def publish(self, data: st.DataObject, count: int) -> None:
+    @rule(data=st.data(), count=st.integers(1, 8), plain=st.booleans())
+    def publish(self, data: st.DataObject, count: int, plain: bool) -> None:
         now_ms = self.clock.time_ms
         outgoing, messages = [], []
         for _ in range(count):
-            lane = data.draw(st.sampled_from([0, 1, 2, 2, 2, 3, 4]))
-            delay = data.draw(st.sampled_from([0, 0, 0, 150, 5_000]))
-            ttl = data.draw(st.sampled_from([0, 0, 0, 100, 3_000]))
-            most = data.draw(st.sampled_from([0, 0, 0, 1, 5]))
-            visibility = data.draw(st.sampled_from([0, 0, 200, 4_000]))
-            key = data.draw(st.sampled_from([None, b"k1", b"k2"]))
+            chosen = PLAIN if plain else data.draw(ATTRIBUTES)
+            lane, delay, ttl, most, visibility, key = chosen
             value = b"value %d" % self.number
             self.number += 1
             headers = attribute_headers(
@@ -237,7 +166,8 @@ class QueueAgainstTwin(RuleBasedStateMachine):
             self.see((place.partition, place.offset), message)
 
     def see(self, place: Place, message: Message) -> None:
-        assert place not in self.published
+        assert place[1] == self.ends[place[0]]
+        self.ends[place[0]] += 1
         self.published[place] = message
         for twin in self.twins.values():
             if message["only"] in (None, twin.name):
@@ -413,9 +343,6 @@ class QueueAgainstTwin(RuleBasedStateMachine):
         assert (result.matched, result.redriven) == (len(found), len(back))
         assert result.looping == len(found) - len(back)
         assert dry == result
-        ends: Counter[int] = Counter()
-        for partition, offset in self.published:
-            ends[partition] = max(ends[partition], offset + 1)
         now_ms = self.clock.time_ms
         for letter_id, story in sorted(back, key=lambda pair: pair[0]):
             partition = story["source"][0]
@@ -424,8 +351,7 @@ class QueueAgainstTwin(RuleBasedStateMachine):
                 "deliver_at": 0, "expires": expires, "only": story["group"],
                 "redrives": story["redrives"] + 1, "cancelled": False,
             }  # fmt: skip
-            self.see((partition, ends[partition]), {**story, **changes})
-            ends[partition] += 1
+            self.see((partition, self.ends[partition]), {**story, **changes})
             del self.letters[letter_id]
 
     @rule(data=st.data())
@@ -456,6 +382,20 @@ class QueueAgainstTwin(RuleBasedStateMachine):
     def grow(self) -> None:
         self.partitions += 1
         self.node.grow_topic(TOPIC, self.partitions)
+
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        self.tick()
+        partition = data.draw(st.integers(0, self.partitions - 1))
+        before = data.draw(st.integers(0, self.ends[partition]))
+        self.node.delete_records(TOPIC, partition, before)
+        self.drop_lost_receipts()
+        for place in [p for p in self.published if p[0] == partition and p[1] < before]:
+            del self.published[place]
+            for twin in self.twins.values():
+                if (twin.name, place) in self.receipts:
+                    self.forget_receipt(twin.name, place)
+                twin.messages.pop(place, None)
 
     @rule()
     def reopen(self) -> None:
@@ -552,6 +492,6 @@ class QueueAgainstTwin(RuleBasedStateMachine):
             assert isinstance(outcome, StaleReceipt)
 
 
-TestQueue = QueueAgainstTwin.TestCase
+TestQueue = pytest.mark.timeout(3_600)(QueueAgainstTwin.TestCase)
 # A step looks at every message, so short histories find more in the same time.
 TestQueue.settings = settings(stateful_step_count=25)

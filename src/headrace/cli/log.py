@@ -98,8 +98,11 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
             raise fault
         folder = _topic_of(catalog, topic).folder
         folders = [one for one in folders if one.startswith(f"{folder}/")]
-    missing = missing_partitions(directory, catalog)
-    found += [one for one in missing if topic is None or one.file.startswith(f"{folder}/")]
+    missing = set(missing_partitions(directory, catalog))
+    if missing:
+        # A topic may have been deleted since the catalog was read.
+        missing &= set(missing_partitions(directory, _catalog(directory)[0]))
+    found += [one for one in sorted(missing) if topic is None or one.file.startswith(f"{folder}/")]
     size_bytes = batches = 0
     with progress("verifying", size_of_logs(directory, folders), in_bytes=True) as bar:
         for folder in folders:

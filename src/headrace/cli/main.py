@@ -37,6 +37,7 @@ from headrace.cli.group import group
 from headrace.cli.log import log
 from headrace.cli.publish import publish
 from headrace.cli.queue import queue
+from headrace.cli.serve import serve
 from headrace.cli.status import status
 from headrace.cli.topic import topic
 from headrace.cli.work import work
@@ -128,6 +129,7 @@ headrace work orders --group billing --count 1
 
 
 for _command in (
+    serve,
     topic,
     publish,
     consume,

@@ -22,6 +22,8 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
 GROUP_MEMBERS_MAX: Final = 1_000
 SHARE_GROUP_MEMBERS_MAX: Final = 200
+# What one member of a classic group tells of itself when it joins.
+MEMBER_BYTES_MAX: Final = 1024 * 1024
 TOPIC_PATTERN_CHARACTERS_MAX: Final = 1_024
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000
 

@@ -39,6 +39,7 @@ from headrace.engine.retain import retain
 from headrace.engine.runs import runs_of
 from headrace.engine.scanner import NORMAL
 from headrace.engine.settling import Settling
+from headrace.engine.sharing import Sharing
 from headrace.engine.topics import Topics
 from headrace.engine.window import (
     ABSENT,
@@ -56,6 +57,7 @@ from headrace.engine.window import (
     WAITING,
 )
 from headrace.log import Log, SyncTicket
+from headrace.record import read_attributes
 
 _STATES: dict[int, State] = {
     READY: "pending",
@@ -95,6 +97,7 @@ class Broker:
     ) -> None:
         """`on_full` is asked to make room when acks cannot be written."""
         self._disk = disk
+        self._on_full = on_full
         self._free_bytes_min = free_bytes_min
         self._space_left = 0
         self._producer_id = self._producer_ids_end = 0
@@ -106,6 +109,7 @@ class Broker:
         self.fates = Fates(self.topics, self.groups, self.moves)
         self.leasing = Leasing(self.groups, self.fates, entropy)
         self.settling = Settling(self.topics, self.groups, self.fates)
+        self.sharing = Sharing(self.groups, self.fates, self.leasing, self.settling, entropy)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
         if not read_only:
@@ -118,7 +122,13 @@ class Broker:
     def _lead(self, now_ms: int) -> None:
         """Take the leadership of every partition, in a new epoch."""
         epoch = self.metadata.catalog.epoch + 1
-        self.topics.change([EpochBegan(epoch)], now_ms)
+        try:
+            self.topics.change([EpochBegan(epoch)], now_ms)
+        except DiskFull:
+            # A full directory must open, or nobody could ack and so make room.
+            if not self._on_full():
+                raise
+            self.topics.change([EpochBegan(epoch)], now_ms)
         exhausted: list[tuple[Partition, QueueView, list[int]]] = []
         for partition in list(self.topics):
             for group_id, offsets in partition.become_leader(
@@ -265,6 +275,9 @@ class Broker:
         found = []
         for at, index, offset in due:
             for record in self.topics.partition(topic, index).read([offset, offset + 1]):
+                wishes = read_attributes(record.headers, record.timestamp_ms)
+                if 0 < wishes.expires_at_ms <= now_ms:
+                    continue
                 found.append(
                     DelayedMessage(
                         topic.name, index, offset, at, record.key, record.value,

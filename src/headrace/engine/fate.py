@@ -72,20 +72,48 @@ class Fates:
     ) -> None:
         """To the dead letters. Messages of a dead-letter topic have nowhere to
         go: they end where they are."""
+        event = self.plan_to_give_up(
+            partition, view, offsets, reason, now_ms, who=who, error=error, outcome=outcome
+        )
+        is_move = isinstance(event, events.MoveIntended)
+        end = partition.write(view, event, now_ms, wait=is_move or commit is not None)
+        self.on_given_up(partition, view, event, end, commit)
+
+    def plan_to_give_up(
+        self,
+        partition: Partition,
+        view: QueueView,
+        offsets: list[int],
+        reason: str,
+        now_ms: int,
+        *,
+        who: str = "",
+        error: str | None = None,
+        outcome: int = DEAD,
+    ) -> events.Purged | events.MoveIntended:
+        """The event alone, for whoever writes it together with others and then
+        calls `on_given_up`."""
         if partition.topic.source_id is not None:
-            done = events.Purged(view.group_id, who, now_ms, runs_of(offsets))
-            end = partition.write(view, done, now_ms, wait=commit is not None)
-            if commit is not None:
-                commit.state.append((partition, end))
-            return
+            return events.Purged(view.group_id, who, now_ms, runs_of(offsets))
         letters = self._groups.dead_letters(partition.topic, now_ms)
         target = self._topics.partition(letters, partition.index % letters.partitions)
-        event = self._moves.intend(
+        return self._moves.intend(
             partition, view, offsets, target,
             who=who, reason=reason, error=error, now_ms=now_ms, outcome=outcome,
         )  # fmt: skip
-        end = partition.write(view, event, now_ms, wait=True)
-        move = self._moves.begin(partition, view, event, end)
+
+    def on_given_up(
+        self,
+        partition: Partition,
+        view: QueueView,
+        event: events.Purged | events.MoveIntended,
+        end: int,
+        commit: Commit | None,
+    ) -> None:
+        """The event is written, and the state log ends at `end` behind it."""
         if commit is not None:
             commit.state.append((partition, end))
-            commit.moves.append(move)
+        if isinstance(event, events.MoveIntended):
+            move = self._moves.begin(partition, view, event, end)
+            if commit is not None:
+                commit.moves.append(move)

@@ -167,6 +167,11 @@ class Groups:
         dues = [partition.next_due_ms(group.id) for partition, _ in self.views(group, topics)]
         return min((due for due in dues if due is not None), default=None)
 
+    @staticmethod
+    def next_due_of(group: Group, partitions: Sequence[Partition]) -> int | None:
+        dues = [partition.next_due_ms(group.id) for partition in partitions]
+        return min((due for due in dues if due is not None), default=None)
+
     def statistics(
         self, group: Group, topics: Sequence[Topic] | None, now_ms: int
     ) -> QueueStatistics:

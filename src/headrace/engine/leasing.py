@@ -49,11 +49,11 @@ class Leasing:
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
         serving.consumers.add(consumer)
-        count = self._within_cap(group, consumer, count)
+        count = self.within_cap(group, consumer, count)
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         deliveries: list[Delivery] = []
         while len(deliveries) < count:
-            taken = self._take(serving, views, count - len(deliveries), now_ms)
+            taken = self.take(serving, views, count - len(deliveries), now_ms)
             if not taken:
                 break
             for partition, view, runs in taken:
@@ -64,7 +64,7 @@ class Leasing:
             statistics.sample(view, now_ms)
         return deliveries
 
-    def _within_cap(self, group: Group, consumer: str, count: int) -> int:
+    def within_cap(self, group: Group, consumer: str, count: int) -> int:
         cap = group.settings.leases_per_consumer_max
         held = sum(view.held[consumer] for _, view in self._groups.views(group))
         if held >= cap:
@@ -74,7 +74,7 @@ class Leasing:
             )
         return min(count, cap - held)
 
-    def _take(
+    def take(
         self,
         serving: Serving,
         views: Sequence[tuple[Partition, QueueView]],
@@ -180,9 +180,7 @@ class Leasing:
         each = iter(records)
         for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
             lanes = view.window.lanes_in(start, end)
-            for lane in set(lanes):
-                view.delivered_in[lane] += lanes.count(lane)
-                view.served_ms[lane] = now_ms
+            view.on_delivered(start, end, now_ms)
             # The tuple is made directly, at half the cost: these are the lines
             # that run once for every message that anybody receives.
             deliveries += [

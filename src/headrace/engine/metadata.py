@@ -47,10 +47,12 @@ class Metadata:
         self._write(events, now_ms)
         self.catalog = changed
         if self._snapshot is None and self.log.size_bytes > SNAPSHOT_BYTES:
-            self.log.roll(now_ms)
-            start = self.log.end_offset
-            self._write(snapshot(changed), now_ms)
-            self._snapshot = (start, self.log.end_offset)
+            # The change stands: that there is no room for this must not undo it.
+            with contextlib.suppress(DiskFull):
+                self.log.roll(now_ms)
+                start = self.log.end_offset
+                self._write(snapshot(changed), now_ms)
+                self._snapshot = (start, self.log.end_offset)
         return changed
 
     def _write(self, events: Sequence[CatalogEvent], now_ms: int) -> None:

@@ -178,7 +178,7 @@ class Partition:
     def is_durable(self) -> bool:
         return self.topic.settings.durability == "synced"
 
-    def append(self, batch: bytearray, header: BatchHeader, now_ms: int) -> Appended:
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """One checked batch. A duplicate of an idempotent producer's is answered
         with its first offset and not written."""
         if not self.is_leader:
@@ -305,7 +305,11 @@ class Partition:
         state = self.state
         if state is None or not (force or state.is_snapshot_due()):
             return
-        cancelled = sorted(self.scanner.cancelled) if self.scanner is not None else []
+        cancelled: list[int] = []
+        if self.scanner is not None:
+            cancelled = sorted(self.scanner.cancelled)
+            starts = [view.window.start for view in self.views.values()]
+            self.scanner.forget_wishes(min(starts, default=0))
         parts = chain.from_iterable(snapshot_of(view) for view in self.views.values())
         head = events.SnapshotPartition(now_ms, runs_of(cancelled))
         state.write_snapshot([head, *parts], self.epoch, now_ms)

@@ -228,6 +228,13 @@ class QueueView:
             if self.is_in(offset, LEASED) and self.window.grant_at(offset) == number
         }
 
+    def on_delivered(self, start: int, end: int, now_ms: int) -> None:
+        """For the statistics: these went out."""
+        lanes = self.window.lanes_in(start, end)
+        for lane in set(lanes):
+            self.delivered_in[lane] += lanes.count(lane)
+            self.served_ms[lane] = now_ms
+
     # Receipts.
 
     def check(self, receipt: Receipt) -> StaleReceipt | Grant:
@@ -335,9 +342,7 @@ class QueueView:
     def cancel(self, runs: Runs) -> None:
         """Delayed messages that were called off, for every group. In a replay
         their time may have come since, so that they look ready."""
-        cancelled = [
-            o for o in offsets_of(runs) if self.is_in(o, DELAYED) or self.is_in(o, READY)
-        ]
+        cancelled = [o for o in offsets_of(runs) if self.is_in(o, DELAYED) or self.is_in(o, READY)]
         for start, end in pairs(runs_of(cancelled)):
             self.window.put(start, end, CANCELLED)
         self.totals["cancelled"] += len(cancelled)

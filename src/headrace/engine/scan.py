@@ -24,6 +24,9 @@ class Row(NamedTuple):
     deliver_at_ms: int
     expires_at_ms: int
     redrive_group: str | None
+    # 0 for what the group says.
+    max_attempts: int = 0
+    visibility_ms: int = 0
 
 
 class Scan(NamedTuple):
@@ -73,6 +76,8 @@ def _rows(batch: Buffer) -> tuple[Row, ...]:
             found.deliver_at_ms,
             found.expires_at_ms,
             found.redrive_group,
+            found.max_attempts,
+            found.visibility_ms,
         )
         if rows and rows[-1].end == offset and rows[-1][2:] == row[2:]:
             rows[-1] = rows[-1]._replace(end=offset + 1)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from headrace.core.ports import Buffer, Disk
 from headrace.engine.due import DueTimes
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.queue import QueueView
 from headrace.engine.records import iterate_batches
-from headrace.engine.runs import pairs
+from headrace.engine.runs import Runs, offsets_of, pairs
 from headrace.engine.scan import Row, Scan, scan_batch
 from headrace.engine.sidecar import Damaged, Sidecar
 from headrace.engine.window import ABSENT, CANCELLED, DELAYED, READY
@@ -24,6 +25,14 @@ from headrace.log import Log
 from headrace.record import BatchHeader, read_header
 
 NORMAL = 2
+
+
+class Wish(NamedTuple):
+    """What a message asks for instead of its group's settings; 0 for nothing."""
+
+    max_attempts: int
+    visibility_ms: int
+
 
 # Start, end, lane and state of offsets that are not simply ready.
 _Special = tuple[int, int, int, int]
@@ -46,6 +55,8 @@ class Scanner:
         self.expiries = DueTimes()
         # Delayed messages that were called off, for groups still to come.
         self.cancelled: set[int] = set()
+        # Few messages have any, so this stays small.
+        self._wishes: dict[int, Wish] = {}
         # What was appended and has not been shown yet.
         self._hidden: list[Scan] = []
         self._sidecar = Sidecar(disk, f"{log.path}/attributes", read_only=read_only)
@@ -93,6 +104,11 @@ class Scanner:
 
     def catch_up(self, views: Collection[QueueView], end: int, now_ms: int) -> None:
         """Views that are behind see everything up to `end`."""
+        for view in views:
+            gone = min(self._log.start_offset, end) - view.window.end
+            if gone > 0:
+                # What the log does not have any more may still be spoken of.
+                view.extend(gone, NORMAL, ABSENT, None)
         start = min((view.window.end for view in views), default=end)
         if start >= end:
             return
@@ -137,7 +153,9 @@ class Scanner:
             return
         delays, delayed = array("q"), array("q")
         lives, living = array("q"), array("q")
-        for start, end, _, deliver_at_ms, expires_at_ms, _ in rows:
+        for start, end, _, deliver_at_ms, expires_at_ms, _, *wishes in rows:
+            if any(wishes):
+                self._wishes.update(dict.fromkeys(range(start, end), Wish(*wishes)))
             if deliver_at_ms > 0:
                 _repeat(deliver_at_ms, delays, start, end, delayed)
             if expires_at_ms > 0:
@@ -179,10 +197,21 @@ class Scanner:
         cancelled = [offset for offset in self.cancelled if scan.start <= offset < scan.end]
         return _without(special, sorted(cancelled)) if cancelled else special
 
+    def wishes_in(self, runs: Runs) -> dict[int, Wish]:
+        """The messages of these runs that ask for something of their own."""
+        if not self._wishes:
+            return {}
+        return {o: self._wishes[o] for o in offsets_of(runs) if o in self._wishes}
+
     # Keeping up with the log.
 
     def on_synced(self) -> None:
         self._sidecar.on_synced(self._log.synced_end)
+
+    def forget_wishes(self, below: int) -> None:
+        """Everybody is done with what lies below."""
+        if self._wishes:
+            self._wishes = {o: wish for o, wish in self._wishes.items() if o >= below}
 
     def on_start_moved(self) -> None:
         self._sidecar.delete_before(self._log.start_offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.core import limits
@@ -28,6 +29,7 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.metadata import Metadata
 from headrace.engine.partition import Partition
+from headrace.log import make_folder
 
 PARTITIONS_DEFAULT = 3
 
@@ -133,28 +135,42 @@ class Topics:
         source: Topic | None = None,
         internal: bool = False,
     ) -> Topic:
-        check_name("topic", name)
-        if name in self.catalog.topics:
-            raise TopicExists(f"there is a topic {name!r} already")
-        if name.startswith("__") and not internal:
-            raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
-        if source is None and name.endswith(DEAD_LETTER_SUFFIX):
-            raise InvalidName(
-                f"{name!r}: names that end in {DEAD_LETTER_SUFFIX} are for dead letters; "
-                "they are made when the first message is given up"
-            )
-        if source is None and len(name) + len(DEAD_LETTER_SUFFIX) > limits.NAME_CHARACTERS_MAX:
-            raise InvalidName(f"{name!r} is too long: its dead letters need a name too")
-        self._check_count(partitions)
-        if len(self.catalog.topics) >= limits.TOPICS_MAX:
-            raise LimitExceeded(f"there are {limits.TOPICS_MAX} topics, the most allowed")
+        self.check_new(name, partitions, is_letters=source is not None, internal=internal)
         topic_id = self._entropy.random_bytes(16)
         source_id = None if source is None else source.id
+        # What may fail on a full disk comes first: once a topic is in the catalog,
+        # its partitions open. A folder without a topic goes with the next open.
+        folders = Topic(topic_id, name, partitions, settings, source_id)
+        self._make_folders(folders)
         event = TopicCreated(topic_id, name, partitions, settings.to_mapping(), source_id)
         self.change([event], now_ms)
         topic = self.catalog.topics_by_id[topic_id]
         self._lead(self._open(topic, now_ms), now_ms)
         return topic
+
+    def check_new(
+        self, name: str, partitions: int, *, is_letters: bool = False, internal: bool = False
+    ) -> None:
+        """Raises whatever `create` would say to such a topic."""
+        check_name("topic", name)
+        if name in self.catalog.topics:
+            raise TopicExists(f"there is a topic {name!r} already")
+        if name.startswith("__") and not internal:
+            raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
+        if not is_letters and name.endswith(DEAD_LETTER_SUFFIX):
+            raise InvalidName(
+                f"{name!r}: names that end in {DEAD_LETTER_SUFFIX} are for dead letters; "
+                "they are made when the first message is given up"
+            )
+        if not is_letters and len(name) + len(DEAD_LETTER_SUFFIX) > limits.NAME_CHARACTERS_MAX:
+            raise InvalidName(f"{name!r} is too long: its dead letters need a name too")
+        self._check_count(partitions)
+        if len(self.catalog.topics) >= limits.TOPICS_MAX:
+            raise LimitExceeded(f"there are {limits.TOPICS_MAX} topics, the most allowed")
+
+    def _make_folders(self, topic: Topic) -> None:
+        for index in range(topic.partitions):
+            make_folder(self._disk, f"{topic.folder}/{index}")
 
     def _lead(self, partitions: Iterable[Partition], now_ms: int) -> None:
         for partition in partitions:
@@ -224,6 +240,7 @@ class Topics:
                 "may move to another one while its older messages wait; pass break_key_order=True "
                 "if that is fine"
             )
+        self._make_folders(replace(topic, partitions=partitions))
         grown = self._change_topic(topic, partitions, topic.settings, now_ms)
         added = self._open(grown, now_ms)
         self._lead(added, now_ms)

@@ -1,5 +1,6 @@
 """Ordered batches on a disk: segments, their indexes, and the log made of them."""
 
+from headrace.log.checkpoint import make_folder
 from headrace.log.compaction import CompactionResult
 from headrace.log.log import Log
 from headrace.log.segment import SegmentInfo
@@ -15,4 +16,5 @@ __all__ = [
     "Progress",
     "SegmentInfo",
     "SyncTicket",
+    "make_folder",
 ]

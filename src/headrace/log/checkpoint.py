@@ -17,6 +17,7 @@ import contextlib
 import errno
 import posixpath
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -93,7 +94,8 @@ class SyncedFile:
 
     def write_synced(self, mark: Mark) -> None:
         """When this returns, power loss brings back this mark or a later one."""
-        self.write(mark)
+        with _needing_room(self._path):
+            self.write(mark)
         assert self._file is not None
         sync_file(self._file, self._path)
         sync_folder(self._disk, self._folder)
@@ -129,20 +131,33 @@ def lower_cleaned(disk: Disk, path: str, end: int) -> None:
         write_cleaned(disk, path, cleaned._replace(offset=end))
 
 
+@contextlib.contextmanager
+def _needing_room(path: str) -> Iterator[None]:
+    """DiskFull when there is none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFull(f"{path}: {error.strerror}") from error
+        raise
+
+
+def make_folder(disk: Disk, path: str) -> None:
+    """With its parents; fine when it exists. DiskFull when there is no room."""
+    with _needing_room(path):
+        disk.make_directory(path)
+
+
 def replace_file(disk: Disk, path: str, name: str, content: bytes) -> None:
     """The file has the old content or the new, whatever happens."""
     target = posixpath.join(path, name)
     temporary = target + TEMPORARY_SUFFIX
-    try:
+    with _needing_room(temporary):
         file = disk.open(temporary, create=True)
         with contextlib.closing(file):
             file.truncate(0)
             file.write(content, 0)
             sync_file(file, temporary)
-    except OSError as error:
-        if error.errno in FULL:
-            raise DiskFull(f"{temporary}: {error.strerror}") from error
-        raise
     disk.rename(temporary, target)
     sync_folder(disk, path)
 

@@ -28,6 +28,7 @@ from headrace.log.checkpoint import (
     FULL,
     Mark,
     lower_cleaned,
+    make_folder,
     read_cleaned,
     read_start,
     sync_file,
@@ -91,7 +92,7 @@ class Log:
         log = cls(disk, path, settings, read_only=read_only)
         names = disk.list(path)
         if not names and not read_only and not disk.exists(path):
-            disk.make_directory(path)
+            make_folder(disk, path)
         if not read_only:
             if any(name.endswith(SWAP_SUFFIX) for name in names):
                 log.note_gaps()
@@ -152,7 +153,7 @@ class Log:
 
     # Writing.
 
-    def append(self, batches: bytearray, epoch: int, now_ms: int) -> tuple[int, int]:
+    def append(self, batches: bytearray | memoryview, epoch: int, now_ms: int) -> tuple[int, int]:
         """Give the batches their offsets and this epoch, in place, and write
         them with one call. Returns the first offset and the next one.
 

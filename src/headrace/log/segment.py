@@ -195,7 +195,9 @@ class Segment:
         """Nothing more will be appended."""
         self.is_sealed = True
         self.index()
-        self.save_indexes()
+        # On a full disk they are built again by whoever needs them.
+        with contextlib.suppress(OSError):
+            self.save_indexes()
 
     def save_indexes(self) -> None:
         """Bring the index files up to date. Not synced."""
@@ -238,9 +240,7 @@ class Segment:
             if header.max_timestamp_ms >= timestamp_ms:
                 yield position, header
 
-    def read(
-        self, position: int, max_bytes: int, end: int, wanted: int
-    ) -> tuple[Buffer, int, int]:
+    def read(self, position: int, max_bytes: int, end: int, wanted: int) -> tuple[Buffer, int, int]:
         """Whole batches from `position` on, where `wanted` is or comes next, that
         start below offset `end`; at least one if there is one, with the position
         and offset that follow."""

@@ -49,11 +49,28 @@ class QueueCalls(Served):
     ) -> list[Delivery]:
         """What is ready now, up to `count`; never waits for more."""
         check_lease(consumer, count, visibility_ms)
+        leased, moved = self._lease(group, topics, consumer, count, visibility_ms)
+        if not leased and moved:
+            # What was just given up may have been what others waited for.
+            leased, _ = self._lease(group, topics, consumer, count, visibility_ms)
+        return leased
+
+    def _lease(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        count: int,
+        visibility_ms: int | None,
+    ) -> tuple[list[Delivery], bool]:
+        """The messages, and whether time sent others to the dead letters."""
         with self._writing() as (now_ms, _):
             found = self._topics_named(topics)
-            return self._broker.leasing.lease(
+            leased = self._broker.leasing.lease(
                 self._broker.groups.named(group), found, consumer, count, visibility_ms, now_ms
             )
+            moved = len(self._broker.moves) > 0
+        return leased, moved
 
     def ack(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
         def ack(now_ms: int, commit: Commit) -> tuple[Outcomes, bool]:

@@ -70,9 +70,13 @@ class Served:
             self._wait_for_moves(commit)
             self._commits.finish(commit)
 
-    def _write(self, work: Callable[[int, Commit], T]) -> T:
+    def _write(self, work: Callable[[int, Commit], T], *, waits: bool = True) -> T:
         """The same for calls that many threads make at once: whichever of them
-        has the lock carries out the work of all."""
+        has the lock carries out the work of all. What never waits for the disk
+        is carried out at once, and not after somebody else's sync."""
+        if not waits:
+            with self._writing() as (now_ms, commit):
+                return work(now_ms, commit)
 
         def carry_out(commit: Commit) -> T:
             self._check_writable()

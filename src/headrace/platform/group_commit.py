@@ -103,7 +103,7 @@ class GroupCommit:
             # has said before that nobody leads.
             if not self._is_led:
                 with self._lock:
-                    if not self._is_led:
+                    if not self._is_led and not call.is_over:
                         self._lead()
             while not call.is_over:
                 call.wait()

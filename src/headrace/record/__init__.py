@@ -27,6 +27,7 @@ from headrace.record.builder import (
     build_control_batch,
     build_sparse_batch,
     build_values_batch,
+    cut_batch,
     encode_headers,
 )
 from headrace.record.compression import Codec, compress, decompress
@@ -55,6 +56,7 @@ __all__ = [
     "build_values_batch",
     "check_batch",
     "compress",
+    "cut_batch",
     "decompress",
     "encode_headers",
     "may_have_attributes",

@@ -203,6 +203,24 @@ def build_sparse_batch(
     )
 
 
+def cut_batch(parts: Sequence[bytes], count: int, template: BatchHeader) -> bytearray:
+    """Some records of an earlier batch as they lay in it, uncompressed, in a batch
+    of the same extent; `count` says how many the parts hold."""
+    return _assemble(
+        [_ROOM_FOR_HEADER, *parts],
+        template.base_offset,
+        template.leader_epoch,
+        template.attributes & ~CODEC_MASK,
+        template.last_offset_delta,
+        template.base_timestamp_ms,
+        template.max_timestamp_ms,
+        template.producer_id,
+        template.producer_epoch,
+        template.base_sequence,
+        count,
+    )
+
+
 def build_control_batch(
     kind: ControlKind,
     *,

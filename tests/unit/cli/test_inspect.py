@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import inspect
 from headrace.inspect import Batch, Checked, Damage, dump_log, log_folders, verify_log
 from headrace.log import Log, LogSettings
 from headrace.platform.disk import RealDisk
@@ -172,6 +173,17 @@ def test_a_small_file_that_rotted_is_damage(tmp_path: Path, name: str) -> None:
     write_log(tmp_path)
     (tmp_path / FOLDER / name).write_bytes(b"not a checkpoint")
     assert any(one.is_data for one in damage_in(tmp_path))
+
+
+def test_what_only_one_look_finds_is_a_writer_at_work_and_no_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passing = Damage("0/a.index", 8, "names no batch", False)
+    lasting = Damage("0/a.log", 0, "its checksum is wrong", True)
+    looks = [[passing, lasting], [lasting], [passing, lasting]]
+    monkeypatch.setattr(inspect, "_look_at", lambda *_: iter(looks.pop(0)))
+    assert list(verify_log("", "0", NOW_MS)) == [lasting]
+    assert looks == []
 
 
 def test_every_folder_with_segments_is_a_log(tmp_path: Path) -> None:

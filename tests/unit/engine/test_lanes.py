@@ -25,9 +25,9 @@ def test_shares_of_a_saturated_queue_follow_the_weights(
     bench: Any, call_size: int, partitions: int
 ) -> None:
     bench.make(partitions=partitions, group=UNLIMITED)
-    for lane in NAMES:
+    for name in NAMES:
         for partition in range(partitions):
-            publish_many(bench, 6_000, lane, partition=partition)
+            publish_many(bench, 6_000, name, partition=partition)
     delivered: Counter[int] = Counter()
     while delivered.total() < 10_000:
         delivered.update(delivery.lane for delivery in bench.lease(call_size))

@@ -133,6 +133,34 @@ def test_after_a_reopen_a_message_that_became_due_does_not_pass_the_one_given_ou
     assert bench.values() == []
 
 
+def test_after_a_reopen_what_was_given_out_before_comes_before_what_became_due(
+    bench: Any,
+) -> None:
+    bench.make(topic=BY_KEY, group={"visibility_ms": 100})
+    bench.publish(b"late", key=b"a", delay_ms=50)
+    publish_in_turn(bench, (b"a", b"a1"))
+    assert bench.values() == [b"a1"]
+    bench.skip(100)
+    assert bench.state(1) == "pending"
+    bench.reopen()
+    assert bench.values() == [b"a1"]
+
+
+def test_what_expired_behind_the_one_given_out_does_not_set_others_free_in_a_replay(
+    bench: Any,
+) -> None:
+    bench.make(topic=BY_KEY)
+    bench.publish(b"late", key=b"a", delay_ms=100, ttl_ms=300)
+    publish_in_turn(bench, (b"a", b"a1"))
+    assert bench.values() == [b"a1"]
+    bench.skip(300)
+    assert bench.state(0) == "expired"
+    publish_in_turn(bench, (b"a", b"a2"))
+    bench.reopen()
+    assert bench.values() == [b"a1"]
+    assert bench.values() == []
+
+
 def test_order_of_a_partition_is_first_in_first_out(bench: Any) -> None:
     bench.make(topic={"ordering": "partition"}, group={"max_attempts": 2})
     bench.publish(b"0", priority="low")
@@ -202,3 +230,11 @@ def test_no_chain_leads_through_a_chunk_that_is_gone() -> None:
     assert len(order) == 1
     end(12)
     assert len(order) == 0
+
+
+def test_who_asks_when_a_head_runs_out_of_attempts_gets_the_next(bench: Any) -> None:
+    bench.make(topic={"ordering": "partition"}, group={"max_attempts": 1, "visibility_ms": 100})
+    bench.publish(b"0", b"1")
+    assert bench.values() == [b"0"]
+    bench.skip(100)
+    assert bench.values() == [b"1"]

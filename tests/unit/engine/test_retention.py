@@ -125,3 +125,18 @@ def test_a_message_deleted_on_its_way_to_the_dead_letters_is_simply_gone(bench: 
     assert bench.values() == [b"2"]
     bench.reopen()
     assert bench.node.queue_statistics(bench.group).moving == 0
+
+
+@pytest.mark.parametrize("ordering", ["none", "key", "partition"])
+def test_totals_outlive_the_records_that_they_counted(bench: Any, ordering: str) -> None:
+    bench.make(topic={"ordering": ordering})
+    bench.publish(b"0", key=b"a")
+    bench.publish(b"1", key=b"b")
+    bench.node.ack(bench.group, bench.receipts(1))
+    bench.node.reject(bench.group, bench.receipts(1))
+    bench.node.delete_records(bench.topic, 0, 2)
+    bench.reopen()
+    numbers = bench.node.queue_statistics(bench.group)
+    assert (numbers.acked, numbers.dead_lettered, numbers.depth) == (1, 1, 0)
+    bench.publish(b"2", key=b"a")
+    assert bench.values() == [b"2"]

@@ -65,9 +65,7 @@ def view_of(partition: Partition) -> dict[str, Any]:
         "retries": sorted((due, o) for due, o in view.retries),
         "failures": view.failures,
         "held": +view.held,
-        "leases": {
-            o: (g.owner, g.nonce, g.at_ms, g.until_ms) for o, g in view.leased_by().items()
-        },
+        "leases": {o: (g.owner, g.nonce, g.at_ms, g.until_ms) for o, g in view.leased_by().items()},
         "next": (view.next_grant, view.next_move),
     }
 

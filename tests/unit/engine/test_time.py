@@ -218,3 +218,15 @@ def test_a_reopen_ends_leases_and_keeps_attempts(bench: Any) -> None:
     bench.crash()
     assert isinstance(bench.node.ack(bench.group, held)[0], StaleReceipt)
     assert bench.lease()[0].attempt == 2
+
+
+def test_a_lease_over_messages_of_different_attempts_counts_each_by_itself(bench: Any) -> None:
+    bench.make(group={"max_attempts": 9})
+    bench.publish(*[b"%d" % number for number in range(5)])
+    for count in (4, 2, 1):
+        bench.node.nack(bench.group, bench.receipts(count), delay_ms=0)
+    expected = [4, 3, 2, 2, 1]
+    assert [delivery.attempt for delivery in bench.lease()] == expected
+    assert [bench.attempts(offset) for offset in range(5)] == expected
+    bench.reopen()
+    assert [bench.attempts(offset) for offset in range(5)] == expected

@@ -142,6 +142,16 @@ def test_nobody_is_answered_before_the_sync(node: Node, gate: Gate) -> None:
     assert node.topic("orders").partitions[0].high_watermark == 2
 
 
+def test_what_needs_no_sync_does_not_wait_for_one(node: Node, gate: Gate) -> None:
+    node.create_topic("hints", partitions=1, settings={"durability": "os"})
+    leader = begin_round(node, gate)
+    assert publish(node, "hints").finish()[0].offset == 0
+    assert leader.is_alive()
+    gate.is_closed = False
+    gate.opened.release()
+    leader.finish()
+
+
 def test_an_error_reaches_its_own_caller_alone(node: Node, gate: Gate) -> None:
     leader = begin_round(node, gate)
     wrong = publish(node, "absent")

@@ -1,0 +1,114 @@
+"""`headrace serve`: a node that programs written for Kafka talk to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tomllib
+from typing import Any
+
+import click
+
+from headrace.cli.command import command
+from headrace.core.errors import InvalidArgument
+from headrace.core.node_settings import NodeSettings, node_settings
+
+_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def settings_options(function: Any) -> Any:
+    """The flags that every command about a node's settings takes."""
+    for option in reversed(
+        (
+            click.option("--config", type=click.Path(), help="A TOML file with settings."),
+            click.option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect."),
+            click.option("--kafka-advertised", metavar="HOST:PORT", help="What they are told."),
+            click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback."),
+            click.option("--auto-create-topics/--no-auto-create-topics", default=None),
+            click.option("--partitions", type=int, help="Of topics that do not say."),
+            click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error"))),
+            click.option("--log-format", type=click.Choice(("text", "json"))),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def read_settings(config: str | None, directory: str, flags: dict[str, Any]) -> NodeSettings:
+    file: dict[str, Any] = {}
+    path = config or os.environ.get("HEADRACE_CONFIG")
+    if path:
+        try:
+            with open(path, "rb") as stream:
+                file = tomllib.load(stream)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise InvalidArgument(f"cannot read {path}: {error}") from error
+    file.setdefault("data", directory)
+    return node_settings(file, os.environ, flags)
+
+
+@command(
+    None,
+    "serve",
+    examples="""
+    headrace serve --data data/
+    headrace serve --kafka 127.0.0.1:0 --log-format json
+    HEADRACE_KAFKA=127.0.0.1:19092 headrace serve --config headrace.toml
+    """,
+)
+@settings_options
+def serve(directory: str, config: str | None, **flags: Any) -> None:
+    """Run a node until it is told to stop (Ctrl-C or SIGTERM)."""
+    from headrace.core.extras import require
+    from headrace.node.serving import Ready
+    from headrace.node.serving import serve as run
+
+    settings = read_settings(config, directory, flags)
+    _set_up_logging(settings)
+    # Syncs come back from threads: with the default of 5 ms they would wait that
+    # long for a busy loop.
+    sys.setswitchinterval(0.0005)
+
+    def on_ready(ready: Ready) -> None:
+        click.echo(f"ready: kafka on {ready.kafka}, data in {os.path.abspath(settings.data)}")
+        sys.stdout.flush()
+
+    if sys.platform == "win32":
+        import asyncio
+
+        asyncio.run(run(settings, on_ready))
+    else:
+        require("uvloop", "server").run(run(settings, on_ready))
+
+
+def _set_up_logging(settings: NodeSettings) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines(as_json=settings.log_format == "json"))
+    root = logging.getLogger("headrace")
+    root.handlers = [handler]
+    root.setLevel(settings.log_level.upper())
+    root.propagate = False
+
+
+class _Lines(logging.Formatter):
+    """One line an event, with its fields: for people, or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {k: v for k, v in record.__dict__.items() if k not in _PLAIN}
+        event = record.getMessage()
+        error = self.formatException(record.exc_info) if record.exc_info else None
+        at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}"
+        if self._as_json:
+            document = {"at": at, "level": record.levelname.lower(), "event": event, **fields}
+            if error:
+                document["error"] = error
+            return json.dumps(document, default=str)
+        line = f"{at} {record.levelname.lower():7} {event}"
+        line += "".join(f" {name}={value}" for name, value in fields.items())
+        return f"{line}\n{error}" if error else line

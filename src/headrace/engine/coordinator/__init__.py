@@ -1,0 +1,1 @@
+"""Group coordinators: who is in a group, and who reads which partition."""

@@ -1,0 +1,155 @@
+"""Reconciliation: how one member gets from what it has to what it should have.
+
+A target is what the assignor wants; a member follows it at its own pace, and no
+partition is granted while another member may still be reading it.
+
+                    something to give up, and not given up yet
+    STABLE ──────────────────────────────────────────────────> REVOKING
+      ^  ^                                                        |
+      |  └──────────── all that is free was granted <─────────────┤ it let go
+      |                                                           v
+      └──────────── the last one came free ────────────────── AWAITING
+                                              others still hold what it should get
+
+A member moves to the target's epoch when it has let go of everything it should;
+until then it keeps its old epoch, so that it can still commit what it read.
+
+`holders` has every partition that somebody was granted and has not been heard to
+have let go of. It is the one place that says whether a partition is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from headrace.engine.coordinator.topic_pattern import TopicPattern
+from headrace.engine.coordinator.values import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    HeartbeatRequest,
+    TopicPartition,
+)
+
+STABLE = "stable"
+REVOKING = "revoking"
+AWAITING = "awaiting"
+
+Holders = dict[TopicPartition, str]
+NOTHING: frozenset[TopicPartition] = frozenset()
+
+
+class ConsumerMember:
+    __slots__ = (
+        "assigned",
+        "assignor",
+        "client_host",
+        "client_id",
+        "epoch",
+        "expires_ms",
+        "heard_epoch",
+        "instance_id",
+        "member_id",
+        "names",
+        "pattern",
+        "rack_id",
+        "rebalance_timeout_ms",
+        "revoke_deadline_ms",
+        "revoking",
+        "state",
+    )
+
+    def __init__(self, member_id: str, instance_id: str | None) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.rack_id: str | None = None
+        self.client_id = ""
+        self.client_host = ""
+        self.names: tuple[str, ...] = ()
+        self.pattern: TopicPattern | None = None
+        self.assignor: str | None = None
+        self.rebalance_timeout_ms = 0
+        self.epoch = JOIN_EPOCH
+        # The epoch that its last heartbeat had. Our answer with a newer one may
+        # have been lost, so the member may come with this one again.
+        self.heard_epoch = JOIN_EPOCH
+        self.state = STABLE
+        # Granted and to be kept; granted and to be given up.
+        self.assigned = NOTHING
+        self.revoking = NOTHING
+        self.expires_ms = 0
+        self.revoke_deadline_ms: int | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """A static member that said it will be back: it reads nothing now."""
+        return self.epoch == STATIC_LEAVE_EPOCH
+
+    def update(self, request: HeartbeatRequest, pattern: TopicPattern | None) -> bool:
+        """Take over what the member says of itself; whether it wants something
+        else than before. What it does not say stays as it was."""
+        before = self._wishes()
+        self.client_id = request.client_id
+        self.client_host = request.client_host
+        if request.rack_id is not None:
+            self.rack_id = request.rack_id
+        if request.rebalance_timeout_ms > 0:
+            self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        if request.server_assignor is not None:
+            self.assignor = request.server_assignor
+        if request.subscribed_topic_names is not None:
+            self.names = tuple(sorted(set(request.subscribed_topic_names)))
+        if request.subscribed_topic_regex is not None:
+            self.pattern = pattern
+        return before != self._wishes()
+
+    def _wishes(self) -> tuple[tuple[str, ...], str | None, str | None]:
+        return self.names, self.pattern.text if self.pattern else None, self.assignor
+
+    def release(self, holders: Holders, partitions: Set[TopicPartition] | None = None) -> None:
+        """Free these partitions, or everything that the member holds."""
+        freed = self.assigned | self.revoking if partitions is None else partitions
+        for partition in freed:
+            if holders.get(partition) == self.member_id:
+                del holders[partition]
+        self.assigned -= freed
+        self.revoking -= freed
+
+    def restart(self, holders: Holders) -> None:
+        """It joins anew, and whoever joins holds nothing."""
+        self.release(holders)
+        self.epoch = self.heard_epoch = JOIN_EPOCH
+        self.state = STABLE
+        self.revoke_deadline_ms = None
+
+    def reconcile(
+        self,
+        target: frozenset[TopicPartition],
+        target_epoch: int,
+        owned: frozenset[TopicPartition] | None,
+        holders: Holders,
+        now_ms: int,
+    ) -> None:
+        """One step towards the target. `owned` is what the member says it has,
+        None if it did not say."""
+        if self.state == STABLE and self.epoch == target_epoch:
+            return
+        if self.state == REVOKING:
+            if owned is None or owned & self.revoking:
+                return
+            self.release(holders, self.revoking)
+        excess = self.assigned - target
+        if excess and (owned is None or owned & excess):
+            self.assigned -= excess
+            self.revoking = excess
+            self.state = REVOKING
+            self.revoke_deadline_ms = now_ms + self.rebalance_timeout_ms
+            return
+        self.release(holders, excess)
+        missing = target - self.assigned
+        granted = frozenset(partition for partition in missing if partition not in holders)
+        for partition in granted:
+            holders[partition] = self.member_id
+        self.assigned |= granted
+        self.state = STABLE if granted == missing else AWAITING
+        self.revoke_deadline_ms = None
+        self.epoch = target_epoch

@@ -1,0 +1,227 @@
+"""Cutting: the batches that hold some messages, as a share consumer gets them.
+
+    runs      [3,5)          [9,12)                     [20,21)
+    log     | 0 ....... 7 | 8 ...... 15 | 16 ........................ 99 |
+    sent    | whole       | whole       | cut: 20 alone, at its offset   |
+
+A batch goes out as it lies on disk when a good part of it is asked for. When less
+than a quarter is, a batch with only those records is made, so that a few urgent
+messages, or one bite out of ten thousand, do not drag the rest along. A record's
+bytes hold its offset and time relative to the batch, so they are copied as they
+are, without reading what is in them; and the last batch that was opened stays open
+for the next bite.
+
+Rejected: decoding the records and building them anew. It costs twenty times as
+much, and again for every bite.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace.core.errors import CorruptBatch, CorruptLog
+from headrace.core.ports import Buffer
+from headrace.engine.partition import Partition
+from headrace.engine.runs import Runs, below, count_of, offsets_of, pairs, runs_of
+from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_records
+from headrace.record.batch import BatchHeader
+from headrace.record.reader import read_block, read_more
+
+# A batch is cut when less than one in so many of its records is asked for.
+CUT_BELOW = 4
+READ_BYTES_MIN = 4 * 1024
+READ_BYTES_MAX = 1024 * 1024
+# A guess that only decides how far to read ahead.
+_RECORD_BYTES_GUESS = 256
+# Open batches of all partitions together.
+OPEN_BYTES_MAX = 32 * 1024 * 1024
+
+
+class Covered(NamedTuple):
+    """Batches, and what of the runs they hold; `missing` is nowhere in the log.
+    What is in neither did not fit."""
+
+    batches: list[Buffer]
+    held: Runs
+    missing: Runs
+    size_bytes: int
+
+
+class _Open:
+    """A dense batch whose records can be had as slices of bytes."""
+
+    def __init__(self, batch: Buffer, header: BatchHeader) -> None:
+        self.header = header
+        self._block = read_block(batch, header)
+        # Where each record begins, as far as anybody asked.
+        self._starts = array("I", (0,))
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._block)
+
+    def cut(self, runs: Runs) -> Buffer:
+        base = self.header.base_offset
+        parts = [
+            self._block[self._start_of(start - base) : self._start_of(end - base)]
+            for start, end in pairs(runs)
+        ]
+        return cut_batch(parts, count_of(runs), self.header)
+
+    def _start_of(self, index: int) -> int:
+        starts, block = self._starts, self._block
+        if index < len(starts):
+            return starts[index]
+        position = starts[-1]
+        append = starts.append
+        try:
+            for _ in range(index + 1 - len(starts)):
+                raw = block[position]
+                position += 1
+                if raw > 127:
+                    raw, position = read_more(block, position, raw)
+                position += raw >> 1
+                append(position)
+        except IndexError:
+            raise CorruptBatch("a record is cut off at the end of the batch") from None
+        if position > len(block):
+            raise CorruptBatch("a record is longer than its batch")
+        return position
+
+
+class Cutter:
+    def __init__(self) -> None:
+        # The last batch that was cut of each partition, in its leader's epoch:
+        # what an epoch wrote is never cut off while it lasts.
+        self._open: OrderedDict[tuple[bytes, int, int], _Open] = OrderedDict()
+        self._open_bytes = 0
+
+    def cover(self, partition: Partition, runs: Runs, bytes_max: int) -> Covered:
+        """Batches that hold these ascending runs, at most `bytes_max` of them but
+        at least one. CorruptLog when the log has rotted there."""
+        batches: list[Buffer] = []
+        held: Runs = []
+        missing: Runs = []
+        size = 0
+        while runs:
+            before = runs
+            for batch, header, opened in self._read(partition, runs):
+                next_offset = header.next_offset
+                own = below(runs, next_offset)
+                if not own:
+                    continue
+                there, absent = _present(batch, header, own)
+                if there:
+                    part = self._part(partition, batch, header, opened, there)
+                    if batches and size + len(part) > bytes_max:
+                        return Covered(batches, held, missing, size)
+                    batches.append(part)
+                    size += len(part)
+                held += there
+                missing += absent
+                runs = _from(runs, next_offset)
+                if not runs:
+                    break
+            if runs is before:
+                # Compaction took all that there was from here on.
+                return Covered(batches, held, missing + runs, size)
+        return Covered(batches, held, missing, size)
+
+    def _read(
+        self, partition: Partition, runs: Runs
+    ) -> Iterator[tuple[Buffer, BatchHeader, _Open | None]]:
+        """The batches from where the runs begin: some of them, none if there are
+        none."""
+        start = runs[0]
+        opened = self._open.get(_place(partition))
+        if opened is not None and opened.header.base_offset <= start < opened.header.next_offset:
+            yield b"", opened.header, opened
+            return
+        wanted = min(READ_BYTES_MAX, max(READ_BYTES_MIN, count_of(runs) * _RECORD_BYTES_GUESS))
+        data = partition.log.read(start, wanted, min(partition.high_watermark, runs[-1]))
+        view = memoryview(data)
+        position = 0
+        while position < len(view):
+            header = read_header(view, position)
+            yield view[position : position + header.size_bytes], header, None
+            position += header.size_bytes
+
+    def _part(
+        self,
+        partition: Partition,
+        batch: Buffer,
+        header: BatchHeader,
+        opened: _Open | None,
+        runs: Runs,
+    ) -> Buffer:
+        if opened is not None:
+            try:
+                return opened.cut(runs)
+            except CorruptBatch:
+                self._open_bytes -= self._open.pop(_place(partition)).size_bytes
+                return partition.log.read(header.base_offset, 1, header.next_offset)
+        if count_of(runs) * CUT_BELOW >= header.count:
+            return batch
+        try:
+            check_batch(batch)
+        except CorruptBatch as error:
+            # Its new checksum would make the damage look sound.
+            raise CorruptLog(f"{partition.path} at {header.base_offset}: {error}") from error
+        try:
+            if not header.is_dense:
+                wanted = set(offsets_of(runs))
+                records = [r for r in read_records(batch, header) if r.offset in wanted]
+                return build_sparse_batch(records, header)
+            opened = _Open(batch, header)
+            part = opened.cut(runs)
+        except CorruptBatch:
+            # Well sealed nonsense: its producer meant it so, and its consumer
+            # will see for itself.
+            return batch
+        self._keep(_place(partition), opened)
+        return part
+
+    def _keep(self, place: tuple[bytes, int, int], opened: _Open) -> None:
+        before = self._open.pop(place, None)
+        if before is not None:
+            self._open_bytes -= before.size_bytes
+        self._open[place] = opened
+        self._open_bytes += opened.size_bytes
+        while self._open_bytes > OPEN_BYTES_MAX:
+            _, oldest = self._open.popitem(last=False)
+            self._open_bytes -= oldest.size_bytes
+
+
+def _place(partition: Partition) -> tuple[bytes, int, int]:
+    return partition.topic.id, partition.index, partition.epoch
+
+
+def _present(batch: Buffer, header: BatchHeader, runs: Runs) -> tuple[Runs, Runs]:
+    """Which of the runs the batch holds records for, and which it does not."""
+    if header.is_dense and runs[0] >= header.base_offset and not header.is_control:
+        return runs, []
+    present: set[int] = set()
+    if not header.is_control:
+        try:
+            present = {record.offset for record in read_records(batch, header)}
+        except CorruptBatch:
+            present = set(range(header.base_offset, header.next_offset))
+    offsets = list(offsets_of(runs))
+    return (
+        runs_of(offset for offset in offsets if offset in present),
+        runs_of(offset for offset in offsets if offset not in present),
+    )
+
+
+def _from(runs: Runs, start: int) -> Runs:
+    """The part of the runs that lies at or above `start`."""
+    if runs[-1] <= start:
+        return []
+    kept: Runs = []
+    for first, end in pairs(runs):
+        if end > start:
+            kept += (max(first, start), end)
+    return kept

@@ -1,0 +1,1 @@
+"""Sockets in, engine calls, sockets out."""

@@ -1,0 +1,307 @@
+"""Kafka's configuration names and our settings: the one place where they meet.
+
+    Kafka's name             our setting            kind of entry
+    retention.ms             retention_ms           mapped: read and written
+    headrace.durability      durability             ours, that Kafka has no name for
+    min.insync.replicas      (always 1)             fixed: shown, and accepted only
+                                                    with the value that holds here
+
+A setting has one name on this wire: Kafka's where Kafka has one, else its own with
+`headrace.` before it. An entry counts as set when it differs from the default, which
+is also where it goes back to when it is deleted.
+
+Rejected: taking names that mean nothing here in silence. Whoever sets a flush
+interval or asks for two in-sync replicas relies on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from headrace.core.errors import InvalidArgument
+from headrace.core.settings import GroupSettings, SettingsModel, TopicSettings
+
+PREFIX = "headrace."
+# What Kafka writes for "no limit", in times and sizes.
+UNLIMITED = "-1"
+LONG_MAX = str(2**63 - 1)
+
+Settings = TypeVar("Settings", bound=SettingsModel)
+
+
+class Resource(IntEnum):
+    """What a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class Source(IntEnum):
+    """Where a value comes from."""
+
+    TOPIC = 1
+    BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+class Kind(IntEnum):
+    """What a value looks like."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class InvalidConfig(InvalidArgument):
+    """A configuration that is unknown, or cannot have this value."""
+
+
+class Entry(NamedTuple):
+    """One configuration, as it is shown."""
+
+    name: str
+    value: str
+    is_read_only: bool
+    # Whether it was set, and what it would be otherwise.
+    is_set: bool
+    default: str
+    kind: Kind
+    documentation: str
+
+
+class Mapped(NamedTuple):
+    """One of our settings under a name of the wire."""
+
+    name: str
+    setting: str
+    kind: Kind
+    documentation: str
+    # What Kafka writes where we have None.
+    unlimited: str | None = None
+
+
+class Fixed(NamedTuple, Generic[Settings]):
+    """A name whose value follows from elsewhere; `instead` says what to do."""
+
+    name: str
+    show: Callable[[Settings], str]
+    kind: Kind
+    instead: str
+
+
+class Table(Generic[Settings]):
+    """All configurations of one kind of thing."""
+
+    def __init__(
+        self,
+        defaults: Settings,
+        named: Iterable[Mapped],
+        fixed: Iterable[Fixed[Settings]],
+        documentation: Mapping[str, str],
+        *,
+        constant: Iterable[str] = (),
+    ) -> None:
+        """`constant` are settings that cannot change after the beginning."""
+        self.defaults = defaults
+        mapped = list(named)
+        known = {each.setting for each in mapped}
+        for field in fields(defaults):
+            if field.name not in known:
+                kind = _kind_of(getattr(defaults, field.name))
+                mapped.append(
+                    Mapped(PREFIX + field.name, field.name, kind, documentation[field.name])
+                )
+        self.mapped = {each.name: each for each in mapped}
+        self.fixed = {each.name: each for each in fixed}
+        self._constant = frozenset(constant)
+
+    def describe(self, settings: Settings, names: Iterable[str] | None = None) -> list[Entry]:
+        """Those of these names that exist; all of them for None."""
+        wanted = None if names is None else frozenset(names)
+        entries = []
+        for name, each in self.mapped.items():
+            if wanted is None or name in wanted:
+                value = _show(getattr(settings, each.setting), each)
+                default = _show(getattr(self.defaults, each.setting), each)
+                is_constant = each.setting in self._constant
+                entries.append(
+                    Entry(
+                        name, value, is_constant, value != default, default, each.kind,
+                        each.documentation,
+                    )
+                )  # fmt: skip
+        for name, fixed in self.fixed.items():
+            if wanted is None or name in wanted:
+                value = fixed.show(settings)
+                entries.append(Entry(name, value, True, False, value, fixed.kind, fixed.instead))
+        return sorted(entries)
+
+    def changes(self, values: Mapping[str, str | None]) -> dict[str, Any]:
+        """Our settings for these configurations; None asks for the default.
+        InvalidConfig, with its name, for one that does not exist."""
+        changed: dict[str, Any] = {}
+        for name, value in values.items():
+            mapped = self.mapped.get(name)
+            if mapped is not None:
+                changed[mapped.setting] = self._read(mapped, value)
+            elif name not in self.fixed:
+                raise InvalidConfig(f"unknown configuration {name!r}")
+        return changed
+
+    def _read(self, mapped: Mapped, value: str | None) -> Any:
+        if value is None:
+            return getattr(self.defaults, mapped.setting)
+        if mapped.unlimited is not None and value.strip() == mapped.unlimited:
+            return None
+        try:
+            checked = self.defaults.changed({mapped.setting: value.strip()})
+        except InvalidArgument as error:
+            raise InvalidConfig(f"{mapped.name} cannot be {value!r}: {error}") from error
+        return getattr(checked, mapped.setting)
+
+    def changed(
+        self, settings: Settings, values: Mapping[str, str | None], *, is_new: bool = False
+    ) -> Settings:
+        """The settings with these configurations; InvalidConfig, with the name of
+        the one that cannot be."""
+        result = settings.changed(self.changes(values))
+        for name, value in values.items():
+            fixed = self.fixed.get(name)
+            if fixed is not None and value is not None and value.strip() != fixed.show(result):
+                raise InvalidConfig(f"{name} is always {fixed.show(result)} here: {fixed.instead}")
+        for setting in () if is_new else self._constant:
+            if getattr(result, setting) != getattr(settings, setting):
+                raise InvalidConfig(f"{setting} is chosen when a topic is created: make another")
+        return result
+
+    def replaced(self, settings: Settings, values: Mapping[str, str | None]) -> Settings:
+        """The settings with these configurations, and the defaults for all others
+        that can change."""
+        others = {
+            name: None
+            for name, mapped in self.mapped.items()
+            if mapped.setting not in self._constant
+        }
+        return self.changed(settings, {**others, **values})
+
+
+def _show(value: Any, mapped: Mapped) -> str:
+    if value is None:
+        return mapped.unlimited or ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _kind_of(value: Any) -> Kind:
+    if isinstance(value, bool):
+        return Kind.BOOLEAN
+    if isinstance(value, int):
+        return Kind.LONG
+    return Kind.DOUBLE if isinstance(value, float) else Kind.STRING
+
+
+def _always(value: str) -> Callable[[Any], str]:
+    return lambda settings: value
+
+
+def _flush_messages(settings: TopicSettings) -> str:
+    return "1" if settings.durability == "synced" else LONG_MAX
+
+
+def _flush_ms(settings: TopicSettings) -> str:
+    return str(settings.sync_interval_ms) if settings.durability == "interval" else LONG_MAX
+
+
+_DURABILITY = "headrace.durability says when an append is on disk"
+_ALONE = "a node alone has one replica of everything"
+_CREATE_TIME = "records keep the time that their producer gave them"
+
+TOPIC_CONFIGS: Table[TopicSettings] = Table(
+    TopicSettings(),
+    (
+        Mapped("cleanup.policy", "cleanup", Kind.LIST, "delete old segments, or compact by key"),
+        Mapped("retention.ms", "retention_ms", Kind.LONG, "how long records are kept", UNLIMITED),
+        Mapped(
+            "retention.bytes", "retention_bytes", Kind.LONG, "how much of a partition is kept",
+            UNLIMITED,
+        ),
+        Mapped("segment.bytes", "segment_bytes", Kind.INT, "when a new segment begins"),
+        Mapped("segment.ms", "segment_ms", Kind.LONG, "how old a segment may be written to"),
+        Mapped("max.message.bytes", "record_bytes_max", Kind.INT, "the largest batch"),
+        Mapped(
+            "delete.retention.ms", "tombstone_ms", Kind.LONG,
+            "how long compaction keeps the sign that a key was deleted",
+        ),
+    ),
+    (
+        Fixed("compression.type", _always("producer"), Kind.STRING, "batches stay as they came"),
+        Fixed("flush.messages", _flush_messages, Kind.LONG, _DURABILITY),
+        Fixed("flush.ms", _flush_ms, Kind.LONG, _DURABILITY),
+        Fixed("index.interval.bytes", _always("4096"), Kind.INT, "it is a constant"),
+        Fixed("message.timestamp.type", _always("CreateTime"), Kind.STRING, _CREATE_TIME),
+        Fixed("message.timestamp.after.max.ms", _always(LONG_MAX), Kind.LONG, _CREATE_TIME),
+        Fixed("message.timestamp.before.max.ms", _always(LONG_MAX), Kind.LONG, _CREATE_TIME),
+        Fixed("min.compaction.lag.ms", _always("0"), Kind.LONG, "it is a constant"),
+        Fixed("min.insync.replicas", _always("1"), Kind.INT, _ALONE),
+        Fixed("preallocate", _always("false"), Kind.BOOLEAN, "space is reserved as it is needed"),
+        Fixed("remote.storage.enable", _always("false"), Kind.BOOLEAN, "there is none"),
+        Fixed("segment.jitter.ms", _always("0"), Kind.LONG, "it is a constant"),
+        Fixed("unclean.leader.election.enable", _always("false"), Kind.BOOLEAN, _ALONE),
+    ),
+    {
+        "durability": "when an append counts: synced, interval or os",
+        "sync_interval_ms": "how often durability=interval syncs",
+        "retention": "time, or acked: gone once every group is done",
+        "retention_owed": "what retention does with messages that a group still owes",
+        "partitioner": "where messages without a key go: sticky or round-robin",
+        "ordering": "none, key or partition: what waits for what in a queue",
+        "dedup": "whether headrace-dedup-id is looked at",
+        "dedup_window_ms": "how long a dedup id is remembered",
+        "dead_letter_expired": "whether messages that expired become dead letters",
+    },
+    constant=("ordering",),
+)  # fmt: skip
+
+GROUP_CONFIGS: Table[GroupSettings] = Table(
+    GroupSettings(),
+    (
+        Mapped("share.auto.offset.reset", "start", Kind.STRING, "where a new group begins"),
+        Mapped(
+            "share.record.lock.duration.ms", "visibility_ms", Kind.INT, "how long a lease lasts"
+        ),
+        Mapped(
+            "share.delivery.count.limit", "max_attempts", Kind.INT,
+            "how often a message is delivered before it is a dead letter",
+        ),
+    ),
+    (
+        Fixed(
+            "share.isolation.level", _always("read_uncommitted"), Kind.STRING,
+            "nothing is transactional",
+        ),
+        Fixed(
+            "errors.deadletterqueue.topic.name", _always(""), Kind.STRING,
+            "dead letters go to the topic's own <topic>.dlq",
+        ),
+        Fixed(
+            "errors.deadletterqueue.copy.record.enable", _always("true"), Kind.BOOLEAN,
+            "dead letters are whole copies",
+        ),
+    ),
+    {
+        "backoff_ms": "how long a message rests after its first failed delivery",
+        "backoff_factor": "how much longer after each further one",
+        "backoff_max_ms": "the longest such rest",
+        "leases_per_consumer_max": "how many messages one consumer may hold",
+        "starvation_ms": "after how long a waiting lane earns a message",
+    },
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""ConsumerGroupHeartbeat (KIP-848), versions 0 and 1.
+
+A member of a group with assignment by the broker joins, lives and leaves with this
+one request. From version 1 on it brings its own id and may subscribe by a pattern;
+in version 0 it gets an id with its first answer.
+
+How often a member calls is ours to say. A rebalance takes up to two such intervals
+(one in which the former owner hears of it, one in which the next does), so while the
+node has few clients they call often, and more often still in a rebalance. With many
+clients the interval grows, so that heartbeats do not become the node's main work.
+"""
+
+from __future__ import annotations
+
+from headrace.engine.coordinator import values
+from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.values import JOIN_EPOCH
+from headrace.server.kafka.door import Call
+from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
+from headrace.wire.kafka.generated.consumer_group_heartbeat_response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+STABLE_INTERVAL_MS = 500
+REBALANCE_INTERVAL_MS = 100
+INTERVAL_MS_MAX = 5_000
+# What every connection adds: at most 200 heartbeats a second for all of them, until
+# the interval has grown to its maximum.
+INTERVAL_MS_PER_CONNECTION = 5
+
+
+def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    groups = call.door.groups
+    member_id = request.member_id
+    if not member_id and call.version == 0 and request.member_epoch == JOIN_EPOCH:
+        member_id = groups.new_id()
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    answer = groups.consumer_heartbeat(
+        request.group_id,
+        values.HeartbeatRequest(
+            member_id,
+            request.member_epoch,
+            request.instance_id,
+            request.rack_id,
+            request.rebalance_timeout_ms,
+            None if names is None else tuple(names),
+            request.subscribed_topic_regex,
+            request.server_assignor,
+            None
+            if owned is None
+            else tuple((topic.topic_id, tuple(topic.partitions)) for topic in owned),
+            call.client_id,
+            call.connection.peer_host,
+        ),
+    )
+    assignment = None
+    if answer.assignment is not None:
+        assignment = Assignment(
+            tuple(TopicPartitions(topic_id, parts) for topic_id, parts in answer.assignment)
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=answer.error,
+        error_message=answer.message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=_interval_ms(call, request.group_id),
+        assignment=assignment,
+    )
+
+
+def _interval_ms(call: Call, name: str) -> int:
+    group = call.door.groups.registry.find(name)
+    is_settled = not isinstance(group, ConsumerGroup) or group.state() in ("Stable", "Empty")
+    shortest = STABLE_INTERVAL_MS if is_settled else REBALANCE_INTERVAL_MS
+    wanted = len(call.door.connections) * INTERVAL_MS_PER_CONNECTION
+    return min(max(shortest, wanted), INTERVAL_MS_MAX)

@@ -1,0 +1,134 @@
+"""CreateTopics, versions 2 to 7.
+
+    num_partitions -1        the node's default
+    replication_factor       1, or -1 for the default, which is 1
+    assignments              taken when each names this node alone
+    configs                  configs.py; one that is unknown or cannot hold is refused
+    validate_only            everything but the creation
+
+Topics fail one by one. From version 5 on the answer has the configuration that
+the topic got. It is sent when the topics are on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
+from headrace.core.settings import TopicSettings
+from headrace.server.kafka.assignments import check_replicas
+from headrace.server.kafka.configs import TOPIC_CONFIGS, InvalidConfig, Source
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error, code_of
+from headrace.wire.kafka.generated.create_topics_request import (
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from headrace.wire.kafka.generated.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from headrace.wire.kafka.primitives import ZERO_UUID
+
+DEFAULT = -1
+
+
+def handle(
+    call: Call, request: CreateTopicsRequest
+) -> CreateTopicsResponse | asyncio.Future[CreateTopicsResponse]:
+    service = call.service
+    times = Counter(topic.name for topic in request.topics)
+    response = CreateTopicsResponse(
+        topics=[
+            _create(call, topic, validate_only=request.validate_only)
+            if times[topic.name] == 1
+            else _failed(topic.name, Error.INVALID_REQUEST, "the request names this topic twice")
+            for topic in {topic.name: topic for topic in request.topics}.values()
+        ]
+    )
+    waiting = service.submit(service.commit())
+    return response if waiting is None else asyncio.ensure_future(_when_safe(waiting, response))
+
+
+async def _when_safe(
+    waiting: asyncio.Future[None], response: CreateTopicsResponse
+) -> CreateTopicsResponse:
+    await waiting
+    return response
+
+
+def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    service = call.service
+    topics = service.broker.topics
+    name = wanted.name
+    code = Error.INVALID_REQUEST
+    try:
+        # An existing topic is told of first: that is what a client asks again for.
+        topics.check_new(name, 1)
+        code = Error.INVALID_REPLICATION_FACTOR
+        _check_replication(wanted)
+        code = Error.INVALID_REPLICA_ASSIGNMENT
+        placed = _check_assignments(wanted, service.node_id)
+        code = Error.INVALID_PARTITIONS
+        count = placed or _count(wanted, call.door.settings.partitions)
+        topics.check_new(name, count)
+        settings = TOPIC_CONFIGS.changed(
+            TopicSettings(), {each.name: each.value for each in wanted.configs}, is_new=True
+        )
+        topic_id = ZERO_UUID
+        if not validate_only:
+            topic_id = topics.create(name, count, settings, service.clock.now_ms()).id
+    except InvalidConfig as error:
+        return _failed(name, Error.INVALID_CONFIG, str(error))
+    except InvalidName as error:
+        return _failed(name, Error.INVALID_TOPIC_EXCEPTION, str(error))
+    except InvalidArgument as error:
+        return _failed(name, code, str(error))
+    except HeadraceError as error:
+        return _failed(name, code_of(error), str(error))
+    except OSError as error:
+        return _failed(name, code_of(DiskFull(str(error))), str(error))
+    return CreatableTopicResult(
+        name, topic_id, Error.NONE, None, Error.NONE, count, 1, _configs(settings)
+    )
+
+
+def _check_replication(wanted: CreatableTopic) -> None:
+    factor = wanted.replication_factor
+    if factor not in (DEFAULT, 1):
+        raise InvalidArgument(f"replication factor {factor}: there is only one node")
+
+
+def _check_assignments(wanted: CreatableTopic, node_id: int) -> int:
+    """How many partitions are placed by hand; 0 when that is left to us."""
+    assignments = sorted(wanted.assignments)
+    if assignments:
+        if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
+            raise InvalidArgument("give either assignments or numbers, not both")
+        if [each.partition_index for each in assignments] != list(range(len(assignments))):
+            raise InvalidArgument("assignments must be for partitions 0, 1, 2 and so on")
+        check_replicas((each.broker_ids for each in assignments), node_id)
+    return len(assignments)
+
+
+def _count(wanted: CreatableTopic, default: int) -> int:
+    return default if wanted.num_partitions == DEFAULT else wanted.num_partitions
+
+
+def _configs(settings: TopicSettings) -> Sequence[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            entry.name,
+            entry.value,
+            entry.is_read_only,
+            Source.TOPIC if entry.is_set else Source.DEFAULT,
+        )
+        for entry in TOPIC_CONFIGS.describe(settings)
+    ]
+
+
+def _failed(name: str, code: int, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name, ZERO_UUID, code, message)

@@ -1,0 +1,249 @@
+"""Groups that live: the coordinators, driven by requests and by time.
+
+    JoinGroup, SyncGroup ──> a reply number ──> ClassicGroup ──> answers, now or later
+                                  |                                   |
+                                  └── a future  <─────────────────────┘
+    a timer for each group, at its next deadline ──> tick ──> answers
+
+A name means one group, whoever speaks of it: queue groups of the catalog, stream
+groups with members inside this process, and groups of Kafka's two protocols do not
+mix. What a stream group has committed is one table, though, so a program can go
+from the SDK to a Kafka client and back under the same name.
+
+Members are in memory only. After a restart the node knows the offsets and none of
+the members; they are told UNKNOWN_MEMBER_ID and join anew.
+
+Sessions run on the loop's own clock. The wall clock can be set forward, and then
+every member of every group would look as if it had been silent for long.
+
+Rejected: one timer for all groups. Finding its time would mean asking every group
+after every heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.core import limits
+from headrace.engine.catalog import Catalog
+from headrace.engine.coordinator.classic import ClassicGroup
+from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
+from headrace.engine.coordinator.values import (
+    Answer,
+    GroupError,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
+from headrace.server.service import Service
+
+
+class LiveGroups:
+    def __init__(self, service: Service, rebalance_delay_ms: int) -> None:
+        self.registry = GroupRegistry(rebalance_delay_ms=rebalance_delay_ms)
+        self._service = service
+        self._loop = service.loop
+        self._last_reply = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        # By group: when its timer goes off, and the timer.
+        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._catalog: Catalog | None = None
+        self._topics: Mapping[str, tuple[bytes, int]] = {}
+
+    def now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def new_id(self) -> str:
+        """For a member's id: one that nobody ever had."""
+        return _uuid_text(self._service.entropy.random_bytes(16))
+
+    # The classic protocol.
+
+    def join(self, name: str, request: JoinRequest) -> asyncio.Future[JoinAnswer]:
+        reply, future = self._new_reply()
+        group = self._refuse(name) or self.registry.classic(name)
+        if isinstance(group, GroupError):
+            self._release([Answer(reply, JoinAnswer(group, request.member_id))])
+        else:
+            self._release(group.on_join(reply, request, self.now_ms()))
+            self._arm(group)
+        return future
+
+    def sync(self, name: str, request: SyncRequest) -> asyncio.Future[SyncAnswer]:
+        reply, future = self._new_reply()
+        group = self._find_classic(name)
+        if isinstance(group, GroupError):
+            self._release([Answer(reply, SyncAnswer(group))])
+        else:
+            self._release(group.on_sync(reply, request, self.now_ms()))
+            self._arm(group)
+        return future
+
+    def heartbeat(
+        self, name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> GroupError:
+        group = self._find_classic(name)
+        if isinstance(group, GroupError):
+            return group
+        # It moves a deadline back at most: the timer will see when it goes off.
+        return group.on_heartbeat(member_id, instance_id, generation, self.now_ms())
+
+    def leave(
+        self, name: str, members: Sequence[tuple[str, str | None]]
+    ) -> GroupError | tuple[GroupError, ...]:
+        """An error for all of them, or one for each."""
+        group = self._find_classic(name)
+        if isinstance(group, GroupError):
+            return group
+        outcome = group.on_leave(members, self.now_ms())
+        self._release(outcome.answers)
+        self._arm(group)
+        return outcome.errors
+
+    def _find_classic(self, name: str) -> ClassicGroup | GroupError:
+        if not _is_group_id(name):
+            return GroupError.INVALID_GROUP_ID
+        group = self.registry.find(name)
+        # A member of a group that this node does not know joined it before the
+        # node was started; it has to join again.
+        return group if isinstance(group, ClassicGroup) else GroupError.UNKNOWN_MEMBER_ID
+
+    # The consumer protocol.
+
+    def consumer_heartbeat(self, name: str, request: HeartbeatRequest) -> HeartbeatAnswer:
+        group = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND) or self.registry.consumer(name)
+        if isinstance(group, GroupError):
+            reason = f"{name!r} cannot be a group with assignment by the broker: {_REASONS[group]}"
+            return HeartbeatAnswer(group, reason, request.member_id, request.member_epoch, 0, None)
+        answer = group.on_heartbeat(request, self.topics(), self.now_ms())
+        if answer.assignment is not None or request.member_epoch <= 0:
+            self._arm(group)
+        return answer
+
+    def topics(self) -> Mapping[str, tuple[bytes, int]]:
+        """What members may subscribe to: name to id and number of partitions."""
+        catalog = self._service.broker.topics.catalog
+        if catalog is not self._catalog:
+            self._catalog = catalog
+            self._topics = {
+                name: (topic.id, topic.partitions)
+                for name, topic in catalog.topics.items()
+                if not topic.is_internal
+            }
+        return self._topics
+
+    # Offsets.
+
+    def check_commit(
+        self, name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> GroupError:
+        """Whether whoever says this may commit for the group now."""
+        refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=generation < 0)
+        if refusal is not GroupError.NONE:
+            return refusal
+        group = self.registry.find(name)
+        if isinstance(group, ClassicGroup):
+            return group.check_commit(member_id, instance_id, generation, self.now_ms())
+        if isinstance(group, ConsumerGroup):
+            return group.check_commit(member_id, generation)
+        return GroupError.UNKNOWN_MEMBER_ID if generation >= 0 else GroupError.NONE
+
+    def check_fetch(self, name: str, member_id: str | None, member_epoch: int) -> GroupError:
+        refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=False)
+        if refusal is not GroupError.NONE:
+            return refusal
+        group = self.registry.find(name)
+        if isinstance(group, ConsumerGroup):
+            return group.check_fetch(member_id, member_epoch)
+        if group is None and member_epoch >= 0:
+            return GroupError.UNKNOWN_MEMBER_ID
+        return GroupError.NONE
+
+    # Kinds.
+
+    def is_queue(self, name: str) -> bool:
+        return name in self._service.broker.topics.catalog.groups
+
+    def _refuse(
+        self,
+        name: str,
+        other_kind: GroupError = GroupError.INCONSISTENT_GROUP_PROTOCOL,
+        *,
+        members: bool = True,
+    ) -> GroupError:
+        """Why the name cannot be that of a Kafka group; with `members`, also
+        when members inside this process read as that group."""
+        if not _is_group_id(name):
+            return GroupError.INVALID_GROUP_ID
+        if self.is_queue(name):
+            return other_kind
+        if members and self._service.broker.cursors.members(name):
+            return other_kind
+        return GroupError.NONE
+
+    def delete(self, name: str) -> GroupError:
+        """Forget a group without members; its offsets are not touched."""
+        error = self.registry.delete(name)
+        if error is GroupError.NONE and name in self._timers:
+            self._timers.pop(name)[1].cancel()
+        return error
+
+    # Replies and time.
+
+    def _new_reply(self) -> tuple[int, asyncio.Future[Any]]:
+        self._last_reply += 1
+        future = self._waiting[self._last_reply] = self._loop.create_future()
+        return self._last_reply, future
+
+    def _release(self, answers: list[Answer]) -> None:
+        for reply, message in answers:
+            future = self._waiting.pop(reply, None)
+            if future is not None and not future.done():
+                future.set_result(message)
+
+    def _arm(self, group: CoordinatedGroup) -> None:
+        """Have the group's timer go off no later than its next deadline."""
+        deadline_ms = group.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        armed = self._timers.get(group.name)
+        if armed is not None:
+            if armed[0] <= deadline_ms:
+                return
+            armed[1].cancel()
+        timer = self._loop.call_at(deadline_ms / 1000, self._on_timer, group)
+        self._timers[group.name] = (deadline_ms, timer)
+
+    def _on_timer(self, group: CoordinatedGroup) -> None:
+        del self._timers[group.name]
+        if self.registry.find(group.name) is not group:
+            return
+        now_ms = self.now_ms()
+        if isinstance(group, ClassicGroup):
+            self._release(group.tick(now_ms))
+        elif isinstance(group, ConsumerGroup):
+            group.tick(now_ms, self.topics())
+        self._arm(group)
+
+
+_REASONS = {
+    GroupError.INVALID_GROUP_ID: "that is no group id",
+    GroupError.GROUP_ID_NOT_FOUND: "there is a group of another kind with this name",
+    GroupError.POLICY_VIOLATION: f"there are {limits.GROUPS_MAX} groups, the most allowed",
+}
+
+
+def _is_group_id(name: str) -> bool:
+    # Kafka's clients are freer with groups than with topics: any characters do.
+    return 0 < len(name) <= limits.NAME_CHARACTERS_MAX
+
+
+def _uuid_text(random: bytes) -> str:
+    text = random.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

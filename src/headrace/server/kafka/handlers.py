@@ -1,0 +1,58 @@
+"""Which file answers which API."""
+
+from __future__ import annotations
+
+from headrace.server.kafka import (
+    api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_topics,
+    delete_groups,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    produce,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
+    sync_group,
+)
+from headrace.server.kafka.door import Handler
+
+HANDLERS: dict[int, Handler] = {
+    0: produce.handle,
+    1: fetch.handle,
+    2: list_offsets.handle,
+    3: metadata.handle,
+    8: offset_commit.handle,
+    9: offset_fetch.handle,
+    10: find_coordinator.handle,
+    11: join_group.handle,
+    12: heartbeat.handle,
+    13: leave_group.handle,
+    14: sync_group.handle,
+    15: describe_groups.handle,
+    16: list_groups.handle,
+    18: api_versions.handle,
+    19: create_topics.handle,
+    22: init_producer_id.handle,
+    42: delete_groups.handle,
+    47: offset_delete.handle,
+    68: consumer_group_heartbeat.handle,
+    69: consumer_group_describe.handle,
+    76: share_group_heartbeat.handle,
+    77: share_group_describe.handle,
+    78: share_fetch.handle,
+    79: share_acknowledge.handle,
+}

@@ -1,0 +1,140 @@
+"""Metadata, versions 0 to 13: which topics there are, and who leads them.
+
+    topics      answered
+    null        all of them; internal topics only when asked for by name
+    none        none, and the node itself (in version 0, all)
+    by name     a topic that does not exist is made when both the request and the
+                node's settings allow it
+    by id       from version 10 on; an unknown id is an error, never a new topic
+
+What is told is on disk: while the catalog is ahead of its log's sync, the answer
+waits, so that no client acts on a topic that a crash could take back.
+
+Rejected: answering "no leader yet" for a topic just made, as Kafka does. Here it
+has one at once, and clients would come back after a pause for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from headrace.core.errors import DiskFull, HeadraceError
+from headrace.core.settings import TopicSettings
+from headrace.core.values import check_name
+from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.nodes import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    address_for,
+)
+from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+from headrace.wire.kafka.generated.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from headrace.wire.kafka.primitives import ZERO_UUID
+
+
+def handle(
+    call: Call, request: MetadataRequest
+) -> MetadataResponse | asyncio.Future[MetadataResponse]:
+    service = call.service
+    response = _answer(call, request)
+    waiting = service.submit(service.commit())
+    if waiting is None:
+        return response
+    return asyncio.ensure_future(_when_safe(waiting, response))
+
+
+async def _when_safe(waiting: asyncio.Future[None], response: MetadataResponse) -> MetadataResponse:
+    await waiting
+    return response
+
+
+def _answer(call: Call, request: MetadataRequest) -> MetadataResponse:
+    service = call.service
+    wanted = request.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        everything = service.broker.topics.catalog.topics.values()
+        topics = [_describe(call, topic, request) for topic in _shown(everything)]
+    else:
+        topics = [_find(call, each, request) for each in dict.fromkeys(wanted)]
+    address = address_for(call)
+    may = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    return MetadataResponse(
+        brokers=(MetadataResponseBroker(service.node_id, address.host, address.port),),
+        cluster_id=service.cluster_id,
+        controller_id=service.node_id,
+        topics=topics,
+        cluster_authorized_operations=may,
+    )
+
+
+def _shown(topics: Iterable[Topic]) -> list[Topic]:
+    return sorted((topic for topic in topics if not topic.is_internal), key=lambda each: each.name)
+
+
+def _find(
+    call: Call, wanted: MetadataRequestTopic, request: MetadataRequest
+) -> MetadataResponseTopic:
+    catalog = call.service.broker.topics.catalog
+    if wanted.topic_id != ZERO_UUID:
+        topic = catalog.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            # Before version 12 a name cannot be null.
+            name = None if call.version >= 12 else ""
+            return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, name, wanted.topic_id)
+        return _describe(call, topic, request)
+    name = wanted.name or ""
+    topic = catalog.topics.get(name)
+    if topic is None:
+        try:
+            check_name("topic", name)
+            may_create = (
+                request.allow_auto_topic_creation and call.door.settings.auto_create_topics
+            )
+            if not may_create or _is_ours(name):
+                return MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name)
+            topic = _create(call, name)
+        except HeadraceError as error:
+            return MetadataResponseTopic(code_of(error), name)
+        except OSError as error:
+            return MetadataResponseTopic(code_of(DiskFull(str(error))), name)
+    return _describe(call, topic, request)
+
+
+def _is_ours(name: str) -> bool:
+    """Names that only the node itself gives. Whoever asks for one waits for it."""
+    return name.startswith("__") or name.endswith(DEAD_LETTER_SUFFIX)
+
+
+def _create(call: Call, name: str) -> Topic:
+    service = call.service
+    topics = service.broker.topics
+    return topics.create(
+        name, call.door.settings.partitions, TopicSettings(), service.clock.now_ms()
+    )
+
+
+def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+    node = (call.service.node_id,)
+    may = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    return MetadataResponseTopic(
+        Error.NONE,
+        topic.name,
+        topic.id,
+        topic.is_internal,
+        tuple(
+            MetadataResponsePartition(
+                Error.NONE, partition.index, node[0], partition.epoch, node, node
+            )
+            for partition in call.service.broker.topics.partitions(topic)
+        ),
+        may,
+    )

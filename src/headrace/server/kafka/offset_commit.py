@@ -1,0 +1,119 @@
+"""OffsetCommit, versions 2 to 10 (from 10 on topics are named by their ids).
+
+    who commits                      generation or epoch
+    a member of a classic group      its generation
+    a member of a consumer group     its epoch
+    nobody in particular             -1, and only while the group has no members
+
+Answered once the offsets are on disk. Retention that a client asks for (up to
+version 4) is not kept: what a group has committed stays until it is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.core import limits
+from headrace.core.errors import HeadraceError
+from headrace.engine.cursor import Commitment, Place
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import topic_of
+from headrace.wire.kafka.generated.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+)
+from headrace.wire.kafka.generated.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+def handle(
+    call: Call, request: OffsetCommitRequest
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+    refusal = call.door.groups.check_commit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
+    if refusal:
+        return _all_of_it(request, refusal)
+    positions: dict[Place, Commitment | None] = {}
+    topics = tuple(_check_topic(call, topic, positions) for topic in request.topics)
+    response = OffsetCommitResponse(topics=topics)
+    if not positions:
+        return response
+    service = call.service
+    commit = service.commit()
+    try:
+        written = service.broker.cursors.commit(
+            request.group_id, positions, service.clock.now_ms()
+        )
+    except (HeadraceError, OSError):
+        service.logger.exception("offsets were not written", extra={"group": request.group_id})
+        return _unavailable(request)
+    commit.data.append(written)
+    waiting = service.submit(commit)
+    if waiting is None:
+        return response
+    answer: asyncio.Future[OffsetCommitResponse] = service.loop.create_future()
+
+    def on_safe(done: asyncio.Future[None]) -> None:
+        if not answer.done():
+            failed = done.cancelled() or done.exception() is not None
+            answer.set_result(_unavailable(request) if failed else response)
+
+    waiting.add_done_callback(on_safe)
+    return answer
+
+
+def _check_topic(
+    call: Call, topic: OffsetCommitRequestTopic, positions: dict[Place, Commitment | None]
+) -> OffsetCommitResponseTopic:
+    """What is right goes into `positions`; the answer if that comes off."""
+    unknown = Error.UNKNOWN_TOPIC_ID if call.version >= 10 else Error.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        found = topic_of(call.service, topic.name, topic.topic_id)
+    except HeadraceError:
+        found = None
+    partitions = []
+    for index, offset, leader_epoch, metadata in topic.partitions:
+        text = metadata or ""
+        if found is None:
+            error = unknown
+        elif found.is_internal or not 0 <= index < found.partitions:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        elif len(text.encode()) > limits.METADATA_BYTES_MAX:
+            error = Error.OFFSET_METADATA_TOO_LARGE
+        elif offset < 0:
+            error = Error.OFFSET_OUT_OF_RANGE
+        else:
+            error = Error.NONE
+            positions[found.id, index] = Commitment(offset, text, leader_epoch)
+        partitions.append(OffsetCommitResponsePartition(index, error))
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, tuple(partitions))
+
+
+def _all_of_it(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
+    """The same answer for every partition."""
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    OffsetCommitResponsePartition(index, error)
+                    for index, *_ in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _unavailable(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Nothing of it is known to be on disk; a client tries again."""
+    return _all_of_it(request, Error.COORDINATOR_NOT_AVAILABLE)

@@ -1,0 +1,20 @@
+"""Partitions as requests name them, and which leader the asker believes in."""
+
+from __future__ import annotations
+
+from headrace.engine.partition import Partition
+from headrace.server.kafka.errors import Error
+from headrace.server.service import Service
+
+
+def partition_of(service: Service, name: str, index: int) -> Partition:
+    """UnknownTopic, InvalidName or UnknownPartition when there is none."""
+    topics = service.broker.topics
+    return topics.partition(topics.named(name), index)
+
+
+def epoch_error(partition: Partition, epoch: int) -> Error:
+    """A client that knows an older or a newer leader than us has to look again."""
+    if epoch in (-1, partition.epoch):
+        return Error.NONE
+    return Error.FENCED_LEADER_EPOCH if epoch < partition.epoch else Error.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,169 @@
+"""Group commit on an event loop: nobody waits, futures do.
+
+    requests    append  append  append  append          append
+    rounds             [ sync ......... ][ sync ............ ]
+    answers                             ^ the first two      ^ the rest
+
+The broker lives on the loop's thread. A round takes everything that is dirty, syncs
+the files in threads, and comes back to the loop; what was appended meanwhile is the
+next round. A failed sync is never retried: the node ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.core.errors import SyncFailed
+from headrace.core.ports import Clock, Disk, File
+from headrace.engine.broker import Broker, Round
+from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
+
+SYNC_THREADS = 8
+
+
+class LoopCommit:
+    def __init__(
+        self,
+        broker: Broker,
+        disk: Disk,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        on_advance: Callable[[Iterable[Partition]], None],
+        on_failure: Callable[[SyncFailed], None],
+    ) -> None:
+        """`on_advance` hears of partitions whose high watermark may have moved."""
+        self._broker = broker
+        self._disk = disk
+        self._clock = clock
+        self._loop = loop
+        self._on_advance = on_advance
+        self._on_failure = on_failure
+        self._dirty: set[Partition] = set()
+        self._lazy: set[Partition] = set()
+        self._lazy_timer: asyncio.TimerHandle | None = None
+        self._waiting: list[tuple[Commit, asyncio.Future[None]]] = []
+        self._round: asyncio.Future[None] | None = None
+        self._pool = ThreadPoolExecutor(SYNC_THREADS, "headrace-sync")
+        self.failed: SyncFailed | None = None
+
+    def submit(self, commit: Commit) -> asyncio.Future[None] | None:
+        """None when everything in the commit is safe already."""
+        commit.seal()
+        self._note(commit)
+        if commit.is_done():
+            if self._dirty and self._round is None:
+                self._begin()
+            return None
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.failed is not None:
+            future.set_exception(self.failed)
+            return future
+        self._waiting.append((commit, future))
+        if self._round is None:
+            self._begin()
+        return future
+
+    async def wait(self, commit: Commit) -> None:
+        future = self.submit(commit)
+        if future is not None:
+            await future
+
+    def _note(self, commit: Commit) -> None:
+        for partition in commit.partitions():
+            durability = partition.topic.settings.durability
+            if durability == "synced":
+                self._dirty.add(partition)
+            else:
+                self._on_advance((partition,))
+                if durability == "interval":
+                    self._lazy.add(partition)
+                    self._start_timer(partition.topic.settings.sync_interval_ms)
+
+    def _start_timer(self, interval_ms: int) -> None:
+        if self._lazy_timer is None:
+            self._lazy_timer = self._loop.call_later(interval_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._lazy_timer = None
+        self._dirty |= self._lazy
+        self._lazy = set()
+        if self._round is None and self.failed is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        due = self._broker.begin_sync(self._dirty)
+        self._dirty = set()
+        files = [file for _, ticket in due.tickets for file in ticket.files]
+        directories = {name for _, ticket in due.tickets for name in ticket.directories}
+        if not files and not directories:
+            # Done at once, but heard of in the loop's next turn, like any other.
+            self._round = self._loop.create_future()
+            self._round.set_result(None)
+            self._round.add_done_callback(lambda round_: self._on_synced(due, round_))
+            return
+        running = [self._loop.run_in_executor(self._pool, _sync_file, file) for file in files[1:]]
+        first = self._loop.run_in_executor(
+            self._pool, self._sync_first, files[0] if files else None, directories
+        )
+        self._round = asyncio.gather(first, *running)  # type: ignore[assignment]
+        assert self._round is not None
+        self._round.add_done_callback(lambda round_: self._on_synced(due, round_))
+
+    def _sync_first(self, file: File | None, directories: set[str]) -> None:
+        # A file counts as synced only when its name is on disk too.
+        for directory in directories:
+            self._disk.sync_directory(directory)
+        if file is not None:
+            file.sync()
+
+    def _on_synced(self, due: Round, round_: asyncio.Future[None]) -> None:
+        try:
+            round_.result()
+            self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
+        except OSError as error:
+            self._fail(error)
+            return
+        self._round = None
+        left = []
+        for commit, future in self._waiting:
+            if commit.is_done():
+                if not future.done():
+                    future.set_result(None)
+            else:
+                left.append((commit, future))
+        self._waiting = left
+        self._on_advance(due.partitions)
+        if (left or self._dirty) and self._round is None:
+            self._begin()
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = SyncFailed(
+            f"the disk refused to sync ({error}); what was written last may be lost: check the "
+            "disk and start the node again"
+        )
+        self._round = None
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(self.failed)
+        self._waiting = []
+        self._on_failure(self.failed)
+
+    async def close(self) -> None:
+        """Sync everything, whatever its durability."""
+        if self._lazy_timer is not None:
+            self._lazy_timer.cancel()
+        self._dirty |= set(self._broker.topics)
+        while self.failed is None and (self._round is not None or self._dirty):
+            if self._round is None:
+                self._begin()
+            assert self._round is not None
+            await asyncio.wait([self._round])
+            await asyncio.sleep(0)
+        self._pool.shutdown()
+
+
+def _sync_file(file: File) -> None:
+    file.sync()

@@ -1,0 +1,108 @@
+"""What every door shares: the broker on the loop's thread, commits, and waking.
+
+A long poll waits for partitions: it registers a wake call with each of them and is
+called, on the loop, when their high watermark may have moved or a queue may have
+something ready. It looks again and waits on or answers; nobody is told what changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from headrace.core.errors import SyncFailed
+from headrace.core.ports import Clock, Disk, Entropy
+from headrace.engine.broker import Broker
+from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
+from headrace.server.loop_commit import LoopCommit
+
+Wake = Callable[[], None]
+
+MAINTAIN_SECONDS = 30.0
+
+
+class Service:
+    def __init__(
+        self,
+        broker: Broker,
+        disk: Disk,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        node_id: int,
+        cluster_id: str,
+    ) -> None:
+        self.broker = broker
+        self.disk = disk
+        self.entropy = entropy
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+        self.commits = LoopCommit(
+            broker, disk, clock, self.loop, self.wake_partitions, self._on_failure
+        )
+        self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
+        self.logger = logging.getLogger("headrace")
+        self._waiting: dict[Partition, set[Wake]] = {}
+        self._maintenance = self.loop.call_later(MAINTAIN_SECONDS, self._maintain)
+
+    def _on_failure(self, error: SyncFailed) -> None:
+        self.logger.critical("sync failed", extra={"error": str(error)})
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def new_id(self) -> int:
+        """A random number that fits a positive 32-bit integer."""
+        return int.from_bytes(self.entropy.random_bytes(4), "big") & 0x7FFFFFFF
+
+    # Waking.
+
+    def wait_on(self, partitions: Iterable[Partition], wake: Wake) -> None:
+        for partition in partitions:
+            self._waiting.setdefault(partition, set()).add(wake)
+
+    def stop_waiting(self, partitions: Iterable[Partition], wake: Wake) -> None:
+        for partition in partitions:
+            wakes = self._waiting.get(partition)
+            if wakes is not None:
+                wakes.discard(wake)
+                if not wakes:
+                    del self._waiting[partition]
+
+    def wake_partitions(self, partitions: Iterable[Partition]) -> None:
+        if self._waiting:
+            for partition in partitions:
+                for wake in tuple(self._waiting.get(partition, ())):
+                    wake()
+
+    # Committing.
+
+    def commit(self) -> Commit:
+        return self.broker.commit()
+
+    async def finish(self, commit: Commit) -> None:
+        """Until everything in the commit is safe, and what it began is done."""
+        if self.broker.moves:
+            commit.moves += self.broker.moves.pending()
+            commit.state += [(move.source, move.intent_end) for move in commit.moves]
+        await self.commits.wait(commit)
+
+    def submit(self, commit: Commit) -> asyncio.Future[None] | None:
+        return self.commits.submit(commit)
+
+    # Housekeeping.
+
+    def _maintain(self) -> None:
+        self._maintenance = self.loop.call_later(MAINTAIN_SECONDS, self._maintain)
+        try:
+            self.broker.maintain(self.clock.now_ms())
+        except OSError:
+            self.logger.exception("maintenance failed")
+        self.submit(self.commit())
+
+    async def close(self) -> None:
+        self._maintenance.cancel()
+        await self.commits.close()

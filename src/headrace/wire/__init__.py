@@ -1,0 +1,1 @@
+"""Bytes to messages and back, one package per protocol; no sockets, no state."""

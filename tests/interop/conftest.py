@@ -1,0 +1,70 @@
+"""A real node as a process of its own, for clients that know nothing of us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_START = "from headrace.cli.main import main; main()"
+
+
+class NodeProcess:
+    """One node and its directory, which outlives it: `restart` opens it again, on
+    the same port, so that clients find it where it was."""
+
+    def __init__(self, data: Path, *flags: str) -> None:
+        self.data = data
+        self._flags = flags
+        self.bootstrap = "127.0.0.1:0"
+        self._start()
+
+    def _start(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-c", _START, "serve", "--data", str(self.data),
+                "--kafka", self.bootstrap, "--log-level", "warning", *self._flags,
+            ],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline()
+        if not ready.startswith("ready: kafka on "):
+            self.kill()
+            raise AssertionError(f"the node did not start: {ready!r}")
+        self.bootstrap = ready.removeprefix("ready: kafka on ").split(",")[0]
+
+    def stop(self) -> None:
+        """As an operator stops it: what is under way is finished."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(30)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def restart(self, *, kill: bool = False) -> None:
+        if kill:
+            self.kill()
+        else:
+            self.stop()
+        self._start()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    process = NodeProcess(tmp_path / "data")
+    yield process
+    process.stop()

@@ -1,0 +1,106 @@
+"""The numbers of a queue group, by state, lane and partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core.values import MessageId, Outgoing
+from headrace.engine.rates import SAMPLE_MS, SPAN_MS, Rates
+
+
+def test_every_state_is_counted_where_it_is(bench: Any) -> None:
+    bench.make(topic={"ordering": "key"})
+    bench.publish(b"0", b"1", b"2", key=b"a")
+    bench.publish(b"3", key=b"b", priority="high")
+    bench.publish(b"4", b"5", key=b"c", delay_ms=500)
+    bench.publish(b"6", key=b"d", priority="low")
+    bench.publish(b"7", key=b"e")
+    high = bench.receipts(1)
+    bench.node.nack(bench.group, high, delay_ms=100)
+    bench.lease(1)
+    numbers = bench.node.queue_statistics(bench.group)
+    assert (numbers.ready, numbers.waiting, numbers.leased) == (2, 2, 1)
+    assert (numbers.retrying, numbers.delayed, numbers.moving) == (1, 2, 0)
+    assert numbers.depth == 8
+    assert (numbers.delivered, numbers.nacked) == (2, 1)
+    by_lane = {lane.lane: lane for lane in numbers.lanes}
+    assert (by_lane["high"].retrying, by_lane["high"].delivered) == (1, 1)
+    assert (by_lane["normal"].leased, by_lane["normal"].delayed) == (1, 2)
+    assert (by_lane["normal"].ready, by_lane["low"].ready) == (1, 1)
+    assert by_lane["low"].last_served_ms is None
+    assert by_lane["high"].last_served_ms == bench.clock.time_ms
+    (part,) = numbers.partitions
+    assert (part.start_offset, part.end_offset, part.ready) == (0, 8, 2)
+
+
+def test_numbers_are_as_of_now_although_nobody_leased_since(bench: Any) -> None:
+    bench.make(group={"visibility_ms": 100})
+    bench.publish(b"0")
+    bench.publish(b"1", delay_ms=100)
+    bench.publish(b"2", ttl_ms=100)
+    bench.lease(1)
+    bench.skip(100)
+    numbers = bench.node.queue_statistics(bench.group)
+    assert (numbers.ready, numbers.leased, numbers.delayed) == (2, 0, 0)
+    assert (numbers.expired, numbers.lease_expired) == (1, 1)
+
+
+def test_the_oldest_is_the_first_that_could_be_had(bench: Any) -> None:
+    bench.make(partitions=2)
+    start_ms = bench.clock.time_ms
+    assert bench.node.queue_statistics(bench.group).oldest_ms is None
+    for partition in (1, 0):
+        bench.node.publish(bench.topic, [Outgoing(b"x", partition=partition)])
+        bench.skip(10)
+    numbers = bench.node.queue_statistics(bench.group)
+    assert numbers.oldest_ms == start_ms
+    assert [part.oldest_ms for part in numbers.partitions] == [start_ms + 10, start_ms]
+    bench.lease()
+    assert bench.node.queue_statistics(bench.group).oldest_ms is None
+
+
+def test_totals_count_since_the_group_was_made(bench: Any) -> None:
+    bench.make()
+    bench.publish(b"0", b"1", b"2", b"3")
+    bench.publish(b"4", delay_ms=9_000)
+    held = bench.receipts(4)
+    bench.node.ack(bench.group, held[:1])
+    bench.node.nack(bench.group, held[1:2], delay_ms=60_000)
+    bench.node.reject(bench.group, held[2:3])
+    bench.node.release(bench.group, held[3:])
+    bench.node.cancel(MessageId(bench.topic, 0, 4))
+    names = ("delivered", "acked", "nacked", "dead_lettered", "cancelled", "lease_expired")
+    before = bench.node.queue_statistics(bench.group)
+    assert [getattr(before, name) for name in names] == [4, 1, 1, 1, 1, 0]
+    bench.reopen()
+    after = bench.node.queue_statistics(bench.group)
+    assert [getattr(after, name) for name in names] == [4, 1, 1, 1, 1, 0]
+
+
+def test_a_message_that_was_never_this_groups_has_no_part_in_its_numbers(bench: Any) -> None:
+    bench.make()
+    bench.publish(b"before")
+    bench.node.open_queue("late", [bench.topic], "bob", {"start": "latest"})
+    assert bench.node.queue_statistics("late").depth == 0
+    bench.publish(b"after")
+    assert bench.node.queue_statistics("late").depth == 1
+    assert bench.values(group="late") == [b"after"]
+
+
+def test_rates_look_back_over_ten_seconds() -> None:
+    rates = Rates()
+    assert rates.per_second(0, [5]) == [0.0]
+    rates.sample(0, [0])
+    assert rates.per_second(2_000, [10]) == [5.0]
+    for second in range(1, 30):
+        rates.sample(second * 1_000, [second * 10])
+    assert rates.per_second(29_000, [290]) == pytest.approx([10.0])
+
+
+def test_samples_are_few_and_old_ones_go() -> None:
+    rates = Rates()
+    for now_ms in range(0, 10 * SPAN_MS, 10):
+        rates.sample(now_ms, [now_ms])
+    assert len(rates._samples) <= SPAN_MS // SAMPLE_MS + 2
