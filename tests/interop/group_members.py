@@ -28,8 +28,9 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) 
         time.sleep(0.01)
 
 
-def silent(error: KafkaError) -> None:
+def quiet(bootstrap: str) -> dict[str, Any]:
     """Lost connections are part of these tests and need not be printed."""
+    return {"bootstrap.servers": bootstrap, "error_cb": lambda error: None, "log_level": 0}
 
 
 def settings_of(protocol: str) -> dict[str, Any]:
@@ -44,13 +45,13 @@ def settings_of(protocol: str) -> dict[str, Any]:
 
 
 def make_topic(bootstrap: str, name: str = TOPIC, partitions: int = 4) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "error_cb": silent})
+    admin = AdminClient(quiet(bootstrap))
     for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         made.result()
 
 
 def publish(bootstrap: str, values: Iterable[str], topic: str = TOPIC) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "error_cb": silent})
+    producer = Producer({**quiet(bootstrap), "linger.ms": 1})
     for value in values:
         producer.produce(topic, value.encode(), key=value.encode())
     assert producer.flush(30) == 0
@@ -65,19 +66,19 @@ class Member:
         self.owned: set[tuple[str, int]] = set()
         # ("assigned" or "revoked" or "lost", partitions)
         self.events: list[tuple[str, set[int]]] = []
-        self.fatal: KafkaError | None = None
+        # What the client cannot recover from, in its own words.
+        self.fatal = ""
         self._is_incremental = protocol in ("consumer", "cooperative-sticky")
         self._stop = threading.Event()
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **quiet(bootstrap),
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 100,
                 "topic.metadata.refresh.interval.ms": 300,
                 "reconnect.backoff.max.ms": 200,
                 "error_cb": self._on_error,
-                "log_level": 0,
                 **settings_of(protocol),
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
@@ -101,15 +102,19 @@ class Member:
         self.events.append((what, {each.partition for each in partitions}))
 
     def _on_error(self, error: KafkaError) -> None:
-        # Lost connections are part of these tests; what cannot be mended is not.
         if error.fatal() or error.code() == KafkaError._FATAL:
-            self.fatal = error
+            self.fatal = error.str()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             message = self._consumer.poll(0.02)
-            if message is not None and message.error() is None:
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
                 self.values.append((message.value() or b"").decode())
+            else:
+                self._on_error(error)
         self._consumer.close()
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-
 from tests.interop.conftest import NodeProcess
 from tests.interop.group_members import (
     PROTOCOLS,
@@ -18,9 +17,9 @@ from tests.interop.group_members import (
     Member,
     make_topic,
     publish,
+    quiet,
     settings_of,
     share,
-    silent,
     wait_until,
 )
 
@@ -45,12 +44,10 @@ class Load:
         self._stop = threading.Event()
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **quiet(bootstrap),
                 "linger.ms": 1,
                 "reconnect.backoff.max.ms": 200,
                 "enable.idempotence": True,
-                "error_cb": silent,
-                "log_level": 0,
             }
         )
         self._thread = threading.Thread(target=self._run)
@@ -162,9 +159,7 @@ def test_an_instance_id_that_is_taken_over_shuts_out_its_former_holder(node: Nod
     with members(old) as running:
         wait_until(lambda: share([old], 4), "the first holder has everything")
         running.append(Member(node.bootstrap, "billing", "range", group_instance_id="east"))
-        wait_until(lambda: old.fatal is not None, "the first holder is told")
-        assert old.fatal is not None
-        assert old.fatal.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL)
+        wait_until(lambda: "fenced" in old.fatal, "the first holder is told")
         wait_until(lambda: share(running[1:], 4), "the second holder has everything")
 
 
@@ -175,7 +170,7 @@ def test_an_instance_id_in_use_is_not_given_to_a_second_member(node: NodeProcess
         wait_until(lambda: share([holder], 4), "the holder has everything")
         late = Member(node.bootstrap, "billing", "consumer", group_instance_id="east")
         running.append(late)
-        wait_until(lambda: late.fatal is not None, "the second one is refused")
+        wait_until(lambda: "still used" in late.fatal, "the second one is refused")
         publish(node.bootstrap, ["still here"])
         wait_until(lambda: holder.values, "the holder goes on")
         assert not late.owned
@@ -184,15 +179,14 @@ def test_an_instance_id_in_use_is_not_given_to_a_second_member(node: NodeProcess
 @pytest.mark.parametrize("protocol", ["range", "consumer"])
 def test_a_consumer_goes_to_a_point_in_time(node: NodeProcess, protocol: str) -> None:
     make_topic(node.bootstrap, partitions=1)
-    producer = Producer({"bootstrap.servers": node.bootstrap, "error_cb": silent})
+    producer = Producer(quiet(node.bootstrap))
     for number in range(10):
         producer.produce(TOPIC, str(number).encode(), timestamp=1_000_000 + 1_000 * number)
     producer.flush(30)
     consumer = Consumer(
         {
-            "bootstrap.servers": node.bootstrap,
+            **quiet(node.bootstrap),
             "group.id": "billing",
-            "error_cb": silent,
             **settings_of(protocol),
         }
     )
@@ -216,11 +210,11 @@ def test_partitions_that_are_added_are_read_as_well(node: NodeProcess, protocol:
     make_topic(node.bootstrap, partitions=2)
     with members(*(Member(node.bootstrap, "billing", protocol) for _ in range(2))) as running:
         wait_until(lambda: share(running, 2), "two members share the topic")
-        admin = AdminClient({"bootstrap.servers": node.bootstrap, "error_cb": silent})
+        admin = AdminClient(quiet(node.bootstrap))
         for grown in admin.create_partitions([NewPartitions(TOPIC, 5)]).values():
             grown.result()
         wait_until(lambda: share(running, 5), "they share the larger topic")
-        producer = Producer({"bootstrap.servers": node.bootstrap, "error_cb": silent})
+        producer = Producer(quiet(node.bootstrap))
         for index in range(5):
             producer.produce(TOPIC, str(index).encode(), partition=index)
         producer.flush(30)
@@ -238,7 +232,7 @@ def test_a_topic_made_anew_under_the_same_name_is_read_from_its_start(
     publish(node.bootstrap, [f"old {number}" for number in range(20)])
     with members(Member(node.bootstrap, "billing", protocol)) as (first,):
         wait_until(lambda: len(first.values) >= 20, "the old messages")
-    admin = AdminClient({"bootstrap.servers": node.bootstrap, "error_cb": silent})
+    admin = AdminClient(quiet(node.bootstrap))
     for gone in admin.delete_topics([TOPIC]).values():
         gone.result()
     make_topic(node.bootstrap)

@@ -73,7 +73,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def begin(self, choices: list[tuple[str, ...]]) -> None:
         for names in choices:
             self.start(None, names)
-            self.beat_all()
+            self.beat_all(True)
 
     @precondition(lambda self: len(self.clients) < 5)
     @rule(
@@ -94,11 +94,13 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.heartbeat(client, lost=lost, says_owned=not silent)
 
     @precondition(lambda self: self.clients)
-    @rule()
-    def beat_all(self) -> None:
+    @rule(lets_go=st.booleans())
+    def beat_all(self, lets_go: bool) -> None:
         for client in list(self.clients):
-            client.reads &= client.told
+            if lets_go:
+                client.reads &= client.told
             self.heartbeat(client)
+            self.one_owner()
 
     @precondition(lambda self: self.clients)
     @rule(index=indexes)
@@ -181,12 +183,11 @@ class ConsumerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Nothing goes wrong any more: the group has to settle, and to stay so."""
         for _ in range(30):
-            self.beat_all()
-            self.one_owner()
+            self.beat_all(True)
             self.wait(1_000)
         epoch = self.group.group_epoch
         for _ in range(10):
-            self.beat_all()
+            self.beat_all(True)
             self.wait(1_000)
         assert self.group.group_epoch == epoch
         assert self.group.state() == ("Stable" if self.clients else "Empty")

@@ -67,7 +67,10 @@ class Connection:
         nothing: everything belongs to the parent."""
         if self.is_forked or self._closed:
             return
-        for each in self.opened():
-            each.close()
-        self._closed = True
-        self._backend.close()
+        try:
+            for each in self.opened():
+                each.close()
+        finally:
+            # Whatever the disk says to giving leases back: the directory is free.
+            self._closed = True
+            self._backend.close()

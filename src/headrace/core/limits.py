@@ -47,6 +47,9 @@ LEASE_MESSAGES_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 255
 VISIBILITY_MS_MAX: Final = 12 * 60 * 60 * 1000
 DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000
+# Ranges of one partition in one answer to a share consumer.
+SHARE_RANGES_MAX: Final = 64
+SHARE_SESSIONS_MAX: Final = 10_000
 REDRIVES_MAX: Final = 3
 PAGE_ITEMS_MAX: Final = 1_000
 

@@ -24,7 +24,14 @@ from headrace.core.values import (
 )
 from headrace.engine import dead_letter
 from headrace.engine import state as events
-from headrace.engine.catalog import DEAD_LETTER_GROUP, EpochBegan, Group, ProducersReserved, Topic
+from headrace.engine.catalog import (
+    CURSOR_TOPIC,
+    DEAD_LETTER_GROUP,
+    EpochBegan,
+    Group,
+    ProducersReserved,
+    Topic,
+)
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
@@ -84,6 +91,13 @@ class Round(NamedTuple):
     partitions: list[Partition]
 
 
+class Deleted(NamedTuple):
+    """Topics that are gone, and their partitions, whose files are still open."""
+
+    topics: list[Topic]
+    partitions: list[Partition]
+
+
 class Broker:
     def __init__(
         self,
@@ -109,7 +123,7 @@ class Broker:
         self.fates = Fates(self.topics, self.groups, self.moves)
         self.leasing = Leasing(self.groups, self.fates, entropy)
         self.settling = Settling(self.topics, self.groups, self.fates)
-        self.sharing = Sharing(self.groups, self.fates, self.leasing, self.settling, entropy)
+        self.sharing = Sharing(self.groups, self.fates, self.leasing, entropy)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
         if not read_only:
@@ -204,6 +218,42 @@ class Broker:
             self.topics.change([ProducersReserved(self._producer_ids_end)], now_ms)
         self._producer_id += 1
         return self._producer_id - 1
+
+    # Topics.
+
+    def delete_topic(self, topic: Topic, now_ms: int, commit: Commit) -> Deleted:
+        """Take the topic and its dead letters out of everything. Once the commit is
+        done and no sync is at work on the partitions any more, `close_files` and
+        `topics.remove_files` finish it; a crash before that leaves folders that the
+        next open removes."""
+        letters = self.topics.catalog.dead_letters_of(topic)
+        gone = [topic] if letters is None else [topic, letters]
+        closing: list[Partition] = []
+        for each in gone:
+            closing += self.topics.delete(each, now_ms)
+            self.moves.forget(each.id)
+            self.publisher.forget(each)
+            self.cursors.forget_topic(each.id, now_ms)
+            self.cursors.on_topic_changed(each)
+        for partition in closing:
+            partition.resign()
+        positions = self.topics.catalog.topics.get(CURSOR_TOPIC)
+        if positions is not None:
+            kept = self.topics.partition(positions, 0)
+            commit.data.append((kept, kept.log.end_offset))
+        return Deleted(gone, closing)
+
+    def grow_topic(
+        self, topic: Topic, partitions: int, now_ms: int, commit: Commit, *, break_key_order: bool
+    ) -> Topic:
+        """More partitions, which every queue group of the topic reads as well."""
+        added = self.topics.grow(topic, partitions, now_ms, break_key_order=break_key_order)
+        grown = self.topics.named(topic.name)
+        for group in self.topics.catalog.groups.values():
+            if topic.id in group.topics:
+                self.groups.open_views(group, added, now_ms, commit)
+        self.cursors.on_topic_changed(grown)
+        return grown
 
     # Streams.
 

@@ -137,6 +137,11 @@ class CatalogReset(msgspec.Struct, array_like=True, tag=10, frozen=True):
     epoch: int
 
 
+class GroupUnsubscribed(msgspec.Struct, array_like=True, tag=11, frozen=True):
+    id: int
+    topic_id: bytes
+
+
 CatalogEvent = (
     TopicCreated
     | TopicDeleted
@@ -144,6 +149,7 @@ CatalogEvent = (
     | GroupCreated
     | GroupAltered
     | GroupSubscribed
+    | GroupUnsubscribed
     | GroupDeleted
     | ProducersReserved
     | EpochBegan
@@ -180,6 +186,9 @@ def apply(catalog: Catalog, event: CatalogEvent) -> Catalog:
         case GroupSubscribed():
             group = catalog.groups_by_id[event.id]
             return _with_group(catalog, replace(group, topics=group.topics | {event.topic_id}))
+        case GroupUnsubscribed():
+            group = catalog.groups_by_id[event.id]
+            return _with_group(catalog, replace(group, topics=group.topics - {event.topic_id}))
         case GroupDeleted():
             return _without_group(catalog, catalog.groups_by_id[event.id])
         case ProducersReserved():

@@ -47,7 +47,6 @@ class Covered(NamedTuple):
     batches: list[Buffer]
     held: Runs
     missing: Runs
-    size_bytes: int
 
 
 class _Open:
@@ -117,7 +116,7 @@ class Cutter:
                 if there:
                     part = self._part(partition, batch, header, opened, there)
                     if batches and size + len(part) > bytes_max:
-                        return Covered(batches, held, missing, size)
+                        return Covered(batches, held, missing)
                     batches.append(part)
                     size += len(part)
                 held += there
@@ -127,8 +126,8 @@ class Cutter:
                     break
             if runs is before:
                 # Compaction took all that there was from here on.
-                return Covered(batches, held, missing + runs, size)
-        return Covered(batches, held, missing, size)
+                return Covered(batches, held, missing + runs)
+        return Covered(batches, held, missing)
 
     def _read(
         self, partition: Partition, runs: Runs

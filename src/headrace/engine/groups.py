@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
-from headrace.core.errors import InvalidName, LimitExceeded, UnknownGroup
+from headrace.core.errors import GroupInUse, InvalidName, LimitExceeded, UnknownGroup
 from headrace.core.settings import GroupSettings
 from headrace.core.values import QueueStatistics, check_name
 from headrace.engine import statistics
@@ -17,6 +17,7 @@ from headrace.engine.catalog import (
     GroupCreated,
     GroupDeleted,
     GroupSubscribed,
+    GroupUnsubscribed,
     Topic,
 )
 from headrace.engine.commit import Commit
@@ -116,6 +117,30 @@ class Groups:
             commit.state.append((partition, partition.state.log.end_offset))
         self._serving.pop(group.id, None)
 
+    def restart_view(
+        self, group: Group, partition: Partition, start: int, now_ms: int, commit: Commit
+    ) -> None:
+        """Read a partition from here on, whatever became of its messages before."""
+        _check_settled(partition, partition.views.get(group.id))
+        partition.close_view(group.id, now_ms)
+        partition.open_view(group, start, now_ms)
+        assert partition.state is not None
+        commit.state.append((partition, partition.state.log.end_offset))
+
+    def unsubscribe(self, group: Group, topic: Topic, now_ms: int, commit: Commit) -> None:
+        """Read this topic no more, and forget how far the group was."""
+        # The views first: one that nobody subscribes to would keep its messages
+        # forever, the other way round a restart only opens it anew.
+        views = self.views(group, [topic])
+        for partition, view in views:
+            _check_settled(partition, view)
+        for partition, _ in views:
+            partition.close_view(group.id, now_ms)
+            assert partition.state is not None
+            commit.state.append((partition, partition.state.log.end_offset))
+        if topic.id in group.topics:
+            self._topics.change([GroupUnsubscribed(group.id, topic.id)], now_ms)
+
     def views(
         self, group: Group, topics: Sequence[Topic] | None = None
     ) -> list[tuple[Partition, QueueView]]:
@@ -182,4 +207,12 @@ class Groups:
             group.name,
             [statistics.of_partition(partition, view, now_ms) for partition, view in views],
             [view for _, view in views],
+        )
+
+
+def _check_settled(partition: Partition, view: QueueView | None) -> None:
+    if view is not None and view.moves:
+        raise GroupInUse(
+            f"messages of {partition.path} are on their way to the dead letters; try again, and "
+            "make room if the disk is full"
         )

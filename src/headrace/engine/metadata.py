@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.core.errors import CorruptLog, DiskFull
 from headrace.core.ports import Disk
-from headrace.engine.catalog import Catalog, CatalogEvent, apply, snapshot
+from headrace.engine.catalog import Catalog, CatalogEvent, TopicDeleted, apply, snapshot
 from headrace.engine.records import iterate_batches
 from headrace.log import Log, LogSettings
 from headrace.record import build_values_batch, read_header, read_records
@@ -32,11 +32,16 @@ class Metadata:
             read_only=read_only,
         )  # fmt: skip
         self.catalog = Catalog()
+        # Topics whose deletion is on record: their files may still be there.
+        self.deleted: set[bytes] = set()
         self._snapshot: tuple[int, int] | None = None
         for data, position in iterate_batches(self.log, self.log.start_offset, self.log.end_offset):
             header = read_header(data, position)
             for record in read_records(data[position : position + header.size_bytes], header):
-                self.catalog = apply(self.catalog, _decode(record.value or b""))
+                event = _decode(record.value or b"")
+                self.catalog = apply(self.catalog, event)
+                if isinstance(event, TopicDeleted):
+                    self.deleted.add(event.id)
 
     def append(self, events: Sequence[CatalogEvent], now_ms: int) -> Catalog:
         """Write the events; the picture they make is returned and becomes

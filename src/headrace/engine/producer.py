@@ -70,6 +70,16 @@ class Duplicate(NamedTuple):
     last_offset: int
 
 
+class ActiveProducer(NamedTuple):
+    """One producer as an operator sees it."""
+
+    producer_id: int
+    epoch: int
+    # -1 when its epoch has brought no records yet.
+    last_sequence: int
+    last_timestamp_ms: int
+
+
 class _Batch(NamedTuple):
     epoch: int
     base_sequence: int
@@ -166,6 +176,14 @@ class ProducerState:
         producer.batches.append(batch)
         del producer.batches[:-BATCHES_PER_PRODUCER_MAX]
         self._see(header.producer_id, producer, now_ms)
+
+    def active(self) -> list[ActiveProducer]:
+        """Those that are remembered, the longest unseen first."""
+        latest = ((number, each.batches[-1]) for number, each in self._producers.items())
+        return [
+            ActiveProducer(number, batch.epoch, batch.last_sequence, batch.timestamp_ms)
+            for number, batch in latest
+        ]
 
     def expire(self, now_ms: int, after_ms: int) -> int:
         """Forget producers not seen for `after_ms`; how many were forgotten."""

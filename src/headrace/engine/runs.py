@@ -46,3 +46,14 @@ def below(runs: Runs, end: int) -> Runs:
 
 def count_of(runs: Runs) -> int:
     return sum(runs[1::2]) - sum(runs[::2])
+
+
+def merged(runs: Runs) -> Runs:
+    """Ascending runs with those joined that touch."""
+    joined: Runs = []
+    for start, end in pairs(runs):
+        if joined and joined[-1] == start:
+            joined[-1] = end
+        else:
+            joined += (start, end)
+    return joined

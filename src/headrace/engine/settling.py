@@ -21,7 +21,7 @@ from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.partition import Partition
 from headrace.engine.queue import Grant, QueueView
-from headrace.engine.runs import Runs, offsets_of, runs_of
+from headrace.engine.runs import Runs, merged, offsets_of
 from headrace.engine.topics import Topics
 
 Outcome = HeadraceError | None
@@ -63,25 +63,8 @@ class Settling:
         commit: Commit,
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            by_due: dict[int, list[int]] = {}
-            spent: list[int] = []
             owner = held[0].grant.owner
-            for start, end, attempt, grant in held:
-                rest_ms = delay_ms
-                if rest_ms is None:
-                    rest_ms = view.settings.backoff_after_ms(attempt)
-                for offset in range(start, end):
-                    if attempt >= view.max_attempts_of(offset, grant):
-                        spent.append(offset)
-                    else:
-                        by_due.setdefault(now_ms + rest_ms, []).append(offset)
-            changes: list[tuple[QueueView, events.MessageEvent]] = [
-                (
-                    view,
-                    events.Retried(view.group_id, owner, now_ms, due_ms, error, runs_of(offsets)),
-                )
-                for due_ms, offsets in by_due.items()
-            ]
+            changes, spent = plan_retries(view, held, delay_ms, error, now_ms)
             if changes:
                 commit.state.append((partition, partition.write_all(changes, now_ms, wait=True)))
             if spent:
@@ -225,6 +208,34 @@ class Settling:
         self.release(group, list(self.held(group, consumer).values()), now_ms)
 
 
+def plan_retries(
+    view: QueueView, held: Sequence[Held], delay_ms: int | None, error: str | None, now_ms: int
+) -> tuple[list[tuple[QueueView, events.MessageEvent]], list[int]]:
+    """Events that let messages rest before their next delivery, and the offsets
+    of those that had their last."""
+    by_due: dict[int, Runs] = {}
+    spent: list[int] = []
+    for start, end, attempt, grant in held:
+        rest_ms = view.settings.backoff_after_ms(attempt) if delay_ms is None else delay_ms
+        if not grant.max_attempts:
+            if attempt >= view.settings.max_attempts:
+                spent.extend(range(start, end))
+            else:
+                by_due.setdefault(now_ms + rest_ms, []).extend((start, end))
+            continue
+        for offset in range(start, end):
+            if attempt >= view.max_attempts_of(offset, grant):
+                spent.append(offset)
+            else:
+                by_due.setdefault(now_ms + rest_ms, []).extend((offset, offset + 1))
+    owner = held[0].grant.owner
+    changes: list[tuple[QueueView, events.MessageEvent]] = [
+        (view, events.Retried(view.group_id, owner, now_ms, due_ms, error, merged(runs)))
+        for due_ms, runs in by_due.items()
+    ]
+    return changes, spent
+
+
 def _alike(receipts: Sequence[Receipt]) -> Iterator[tuple[int, int]]:
     """Where runs of receipts begin and end that differ in nothing but their
     offsets, which follow one another: mostly what one lease handed out."""
@@ -263,8 +274,5 @@ def _each_once(held: list[Held]) -> list[Held]:
 def _runs(held: Sequence[Held]) -> Runs:
     runs: Runs = []
     for start, end, _, _ in held:
-        if runs and runs[-1] == start:
-            runs[-1] = end
-        else:
-            runs += (start, end)
-    return runs
+        runs += (start, end)
+    return merged(runs)

@@ -4,34 +4,41 @@ The group is the same, and so are its leases: a worker here and one there share 
 work. What differs is how they talk. A share consumer gets whole batches with the
 ranges that are its own, has no receipts (who holds a message is known by the
 member's id), and acknowledges ranges; those of one partition hold together or not
-at all.
+at all, and are one batch of the state log.
 
     accept    ack
     release   nack, with the group's backoff; out of attempts, to the dead letters
     reject    to the dead letters
     renew     extend
     gap       nothing there: done; a message that is there is released
+
+Everything goes by runs: a member mostly acknowledges what it was given, as it was
+given it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
-from headrace.core.errors import InvalidArgument, StaleReceipt
-from headrace.core.ports import Entropy
-from headrace.core.values import Receipt
+from headrace.core import limits
+from headrace.core.errors import CorruptLog, InvalidArgument, StaleReceipt
+from headrace.core.ports import Buffer, Entropy
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
+from headrace.engine.cutting import Cutter
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
+from headrace.engine.lane import LANE_COUNT
 from headrace.engine.leasing import Leasing
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
-from headrace.engine.runs import Runs, offsets_of, pairs, runs_of
-from headrace.engine.settling import Settling
-from headrace.engine.window import ABSENT, LEASED, SETTLING
+from headrace.engine.runs import Runs, below, count_of, merged, offsets_of, pairs, runs_of
+from headrace.engine.settling import Held, plan_retries
+from headrace.engine.window import CHUNK, LEASED, READY
 
 GAP: Final = 0
 ACCEPT: Final = 1
@@ -39,16 +46,18 @@ RELEASE: Final = 2
 REJECT: Final = 3
 RENEW: Final = 4
 
-# A share consumer takes what it is given in ascending order; more ranges than this
-# in one answer would be more trouble than a second answer.
-RANGES_MAX: Final = 64
+Range = tuple[int, int, int]
+Change = tuple[QueueView, events.MessageEvent]
 
 
 class Acquired(NamedTuple):
-    """Ranges of one partition that a member now holds: (start, end, deliveries)."""
+    """Ranges of one partition that a member now holds, (start, end, deliveries),
+    and batches that hold their records; or why there are none."""
 
     partition: Partition
-    ranges: list[tuple[int, int, int]]
+    ranges: list[Range]
+    batches: list[Buffer]
+    error: CorruptLog | None = None
 
 
 class Acknowledgement(NamedTuple):
@@ -60,14 +69,12 @@ class Acknowledgement(NamedTuple):
 
 
 class Sharing:
-    def __init__(
-        self, groups: Groups, fates: Fates, leasing: Leasing, settling: Settling, entropy: Entropy
-    ) -> None:
+    def __init__(self, groups: Groups, fates: Fates, leasing: Leasing, entropy: Entropy) -> None:
         self._groups = groups
         self._fates = fates
         self._leasing = leasing
-        self._settling = settling
         self._entropy = entropy
+        self._cutter = Cutter()
 
     # Acquiring.
 
@@ -77,10 +84,11 @@ class Sharing:
         partitions: Sequence[Partition],
         member: str,
         count: int,
+        bytes_max: int,
         now_ms: int,
     ) -> list[Acquired]:
-        """Up to `count` messages of these partitions; those of one partition in
-        ascending order."""
+        """Up to `count` messages of these partitions, in batches of about
+        `bytes_max` together; those of one partition in ascending order."""
         views = [
             (partition, partition.views[group.id])
             for partition in partitions
@@ -88,61 +96,89 @@ class Sharing:
         ]
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
+        serving.consumers.add(member)
         count = self._leasing.within_cap(group, member, count)
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
-        acquired = []
-        for partition, view, runs in self._leasing.take(serving, views, count, now_ms):
-            ranges = self._grant(partition, view, _ascending(runs), member, nonce, now_ms)
-            if ranges:
-                acquired.append(Acquired(partition, ranges))
-        return acquired
+        acquired: list[Acquired] = []
+        for partition, view, taken in self._leasing.take(serving, views, count, now_ms):
+            granted = 0
+            if bytes_max > 0:
+                found = self._acquire_in(partition, view, taken, member, nonce, bytes_max, now_ms)
+                acquired.append(found)
+                bytes_max -= sum(map(len, found.batches))
+                granted = sum(end - start for start, end, _ in found.ranges)
+            if granted < count_of(taken):
+                # What was planned for and stays ready did not cost its lane anything.
+                for lane, unserved in _ready_in(view, taken).items():
+                    serving.schedule.on_unserved(lane, unserved)
+        return [found for found in acquired if found.ranges or found.error]
 
-    def _grant(
+    def _acquire_in(
         self,
         partition: Partition,
         view: QueueView,
+        taken: Runs,
+        member: str,
+        nonce: int,
+        bytes_max: int,
+        now_ms: int,
+    ) -> Acquired:
+        ranges = _few(view, taken)
+        runs = merged([offset for start, end, _ in ranges for offset in (start, end)])
+        try:
+            batches, held, missing = self._cutter.cover(partition, runs, bytes_max)
+        except CorruptLog as error:
+            partition.stopped = error
+            return Acquired(partition, [], [], error)
+        if missing:
+            # Compaction has taken their records away.
+            gone = events.Purged(view.group_id, "", now_ms, missing)
+            partition.write(view, gone, now_ms, wait=False)
+        if held != runs:
+            ranges = _within(ranges, held)
+        if ranges:
+            self._grant(partition, view, ranges, held, member, nonce, now_ms)
+        return Acquired(partition, ranges, batches)
+
+    @staticmethod
+    def _grant(
+        partition: Partition,
+        view: QueueView,
+        ranges: Sequence[Range],
         runs: Runs,
         member: str,
         nonce: int,
         now_ms: int,
-    ) -> list[tuple[int, int, int]]:
+    ) -> None:
         wishes = {} if partition.scanner is None else partition.scanner.wishes_in(runs)
+        usual_ms = view.settings.visibility_ms
         by_deadline: dict[int, Runs] = {}
-        if not wishes:
-            by_deadline[view.settings.visibility_ms] = runs
+        if not any(wish.visibility_ms for wish in wishes.values()):
+            by_deadline[usual_ms] = runs
         else:
             each: dict[int, list[int]] = {}
             for offset in offsets_of(runs):
                 wish = wishes.get(offset)
-                own_ms = view.settings.visibility_ms
-                if wish is not None and wish.visibility_ms:
-                    own_ms = wish.visibility_ms
+                own_ms = (wish.visibility_ms if wish is not None else 0) or usual_ms
                 each.setdefault(own_ms, []).append(offset)
             by_deadline = {own_ms: runs_of(offsets) for own_ms, offsets in each.items()}
-        changes: list[tuple[QueueView, events.MessageEvent]] = []
-        ranges: list[tuple[int, int, int]] = []
-        grants: list[int] = []
+        changes: list[Change] = []
+        first_grant = view.next_grant
         for own_ms, granted in by_deadline.items():
             split, attempts = view.count_attempts(granted)
-            grants.append(view.next_grant)
             event = events.Granted(
                 view.group_id, view.next_grant, member, nonce, now_ms, now_ms + own_ms,
                 split, attempts,
             )  # fmt: skip
             view.next_grant += 1
             changes.append((view, event))
-            ranges += [
-                (start, end, attempt)
-                for (start, end), attempt in zip(pairs(split), attempts, strict=True)
-            ]
         partition.write_all(changes, now_ms, wait=False)
         maxima = {o: wish.max_attempts for o, wish in wishes.items() if wish.max_attempts}
-        for number in grants if maxima else ():
-            view.grants[number].max_attempts = maxima
+        if maxima:
+            for number in range(first_grant, view.next_grant):
+                view.grants[number].max_attempts = maxima
         for start, end, _ in ranges:
             view.on_delivered(start, end, now_ms)
-        ranges.sort()
-        return ranges
 
     # Acknowledging.
 
@@ -161,93 +197,206 @@ class Sharing:
         if view is None:
             raise StaleReceipt(f"group {group.name!r} does not read {partition.path}")
         self._fates.tick([partition], now_ms)
-        by_type = self._sort_out(view, member, batches)
-        settle = self._settling
-        for kind, offsets in by_type.items():
-            receipts = self._receipts(group, partition, view, offsets)
-            if kind == ACCEPT:
-                settle.ack(group, receipts, now_ms, commit)
-            elif kind == RELEASE:
-                settle.nack(group, receipts, None, None, now_ms, commit)
-            elif kind == REJECT:
-                settle.reject(group, receipts, None, now_ms, commit)
-            elif kind == RENEW:
-                settle.extend(group, receipts, None, now_ms, commit)
+        by_type = _sort_out(view, member, batches)
+        renewed = by_type.get(RENEW)
+        if renewed:
+            _renew(partition, view, renewed, now_ms)
+        changes: list[Change] = []
+        if ACCEPT in by_type:
+            acked = _runs(by_type[ACCEPT])
+            changes.append((view, events.Acked(view.group_id, member, now_ms, acked)))
+        given_up: list[events.Purged | events.MoveIntended] = []
+        if RELEASE in by_type:
+            retried, spent = plan_retries(view, by_type[RELEASE], None, None, now_ms)
+            changes += retried
+            if spent:
+                given_up.append(
+                    self._fates.plan_to_give_up(
+                        partition, view, spent, "max-attempts", now_ms, who=member
+                    )
+                )
+        if REJECT in by_type:
+            offsets = list(offsets_of(_runs(by_type[REJECT])))
+            given_up.append(
+                self._fates.plan_to_give_up(
+                    partition, view, offsets, "rejected", now_ms, who=member
+                )
+            )
+        changes += [(view, event) for event in given_up]
+        if changes:
+            end = partition.write_all(changes, now_ms, wait=True)
+            commit.state.append((partition, end))
+            for event in given_up:
+                self._fates.on_given_up(partition, view, event, end, commit)
 
-    def _sort_out(
-        self, view: QueueView, member: str, batches: Sequence[Acknowledgement]
-    ) -> dict[int, list[int]]:
-        by_type: dict[int, list[int]] = {}
-        reached = -1
-        for first, last, types in batches:
-            if first <= reached or last < first:
-                raise InvalidArgument("acknowledged ranges must ascend and not overlap")
-            if len(types) not in (1, last - first + 1):
-                raise InvalidArgument("one type for the range, or one for each offset")
-            if not all(GAP <= kind <= RENEW for kind in types):
-                raise InvalidArgument(f"unknown acknowledgement types: {set(types)}")
-            reached = last
+    # Members that go.
+
+    def release_all(self, group: Group, member: str, now_ms: int) -> list[Partition]:
+        """A member closed its session: what it holds goes back and costs no
+        attempt. Returns where there was something."""
+        freed = []
+        for partition, view in self._leave(group, member):
+            runs = runs_of(sorted(view.leased_by(member)))
+            event = events.Released(view.group_id, member, now_ms, runs)
+            partition.write(view, event, now_ms, wait=False)
+            freed.append(partition)
+        return freed
+
+    def end_leases(self, group: Group, member: str, now_ms: int, commit: Commit) -> list[Partition]:
+        """A member is gone without a word, perhaps because of what it was given:
+        its leases are over, and each was a delivery."""
+        freed = []
+        for partition, view in self._leave(group, member):
+            ended: list[int] = []
+            spent: list[int] = []
+            for offset, grant in sorted(view.leased_by(member).items()):
+                is_last = view.window.attempts_at(offset) >= view.max_attempts_of(offset, grant)
+                (spent if is_last else ended).append(offset)
+            if ended:
+                event = events.LeaseEnded(view.group_id, now_ms, runs_of(ended))
+                partition.write(view, event, now_ms, wait=False)
+            if spent:
+                self._fates.give_up(
+                    partition, view, spent, "max-attempts", now_ms, who=member, commit=commit
+                )
+            freed.append(partition)
+        return freed
+
+    def _leave(self, group: Group, member: str) -> list[tuple[Partition, QueueView]]:
+        self._groups.serving(group).consumers.discard(member)
+        return [pair for pair in self._groups.views(group) if pair[1].held.get(member)]
+
+
+# Ranges on their way out.
+
+
+def _few(view: QueueView, taken: Runs) -> list[Range]:
+    """Ascending ranges of the runs, not too many. The runs come by lane, the most
+    urgent first: those at the end are left for another time."""
+    split, attempts = view.count_attempts(taken)
+    ranges = [(*pair, attempt) for pair, attempt in zip(pairs(split), attempts, strict=True)]
+    few: list[Range] = []
+    for start, end, attempt in sorted(ranges[: limits.SHARE_RANGES_MAX]):
+        if few and few[-1][1:] == (start, attempt):
+            start = few.pop()[0]
+        few.append((start, end, attempt))
+    return few
+
+
+def _within(ranges: Sequence[Range], runs: Runs) -> list[Range]:
+    """The part of the ranges that lies in the runs; both ascend."""
+    return [
+        (max(start, first), min(end, last), attempt)
+        for start, end, attempt in ranges
+        for first, last in pairs(runs)
+        if first < end and last > start
+    ]
+
+
+def _ready_in(view: QueueView, taken: Runs) -> Counter[int]:
+    """How many of the runs are still ready, by lane."""
+    ready: Counter[int] = Counter()
+    for start, end in pairs(taken):
+        for lane in range(LANE_COUNT):
+            found = view.window.find(lane << 4 | READY, start, end - start)
+            ready[lane] += count_of(below(found, end))
+    return +ready
+
+
+# Ranges on their way back.
+
+
+def _sort_out(
+    view: QueueView, member: str, batches: Sequence[Acknowledgement]
+) -> dict[int, list[Held]]:
+    """What is acknowledged in which way; nothing is changed yet."""
+    by_type: dict[int, list[Held]] = {}
+    window = view.window
+    reached = -1
+    for first, last, types in batches:
+        if first <= reached or last < first:
+            raise InvalidArgument("acknowledged ranges must ascend and not overlap")
+        if len(types) not in (1, last - first + 1):
+            raise InvalidArgument("one type for the range, or one for each offset")
+        if not GAP <= min(types) <= max(types) <= RENEW:
+            raise InvalidArgument(f"unknown acknowledgement types: {sorted(set(types))}")
+        reached = last
+        if last < window.start:
             # What lies below the start offset was done long ago.
-            start = max(first, view.window.start)
-            if start > last:
+            continue
+        if last >= window.end:
+            raise StaleReceipt(f"offset {last} was not given to anybody")
+        for start, end, kind in _by_type(first, last + 1, types):
+            start = max(start, window.start)
+            if start >= end:
                 continue
-            if last >= view.window.end:
-                raise StaleReceipt(f"offset {last} was not given to anybody")
-            self._sort_range(view, member, start, first, last, types, by_type)
-        return by_type
-
-    @staticmethod
-    def _sort_range(
-        view: QueueView,
-        member: str,
-        start: int,
-        first: int,
-        last: int,
-        types: Sequence[int],
-        by_type: dict[int, list[int]],
-    ) -> None:
-        window, grants = view.window, view.grants
-        for offset in range(start, last + 1):
-            kind = types[0] if len(types) == 1 else types[offset - first]
-            state = window.state_at(offset)
             if kind == GAP:
-                if state in (ABSENT, SETTLING) or state != LEASED:
-                    continue
                 # A client that passed over a message calls it a gap.
                 kind = RELEASE
-            if state != LEASED or grants[window.grant_at(offset)].owner != member:
-                raise StaleReceipt(f"offset {offset} is not held by this member")
-            by_type.setdefault(kind, []).append(offset)
-
-    @staticmethod
-    def _receipts(
-        group: Group, partition: Partition, view: QueueView, offsets: Sequence[int]
-    ) -> list[Receipt]:
-        topic_id, index, group_id = partition.topic.id, partition.index, group.id
-        window, grants = view.window, view.grants
-        return [
-            Receipt(
-                topic_id,
-                index,
-                group_id,
-                offset,
-                window.attempts_at(offset),
-                grants[window.grant_at(offset)].nonce,
-            )
-            for offset in offsets
-        ]
-
-    def release_all(self, group: Group, member: str, now_ms: int) -> None:
-        """A member is gone: what it holds goes back and costs no attempt."""
-        self._settling.leave(group, member, now_ms)
+                for leased, stop in pairs(_leased(view, start, end)):
+                    by_type.setdefault(kind, []).extend(_held(view, member, leased, stop))
+            else:
+                by_type.setdefault(kind, []).extend(_held(view, member, start, end))
+    return {kind: held for kind, held in by_type.items() if held}
 
 
-def _ascending(runs: Runs) -> Runs:
-    """Runs of several lanes, in order of offset and not too many."""
-    ordered: Runs = []
-    for start, end in sorted(pairs(runs)):
-        if ordered and ordered[-1] == start:
-            ordered[-1] = end
-        elif len(ordered) < 2 * RANGES_MAX:
-            ordered += (start, end)
-    return ordered
+def _by_type(first: int, end: int, types: Sequence[int]) -> Iterable[Range]:
+    if types.count(types[0]) == len(types):
+        return ((first, end, types[0]),)
+    ranges = []
+    for kind, same in groupby(types):
+        size = sum(1 for _ in same)
+        ranges.append((first, first + size, kind))
+        first += size
+    return ranges
+
+
+def _leased(view: QueueView, start: int, end: int) -> Runs:
+    return runs_of(o for o in range(start, end) if view.window.state_at(o) == LEASED)
+
+
+def _held(view: QueueView, member: str, start: int, end: int) -> list[Held]:
+    """The whole range as runs under one grant each; StaleReceipt unless all of it
+    is the member's."""
+    window, grants = view.window, view.grants
+    held: list[Held] = []
+    while start < end:
+        if window.state_at(start) != LEASED:
+            raise StaleReceipt(f"offset {start} is not held by this member")
+        number, attempt = window.grant_at(start), window.attempts_at(start)
+        grant = grants[number]
+        if grant.owner != member:
+            raise StaleReceipt(f"offset {start} is not held by this member")
+        # Mostly what one grant gave is settled in one piece.
+        stop = min(end, (start | (CHUNK - 1)) + 1)
+        if window.uniform_grant(start, stop, attempt) != number:
+            stop = min(stop, _run_end(grant.runs, start))
+            if window.uniform_grant(start, stop, attempt) != number:
+                stop = start + 1
+        held.append(Held(start, stop, attempt, grant))
+        start = stop
+    return held
+
+
+def _run_end(runs: Runs, offset: int) -> int:
+    return next((end for start, end in pairs(runs) if start <= offset < end), offset + 1)
+
+
+def _runs(held: Sequence[Held]) -> Runs:
+    return merged([offset for run in held for offset in run[:2]])
+
+
+def _renew(partition: Partition, view: QueueView, held: Sequence[Held], now_ms: int) -> None:
+    """A new deadline. When it is lost the lease ends as it would have."""
+    by_nonce: dict[int, list[Held]] = {}
+    for run in held:
+        by_nonce.setdefault(run.grant.nonce, []).append(run)
+    changes: list[Change] = []
+    for nonce, same in by_nonce.items():
+        event = events.Extended(
+            view.group_id, view.next_grant, same[0].grant.owner, nonce, now_ms,
+            now_ms + view.settings.visibility_ms, _runs(same),
+        )  # fmt: skip
+        view.next_grant += 1
+        changes.append((view, event))
+    partition.write_all(changes, now_ms, wait=False)

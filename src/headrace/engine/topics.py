@@ -117,11 +117,12 @@ class Topics:
         return added
 
     def _remove_orphans(self) -> None:
-        """Folders of topics whose deletion was cut short."""
-        known = {topic.id.hex() for topic in self.catalog.topics.values()}
-        for name in self._disk.list("topics"):
-            if name not in known:
-                self._disk.remove_tree(f"topics/{name}")
+        """Folders of topics whose deletion was cut short. Only what is known to
+        be deleted goes: data must not depend on nothing else being missing."""
+        there = set(self._disk.list("topics"))
+        for topic_id in self.metadata.deleted:
+            if topic_id.hex() in there:
+                self._disk.remove_tree(f"topics/{topic_id.hex()}")
 
     # Changing.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from headrace.core.errors import Closed, ReadOnly, UnknownTopic
+from headrace.core.errors import Closed, ReadOnly, SyncFailed, UnknownTopic
 from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.core.settings import TopicSettings
 from headrace.engine.broker import Broker
@@ -66,7 +66,11 @@ class Served:
         with self._lock:
             self._check_writable()
             commit = self._broker.commit()
-            yield self.clock.now_ms(), commit
+            try:
+                yield self.clock.now_ms(), commit
+            except (OSError, SyncFailed) as error:
+                judged = self._commits.judge(error)
+                raise judged from judged.__cause__
             self._wait_for_moves(commit)
             self._commits.finish(commit)
 

@@ -9,7 +9,6 @@ from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.engine.partition import Partition
 from headrace.node.served import Served
 
 
@@ -35,17 +34,7 @@ class TopicCalls(Served):
         broker = self._broker
         with self._writing() as (now_ms, commit):
             topic = broker.topics.named(name)
-            letters = broker.topics.catalog.dead_letters_of(topic)
-            gone = [topic] if letters is None else [topic, letters]
-            closing: list[Partition] = []
-            for each in gone:
-                closing += broker.topics.delete(each, now_ms)
-                broker.moves.forget(each.id)
-                broker.publisher.forget(each)
-                broker.cursors.forget_topic(each.id, now_ms)
-                broker.cursors.on_topic_changed(each)
-            for partition in closing:
-                partition.resign()
+            gone, closing = broker.delete_topic(topic, now_ms, commit)
             self._commits.forget(gone)
             self._commits.finish(commit)
             # A round that is under way may still be at work on their files.
@@ -65,12 +54,9 @@ class TopicCalls(Served):
         broker = self._broker
         with self._writing() as (now_ms, commit):
             topic = broker.topics.named(name)
-            added = broker.topics.grow(topic, partitions, now_ms, break_key_order=break_key_order)
-            grown = broker.topics.named(name)
-            for group in broker.topics.catalog.groups.values():
-                if topic.id in group.topics:
-                    broker.groups.open_views(group, added, now_ms, commit)
-            broker.cursors.on_topic_changed(grown)
+            grown = broker.grow_topic(
+                topic, partitions, now_ms, commit, break_key_order=break_key_order
+            )
             info = self._describe(grown)
         self._notify()
         return info

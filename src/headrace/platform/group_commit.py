@@ -192,7 +192,7 @@ class GroupCommit:
                 call.result = call.work(call.commit)
                 self._note(call.commit)
             except Exception as error:
-                call.end(self._judge(error))
+                call.end(self.judge(error))
             except BaseException:
                 # The thread that leads was interrupted, not the one that called.
                 call.end(
@@ -235,9 +235,9 @@ class GroupCommit:
             self._dirty |= set(due.partitions)
             if not isinstance(error, (OSError, SyncFailed)):
                 raise
-            self._judge(error)
+            self.judge(error)
 
-    def _judge(self, error: Exception) -> Exception:
+    def judge(self, error: Exception) -> Exception:
         """What a call is told that failed like this. When it was the disk that
         failed, nobody can be served any more."""
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -71,6 +71,11 @@ class LoopCommit:
         if future is not None:
             await future
 
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Their topic is gone: no round that begins from now on syncs them."""
+        self._dirty.difference_update(partitions)
+        self._lazy.difference_update(partitions)
+
     def _note(self, commit: Commit) -> None:
         for partition in commit.partitions():
             durability = partition.topic.settings.durability

@@ -52,6 +52,10 @@ def encoded(version: int, message: ExampleRequest = MESSAGE) -> bytes:
     return b"".join(ENCODERS[version](message))
 
 
+# The first bytes of a message of defaults, up to its name.
+HEAD = encoded(0, ExampleRequest())[:12]
+
+
 def test_versions_with_one_layout_share_their_functions() -> None:
     assert DECODERS[2] is DECODERS[3] and ENCODERS[2] is ENCODERS[3]
     assert len(set(DECODERS.values())) == len(set(ENCODERS.values())) == 4
@@ -126,14 +130,16 @@ def test_records_are_never_copied(version: int) -> None:
     assert view.tobytes() == b"Records"
 
 
-def test_null_is_written_where_the_version_allows_it() -> None:
-    message = MESSAGE._replace(topics=None, nodes=None, words=None, note=None, origin=None)
-    assert DECODERS[4](encoded(4, message), 0) == message
-    assert DECODERS[1](encoded(1, message._replace(nodes=())), 0).topics is None
-    with pytest.raises(InvalidArgument, match="topics cannot be null"):
-        encoded(0, message)
-    with pytest.raises(InvalidArgument, match="nodes cannot be null"):
-        encoded(1, message)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_null_is_written_where_the_version_allows_it(version: int) -> None:
+    nullable = {"note": 1, "topics": 1, "words": 1, "nodes": 2, "digest": 4, "origin": 4}
+    for name, first in nullable.items():
+        message = ExampleRequest()._replace(**{name: None})
+        if version >= first:
+            assert DECODERS[version](encoded(version, message), 0) == message
+        elif getattr(ExampleRequest(), name) is not None:
+            with pytest.raises(InvalidArgument, match=f"{name} cannot be null"):
+                encoded(version, message)
 
 
 def test_a_message_of_defaults_has_no_tagged_fields() -> None:
@@ -154,6 +160,39 @@ def test_a_tagged_field_of_the_wrong_size_is_refused() -> None:
         with pytest.raises(MalformedMessage):
             DECODERS[4](plain[:-1] + section, 0)
     assert DECODERS[4](plain[:-1] + b"\x01\x01\x02\x02a", 0).label == "a"
+    led = encoded(4, ExampleRequest(topics=(Topic(partitions=(Partition(leader=NODE),)),)))
+    node = b"\x00\x00\x00\x07\x05host\x23\x84\x00\x00"
+    for size in (len(node) - 1, len(node) + 1):
+        with pytest.raises(MalformedMessage, match="Partition.leader: wrong size"):
+            DECODERS[4](led.replace(bytes([len(node)]) + node, bytes([size]) + node), 0)
+
+
+def test_unknown_tagged_fields_are_skipped_in_every_struct() -> None:
+    unknown = b"\x90\x4e\x02??"
+    node = b"\x00\x00\x00\x07\x05host\x23\x84\x01" + unknown + b"\x01" + unknown
+    partition = b"\x00\x00\x00\x05\x00\x02" + unknown + b"\x00" + bytes([len(node)]) + node
+    data = (
+        HEAD
+        + b"\x01\x00\x02"
+        + b"t" * 16
+        + b"\x02"
+        + partition
+        + b"\x01"
+        + unknown
+        + b"\x01" * 5
+        + b"\x00\x01"
+        + node
+        + node
+        + b"\x02"
+        + unknown
+        + b"\x01\x06\x06label"
+    )
+    assert DECODERS[4](data, 0) == ExampleRequest(
+        topics=(Topic(b"t" * 16, (Partition(5, leader=NODE),)),),
+        origin=NODE,
+        home=NODE,
+        label="label",
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,18 +238,19 @@ def test_everything_that_has_a_length_may_be_long(size: int, version: int) -> No
         message = message._replace(
             digest=text.encode(),
             origin=Node(1, host),
+            home=Node(1, host),
             label=text,
             others=(Node(1, host),) * min(number, 200),
         )
     assert DECODERS[version](encoded(version, message), 0) == message
     partitions = ExampleRequest(topics=(Topic(partitions=(Partition(1),) * number),))
     assert DECODERS[version](encoded(version, partitions), 0) == partitions
+    if version >= 4:
+        led = (Topic(partitions=(Partition(leader=Node(1, host)),)),)
+        message = ExampleRequest(topics=led)
+        assert DECODERS[version](encoded(version, message), 0) == message
     topics = ExampleRequest(topics=(Topic(b"t" * 16),) * number)
     assert DECODERS[version](encoded(version, topics), 0) == topics
-
-
-# The first bytes of a message of defaults, up to its name.
-HEAD = encoded(0, ExampleRequest())[:12]
 
 
 def test_null_is_refused_where_the_version_does_not_allow_it() -> None:

@@ -247,8 +247,8 @@ class ClassicGroup:
         return self._roster.subscribed_topics(self._protocol)
 
     def describe(self) -> ClassicDescription:
-        # Before a protocol is chosen there is no metadata to speak of.
-        protocol = self._protocol if self.state in (COMPLETING, STABLE) else None
+        # In a rebalance nobody can say what anyone does.
+        protocol = self._protocol if self.state == STABLE else None
         members = self._roster.describe(protocol)
         protocol_type = self._roster.protocol_type or ""
         return ClassicDescription(

@@ -230,9 +230,15 @@ class ConsumerGroup:
                     f"the group {self.name!r} has {self._members_max} members, the most allowed",
                 )
             return self._add(ConsumerMember(request.member_id, request.instance_id))
-        if old.member_id == request.member_id:
-            old.restart(self._holders)
+        if old.member_id == request.member_id and old.instance_id == request.instance_id:
+            # It says that it has nothing, so whatever it should give up is free,
+            # and what it should have is granted to it again.
             return old
+        if old.instance_id != request.instance_id:
+            raise _Refused(
+                GroupError.INVALID_REQUEST,
+                f"the member {old.member_id} joined with another instance id",
+            )
         if not old.is_away:
             raise _Refused(
                 GroupError.UNRELEASED_INSTANCE_ID,

@@ -114,13 +114,6 @@ class ConsumerMember:
         self.assigned -= freed
         self.revoking -= freed
 
-    def restart(self, holders: Holders) -> None:
-        """It joins anew, and whoever joins holds nothing."""
-        self.release(holders)
-        self.epoch = self.heard_epoch = JOIN_EPOCH
-        self.state = STABLE
-        self.revoke_deadline_ms = None
-
     def reconcile(
         self,
         target: frozenset[TopicPartition],

@@ -220,6 +220,7 @@ class Roster:
         )
 
     def describe(self, protocol: str | None) -> tuple[ClassicMemberDescription, ...]:
+        """With what they do under this protocol; without one, who they are."""
         return tuple(
             ClassicMemberDescription(
                 member.member_id,
@@ -227,7 +228,7 @@ class Roster:
                 member.client_id,
                 member.client_host,
                 member.metadata(protocol),
-                member.assignment,
+                b"" if protocol is None else member.assignment,
             )
             for member in self._members.values()
         )

@@ -11,6 +11,4 @@ def check_replicas(replicas: Iterable[Sequence[int]], node_id: int) -> None:
     """InvalidArgument unless every partition is placed on this node alone."""
     for placed in replicas:
         if tuple(placed) != (node_id,):
-            raise InvalidArgument(
-                f"replicas on nodes {list(placed)}: there is only node {node_id}"
-            )
+            raise InvalidArgument(f"replicas on nodes {list(placed)}: there is only node {node_id}")

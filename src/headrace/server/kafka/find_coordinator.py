@@ -34,6 +34,4 @@ def _find(call: Call, key: str, key_type: int) -> Coordinator:
             key, -1, "", -1, Error.INVALID_REQUEST, f"there is no kind of key {key_type}"
         )
     address = address_for(call)
-    return Coordinator(
-        key, call.service.node_id, address.host, address.port, Error.NONE, None
-    )
+    return Coordinator(key, call.service.node_id, address.host, address.port, Error.NONE, None)

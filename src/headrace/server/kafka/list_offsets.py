@@ -109,6 +109,4 @@ def _found(partition: Partition, offset: int, timestamp_ms: int) -> ListOffsetsP
     if offset < partition.log.end_offset:
         written = partition.log.epochs.epoch_at(offset)
         epoch = -1 if written is None else written
-    return ListOffsetsPartitionResponse(
-        partition.index, Error.NONE, timestamp_ms, offset, epoch
-    )
+    return ListOffsetsPartitionResponse(partition.index, Error.NONE, timestamp_ms, offset, epoch)

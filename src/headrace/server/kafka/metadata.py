@@ -96,9 +96,7 @@ def _find(
     if topic is None:
         try:
             check_name("topic", name)
-            may_create = (
-                request.allow_auto_topic_creation and call.door.settings.auto_create_topics
-            )
+            may_create = request.allow_auto_topic_creation and call.door.settings.auto_create_topics
             if not may_create or _is_ours(name):
                 return MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name)
             topic = _create(call, name)

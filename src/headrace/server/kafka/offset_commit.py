@@ -49,9 +49,7 @@ def handle(
     service = call.service
     commit = service.commit()
     try:
-        written = service.broker.cursors.commit(
-            request.group_id, positions, service.clock.now_ms()
-        )
+        written = service.broker.cursors.commit(request.group_id, positions, service.clock.now_ms())
     except (HeadraceError, OSError):
         service.logger.exception("offsets were not written", extra={"group": request.group_id})
         return _unavailable(request)
@@ -105,8 +103,7 @@ def _all_of_it(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse
                 topic.name,
                 topic.topic_id,
                 tuple(
-                    OffsetCommitResponsePartition(index, error)
-                    for index, *_ in topic.partitions
+                    OffsetCommitResponsePartition(index, error) for index, *_ in topic.partitions
                 ),
             )
             for topic in request.topics

@@ -39,9 +39,7 @@ async def handle(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteRespon
     if positions:
         commit = service.commit()
         try:
-            commit.data.append(
-                cursors.commit(request.group_id, positions, service.clock.now_ms())
-            )
+            commit.data.append(cursors.commit(request.group_id, positions, service.clock.now_ms()))
             waiting = service.submit(commit)
             if waiting is not None:
                 await waiting

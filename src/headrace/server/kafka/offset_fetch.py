@@ -125,6 +125,4 @@ def _fetch_topic(
 def _partition(index: int, cursor: Cursor | None) -> OffsetFetchResponsePartitions:
     if cursor is None:
         return OffsetFetchResponsePartitions(index, -1)
-    return OffsetFetchResponsePartitions(
-        index, cursor.offset, cursor.leader_epoch, cursor.metadata
-    )
+    return OffsetFetchResponsePartitions(index, cursor.offset, cursor.leader_epoch, cursor.metadata)

@@ -31,8 +31,7 @@ async def handle(call: Call, request: ShareAcknowledgeRequest) -> ShareAcknowled
         return ShareAcknowledgeResponse(error_code=session)
     wanted = {
         (topic.topic_id, partition.partition_index): [
-            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in partition.acknowledgement_batches
+            Acknowledgement(*batch) for batch in partition.acknowledgement_batches
         ]
         for topic in request.topics
         for partition in topic.partitions

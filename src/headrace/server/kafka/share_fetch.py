@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.errors import CorruptLog, HeadraceError, InvalidArgument, TooManyLeases
+from headrace.core.errors import HeadraceError, TooManyLeases, UnknownTopic
 from headrace.engine.catalog import Group
 from headrace.engine.partition import Partition
 from headrace.engine.sharing import Acknowledgement, Acquired
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.share_groups import FINAL_EPOCH, Place, ShareSession
-from headrace.server.kafka.share_records import read_acquired
 from headrace.wire.kafka.generated.share_fetch_request import ShareFetchRequest
 from headrace.wire.kafka.generated.share_fetch_response import (
     AcquiredRecords,
@@ -31,6 +30,8 @@ from headrace.wire.kafka.generated.share_fetch_response import (
 
 WAIT_MS_MAX = 60_000
 RECORDS_DEFAULT = 500
+# Beyond it, one answer would keep everybody else waiting for too long.
+RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 
 Outcomes = dict[Place, HeadraceError | None]
 
@@ -41,14 +42,14 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
     group = shares.group(name)
     if group is None:
         return ShareFetchResponse(error_code=Error.GROUP_ID_NOT_FOUND)
-    acknowledgements = _acknowledgements(request)
+    wanted = _acknowledgements(request)
     if request.share_session_epoch == 0:
-        if acknowledgements:
+        if wanted:
             return ShareFetchResponse(
                 error_code=Error.INVALID_REQUEST,
                 error_message="a session opens without acknowledgements",
             )
-        session = shares.open_session(name, member)
+        session = shares.open_session(name, member, call.connection)
     else:
         session = shares.session(name, member, request.share_session_epoch)
     if isinstance(session, Error):
@@ -60,23 +61,22 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
         ),
         ((topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data),
     )
-    outcomes = await acknowledge(call, group, member, acknowledgements)
+    outcomes = await acknowledge(call, group, member, wanted)
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(name, member)
-        return _response(group, session, [], outcomes)
-    call.connection.end_with(name, member)
+        return _response(group, [], [], outcomes)
     if request.is_renew_ack:
         # Time was asked for, not records.
-        return _response(group, session, [], outcomes)
-    acquired = await _acquire(call, group, session, request, can_wait=not acknowledgements)
-    return _response(group, session, acquired, outcomes)
+        return _response(group, [], [], outcomes)
+    partitions, gone = shares.find(session.places)
+    acquired = await _acquire(call, group, session, partitions, request, can_wait=not wanted)
+    return _response(group, acquired, gone, outcomes)
 
 
 def _acknowledgements(request: ShareFetchRequest) -> dict[Place, list[Acknowledgement]]:
     return {
         (topic.topic_id, partition.partition_index): [
-            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in partition.acknowledgement_batches
+            Acknowledgement(*batch) for batch in partition.acknowledgement_batches
         ]
         for topic in request.topics
         for partition in topic.partitions
@@ -99,14 +99,17 @@ async def acknowledge(
         partition = service.broker.topics.find(*place)
         try:
             if partition is None:
-                outcomes[place] = InvalidArgument("there is no such partition")
+                outcomes[place] = UnknownTopic("there is no such partition")
                 continue
             service.broker.sharing.acknowledge(group, partition, member, batches, now_ms, commit)
             outcomes[place] = None
             changed.append(partition)
         except HeadraceError as error:
             outcomes[place] = error
-    await service.finish(commit)
+    try:
+        await service.finish(commit)
+    except HeadraceError as error:
+        return dict.fromkeys(outcomes, error)
     # Released messages, and those that waited for their turn, may be had now.
     service.wake_partitions(changed)
     return outcomes
@@ -116,23 +119,24 @@ async def _acquire(
     call: Call,
     group: Group,
     session: ShareSession,
+    partitions: list[Partition],
     request: ShareFetchRequest,
     *,
     can_wait: bool,
 ) -> list[Acquired]:
     service = call.service
-    partitions = call.door.shares.partitions(session.places)
     count = request.max_records if request.max_records > 0 else RECORDS_DEFAULT
+    bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
     deadline = service.loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
     news = asyncio.Event()
     service.wait_on(partitions, news.set)
     try:
-        while not call.connection.is_closed:
+        while not (call.connection.is_closed or session.is_over):
             news.clear()
             now_ms = service.clock.now_ms()
             try:
                 acquired = service.broker.sharing.acquire(
-                    group, partitions, session.member, count, now_ms
+                    group, partitions, session.member, count, bytes_max, now_ms
                 )
             except TooManyLeases:
                 acquired = []
@@ -154,20 +158,20 @@ async def _acquire(
 
 
 def _response(
-    group: Group, session: ShareSession, acquired: list[Acquired], outcomes: Outcomes
+    group: Group, acquired: list[Acquired], gone: list[Place], outcomes: Outcomes
 ) -> ShareFetchResponse:
-    found: dict[Place, PartitionData] = {}
-    for partition, ranges in acquired:
+    found: dict[Place, PartitionData] = {
+        place: PartitionData(place[1], Error.UNKNOWN_TOPIC_ID, "there is no such partition")
+        for place in gone
+    }
+    for partition, ranges, batches, damage in acquired:
         place = (partition.topic.id, partition.index)
-        try:
-            records = read_acquired(partition, ranges)
-        except CorruptLog as error:
-            partition.stopped = error
-            found[place] = PartitionData(partition.index, code_of(error), str(error))
+        if damage is not None:
+            found[place] = PartitionData(partition.index, code_of(damage), str(damage))
             continue
         found[place] = PartitionData(
             partition.index,
-            records=records,
+            records=batches[0] if len(batches) == 1 else b"".join(batches),
             acquired_records=tuple(
                 AcquiredRecords(start, end - 1, deliveries) for start, end, deliveries in ranges
             ),

@@ -1,9 +1,17 @@
 """Share groups that live: members, their sessions, and the end of either.
 
 A share group is a queue group of the catalog; its members are its consumers. It is
-made by its first heartbeat. A session says once which partitions a member asks;
-it is the member's on this connection, and when it ends what the member holds goes
-back at once, at no cost.
+made by its first heartbeat. A session says once which partitions a member asks.
+
+    how a member goes                       what it held comes back
+    it closes its session (epoch -1)        at once, at no cost
+    its connection breaks                   at once; it was a delivery
+    it is silent for a session              then; it was a delivery
+    it leaves the group, and nothing else   after a moment, at no cost
+
+A break counts as a delivery because a message that kills its worker must run out
+of attempts at some time. A client that closes in good order leaves the group first
+and sends its last acknowledgements behind that, so leaving alone ends nothing yet.
 """
 
 from __future__ import annotations
@@ -12,27 +20,32 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from headrace.core.errors import UnknownTopic
-from headrace.engine.catalog import Group, Topic
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, InvalidName
+from headrace.engine.catalog import Group
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError, HeartbeatAnswer, ShareRequest
 from headrace.engine.partition import Partition
+from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.service import Service
 
-SESSIONS_MAX = 10_000
 FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
+# What a member may still say after it has left.
+LEAVE_SECONDS = 1.0
 
 Place = tuple[bytes, int]
 
 
 class ShareSession:
-    def __init__(self, group: str, member: str) -> None:
+    def __init__(self, group: str, member: str, connection: Connection) -> None:
         self.group = group
         self.member = member
+        self.connection = connection
         self.epoch = 1
+        self.is_over = False
         self.places: OrderedDict[Place, None] = OrderedDict()
 
     def change(
@@ -53,6 +66,8 @@ class LiveShares:
         self._service = service
         self._groups = groups
         self._sessions: dict[tuple[str, str], ShareSession] = {}
+        # Whose sessions end with which connection.
+        self._connections: dict[Connection, set[tuple[str, str]]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     # Members.
@@ -63,10 +78,21 @@ class LiveShares:
             reason = f"{name!r} is the name of a group of another kind"
             return HeartbeatAnswer(group, reason, request.member_id, 0, 0, None)
         answer = group.on_heartbeat(request, self._groups.topics(), self._groups.now_ms())
+        if answer.error != GroupError.NONE:
+            return answer
         if request.member_epoch == FINAL_EPOCH:
-            self.end_session(name, request.member_id)
-        elif request.subscribed_topic_names is not None and answer.error == GroupError.NONE:
-            await self._subscribe(name, request.subscribed_topic_names)
+            self._service.loop.call_later(LEAVE_SECONDS, self._on_left, name, request.member_id)
+        elif answer.assignment is not None:
+            # Also when a topic was made, or has grown, since the member subscribed.
+            refusal = await self._subscribe(name, group.subscribed_topics())
+            if refusal is not None:
+                return answer._replace(
+                    error=GroupError.INVALID_GROUP_ID
+                    if isinstance(refusal, InvalidName)
+                    else GroupError.POLICY_VIOLATION,
+                    message=str(refusal),
+                    assignment=None,
+                )
         self._arm(name, group)
         return answer
 
@@ -74,27 +100,48 @@ class LiveShares:
         known = self._service.broker.topics.catalog.groups.get(name)
         if known is None and self._service.broker.cursors.of(name):
             return GroupError.GROUP_ID_NOT_FOUND
+        if known is not None and known.is_internal:
+            return GroupError.GROUP_ID_NOT_FOUND
         return self._groups.registry.share(name)
 
-    async def _subscribe(self, name: str, topics: Sequence[str]) -> None:
+    async def _subscribe(self, name: str, topics: Iterable[str]) -> HeadraceError | None:
         """The queue group begins to read what its members subscribe to. A group
         that nobody configured starts at the end, as Kafka's do."""
         broker, catalog = self._service.broker, self._service.broker.topics.catalog
-        found = [
-            catalog.topics[topic]
-            for topic in topics
-            if topic in catalog.topics and not catalog.topics[topic].is_internal
-        ]
         group = catalog.groups.get(name)
-        if found and (group is None or any(topic.id not in group.topics for topic in found)):
-            commit = self._service.commit()
-            settings = {"start": "latest"} if group is None else {}
-            broker.groups.open(name, found, settings, self._service.clock.now_ms(), commit)
+        missing = [
+            topic
+            for topic in map(catalog.topics.get, sorted(topics))
+            if topic is not None
+            and not topic.is_internal
+            and (
+                group is None
+                or topic.id not in group.topics
+                or any(group.id not in each.views for each in broker.topics.partitions(topic))
+            )
+        ]
+        if not missing:
+            return None
+        commit = self._service.commit()
+        settings = {"start": "latest"} if group is None else {}
+        try:
+            broker.groups.open(name, missing, settings, self._service.clock.now_ms(), commit)
             await self._service.finish(commit)
+        except HeadraceError as refusal:
+            return refusal
+        return None
 
     def describe(self, name: str) -> ShareGroup | None:
         found = self._groups.registry.find(name)
         return found if isinstance(found, ShareGroup) else None
+
+    def _is_member(self, name: str, member: str) -> bool:
+        group = self.describe(name)
+        return group is not None and group.has_member(member)
+
+    def _on_left(self, name: str, member: str) -> None:
+        if not self._is_member(name, member):
+            self.end_session(name, member)
 
     def _arm(self, name: str, group: ShareGroup) -> None:
         deadline_ms = group.next_deadline_ms()
@@ -105,16 +152,26 @@ class LiveShares:
 
     def _on_timer(self, name: str, group: ShareGroup) -> None:
         del self._timers[name]
+        if self.describe(name) is not group:
+            return
         for member in group.tick(self._groups.now_ms(), self._groups.topics()):
-            self.end_session(name, member)
+            self._drop(name, member)
         self._arm(name, group)
 
     # Sessions.
 
-    def open_session(self, name: str, member: str) -> ShareSession | Error:
-        if len(self._sessions) >= SESSIONS_MAX:
+    def open_session(self, name: str, member: str, connection: Connection) -> ShareSession | Error:
+        """A new one, in place of an old one. What the member holds it keeps: it
+        may have lost count of its epoch and nothing else."""
+        key = (name, member)
+        if key not in self._sessions and len(self._sessions) >= limits.SHARE_SESSIONS_MAX:
             return Error.SHARE_SESSION_LIMIT_REACHED
-        session = self._sessions[name, member] = ShareSession(name, member)
+        self._forget(key)
+        session = self._sessions[key] = ShareSession(name, member, connection)
+        if connection not in self._connections:
+            self._connections[connection] = set()
+            connection.on_closed.append(lambda: self._on_connection_lost(connection))
+        self._connections[connection].add(key)
         return session
 
     def session(self, name: str, member: str, epoch: int) -> ShareSession | Error:
@@ -129,26 +186,66 @@ class LiveShares:
         return found
 
     def end_session(self, name: str, member: str) -> None:
-        """Whatever the member holds is anybody's again."""
-        session = self._sessions.pop((name, member), None)
-        group = self._service.broker.topics.catalog.groups.get(name)
+        """The member is done: whatever it holds is anybody's again."""
+        self._forget((name, member))
+        group = self.group(name)
         if group is not None:
             now_ms = self._service.clock.now_ms()
-            self._service.broker.sharing.release_all(group, member, now_ms)
+            freed = self._service.broker.sharing.release_all(group, member, now_ms)
+            self._service.wake_partitions(freed)
+
+    def _on_connection_lost(self, connection: Connection) -> None:
+        for name, member in self._connections.pop(connection):
+            session = self._sessions.get((name, member))
+            # By now it may have come back over another one.
+            if session is not None and session.connection is connection:
+                self._drop(name, member)
+
+    def _drop(self, name: str, member: str) -> None:
+        """The member is gone without a word: its leases are over."""
+        self._forget((name, member))
+        group = self.group(name)
+        if group is not None:
+            commit = self._service.commit()
+            now_ms = self._service.clock.now_ms()
+            freed = self._service.broker.sharing.end_leases(group, member, now_ms, commit)
+            self._service.submit(commit)
+            self._service.wake_partitions(freed)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        session = self._sessions.pop(key, None)
         if session is not None:
-            self._service.wake_partitions(self.partitions(session.places))
+            session.is_over = True
+            if session.connection in self._connections:
+                self._connections[session.connection].discard(key)
 
     # Finding.
 
     def group(self, name: str) -> Group | None:
-        return self._service.broker.topics.catalog.groups.get(name)
+        found = self._service.broker.topics.catalog.groups.get(name)
+        return None if found is None or found.is_internal else found
 
-    def partitions(self, places: Iterable[Place]) -> list[Partition]:
+    def idle_group(self, name: str) -> Group | Error:
+        """A group that nobody reads as now, so that its offsets may change."""
+        group = self.group(name)
+        if group is None:
+            return Error.GROUP_ID_NOT_FOUND
+        live = self.describe(name)
+        if (live is not None and not live.is_empty()) or (
+            self._service.broker.groups.serving(group).consumers
+        ):
+            return Error.NON_EMPTY_GROUP
+        return group
+
+    def find(self, places: Iterable[Place]) -> tuple[list[Partition], list[Place]]:
+        """The partitions that are there, and the places where there is none."""
         topics = self._service.broker.topics
-        return [found for place in places if (found := topics.find(*place)) is not None]
-
-    def topic(self, topic_id: bytes) -> Topic:
-        topic = self._service.broker.topics.catalog.topics_by_id.get(topic_id)
-        if topic is None:
-            raise UnknownTopic("there is no topic with this id")
-        return topic
+        found: list[Partition] = []
+        gone: list[Place] = []
+        for place in places:
+            partition = topics.find(*place)
+            if partition is None:
+                gone.append(place)
+            else:
+                found.append(partition)
+        return found, gone

@@ -262,7 +262,7 @@ def test_a_group_in_a_rebalance_has_no_protocol_yet() -> None:
     talk.join("m1")
     described = talk.group.describe()
     assert (described.state, described.protocol) == ("PreparingRebalance", "")
-    assert [member.metadata for member in described.members] == [b"", b""]
+    assert [(m.metadata, m.assignment) for m in described.members] == [(b"", b"")] * 2
 
 
 @pytest.mark.parametrize("protocol_type", ["connect", "consumer"])

@@ -185,6 +185,38 @@ def test_a_member_that_missed_our_answer_comes_with_its_old_epoch() -> None:
         assert answer.assignment == ((ORDERS, tuple(range(talk.catalog["orders"][1]))),)
 
 
+def test_an_answer_that_was_missed_is_given_again() -> None:
+    talk = talk_of("a", "b")
+    epoch, owned = talk.epochs["a"], talk.owned["a"]
+    talk.leave("b")
+    first = talk.beat("a", member_epoch=epoch, owned=owned)
+    again = talk.beat("a", member_epoch=epoch, owned=owned)
+    assert again == first
+    assert again.assignment == ((ORDERS, (0, 1, 2, 3, 4, 5)),)
+
+
+def test_a_member_that_joins_anew_has_let_go_of_what_it_was_asked_to() -> None:
+    talk = talk_of("a")
+    talk.join("b")
+    talk.beat("a", owned=None)
+    assert talk.join("a").assignment == ((ORDERS, (0, 1, 2)),)
+    assert talk.beat("b").assignment == ((ORDERS, (3, 4, 5)),)
+    assert talk.group.state() == "Stable"
+    assert talk.wait(REBALANCE_MS // 2) == []
+
+
+def test_a_member_that_missed_being_asked_to_let_go_is_asked_again() -> None:
+    talk = talk_of("a")
+    epoch, owned = talk.epochs["a"], talk.owned["a"]
+    talk.catalog.update(topics(orders=7))
+    talk.beat("a")
+    talk.join("b")
+    for _ in range(3):
+        asked = talk.beat("a", member_epoch=epoch, owned=owned)
+        assert (asked.error, asked.assignment) == (GroupError.NONE, ((ORDERS, (0, 1, 2, 3)),))
+        assert talk.beat("b").assignment is None
+
+
 @pytest.mark.parametrize("owned", [None, ((ORDERS, (0, 1, 2, 3, 4, 5)),)])
 def test_an_old_epoch_with_partitions_that_it_gave_up_is_fenced(owned: object) -> None:
     talk = talk_of("a")

@@ -53,6 +53,13 @@ def test_the_same_member_may_join_again_under_its_instance_id() -> None:
     assert talk.join("b1", instance_id="b").assignment == part
 
 
+def test_a_member_does_not_change_its_instance_id() -> None:
+    talk = stable()
+    assert talk.join("b1").error is GroupError.INVALID_REQUEST
+    assert talk.join("b1", instance_id="c").error is GroupError.INVALID_REQUEST
+    assert talk.beat("b1", instance_id="b").error is GroupError.NONE
+
+
 def test_an_old_self_is_fenced_and_an_unknown_instance_unknown() -> None:
     talk = stable()
     talk.leave("b1", member_epoch=-2, instance_id="b")
@@ -79,6 +86,18 @@ def test_what_an_absent_member_will_not_get_back_is_free_at_once() -> None:
     assert talk.group.state() == "Stable"
     assert len(dict(talk.join("b2", instance_id="b").assignment or ())) == 1
     assert len(talk.numbers("b2")) == 2
+
+
+def test_a_member_that_goes_away_has_let_go_of_what_it_was_asked_to() -> None:
+    talk = ConsumerTalk(topics(orders=6))
+    talk.join("a1", instance_id="a")
+    talk.join("b")
+    talk.beat("a1", owned=None)
+    talk.leave("a1", member_epoch=-2, instance_id="a")
+    assert len(dict(talk.beat("b").assignment or ())) == 1
+    assert talk.numbers("b") == (3, 4, 5)
+    assert talk.join("a2", instance_id="a").error is GroupError.NONE
+    assert talk.numbers("a2") == (0, 1, 2)
 
 
 def test_a_static_member_that_leaves_for_good_does_not_keep_its_part() -> None:

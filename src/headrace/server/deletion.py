@@ -1,0 +1,43 @@
+"""Deleting a topic while the node serves.
+
+    catalog, cursors, moves  ->  synced  ->  files closed and removed, in a thread
+    long polls are woken         |
+                                 '-- the deletion counts, and is answered
+
+The round of syncs that was under way when the topic went may still be at work on
+its files. The deletion's own commit is done in a later round at the earliest, so
+when it is done nobody is.
+"""
+
+from __future__ import annotations
+
+from headrace.engine.broker import Deleted
+from headrace.engine.catalog import Topic
+from headrace.engine.topics import Topics
+from headrace.server.service import Service
+
+
+async def delete_topics(service: Service, topics: list[Topic]) -> None:
+    """The topics are gone for every call from now on; returns when that lasts."""
+    commit = service.commit()
+    now_ms = service.clock.now_ms()
+    broker = service.broker
+    deleted = []
+    for topic in topics:
+        # The dead letters of one may be another of them.
+        if topic.id in broker.topics.catalog.topics_by_id:
+            deleted.append(broker.delete_topic(topic, now_ms, commit))
+    partitions = [partition for each in deleted for partition in each.partitions]
+    service.commits.forget(partitions)
+    service.wake_partitions(partitions)
+    await service.finish(commit)
+    # Files that stay behind, when the node ends before this, go with its next start.
+    await service.loop.run_in_executor(None, _remove, broker.topics, deleted)
+
+
+def _remove(topics: Topics, deleted: list[Deleted]) -> None:
+    for each in deleted:
+        for partition in each.partitions:
+            partition.close_files()
+        for topic in each.topics:
+            topics.remove_files(topic)

@@ -1,0 +1,115 @@
+"""What a configuration request is about: a topic, a group or this node.
+
+    type    name            read                        changed
+    2       a topic         its settings                yes
+    4       the node's id   its settings, read-only     no
+    4       empty           nothing: no defaults for    no
+                            all nodes are kept here
+    32      a group         its settings, or the        yes; a group that is not there
+                            defaults                    yet is made as a queue group
+
+Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
+from headrace.core.settings import GroupSettings
+from headrace.engine.commit import Commit
+from headrace.server.kafka.broker_configs import describe_broker
+from headrace.server.kafka.configs import (
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    Entry,
+    InvalidConfig,
+    Resource,
+    Settings,
+    Source,
+    Table,
+)
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error, code_of
+
+
+class Outcome(NamedTuple):
+    code: int
+    message: str | None
+
+
+class Change(Protocol):
+    """From the settings that are, to those that shall be."""
+
+    def __call__(self, table: Table[Settings], settings: Settings) -> Settings: ...
+
+
+Answer = TypeVar("Answer")
+
+
+def attempt(work: Callable[[], Answer]) -> tuple[Outcome, Answer | None]:
+    """Whatever the work says is wrong, as a code and a message."""
+    try:
+        return Outcome(Error.NONE, None), work()
+    except InvalidConfig as error:
+        return Outcome(Error.INVALID_CONFIG, str(error)), None
+    except HeadraceError as error:
+        return Outcome(code_of(error), str(error)), None
+    except OSError as error:
+        return Outcome(code_of(DiskFull(str(error))), str(error)), None
+
+
+def describe(
+    call: Call, kind: int, name: str, names: Sequence[str] | None
+) -> tuple[Source, list[Entry]]:
+    """The entries, and where those come from that are set."""
+    broker = call.service.broker
+    if kind == Resource.TOPIC:
+        return Source.TOPIC, TOPIC_CONFIGS.describe(broker.topics.named(name).settings, names)
+    if kind == Resource.GROUP:
+        group = broker.topics.catalog.groups.get(name)
+        settings = GroupSettings() if group is None else group.settings
+        return Source.GROUP, GROUP_CONFIGS.describe(settings, names)
+    if kind == Resource.BROKER:
+        if not name:
+            return Source.BROKER, []
+        if name != str(call.service.node_id):
+            raise InvalidArgument(f"there is only node {call.service.node_id}, not {name!r}")
+        wanted = None if names is None else frozenset(names)
+        entries = describe_broker(call)
+        return Source.BROKER, [each for each in entries if wanted is None or each.name in wanted]
+    raise InvalidArgument(f"resources of type {kind} have no configuration here")
+
+
+def alter(
+    call: Call,
+    kind: int,
+    name: str,
+    change: Change,
+    commit: Commit,
+    *,
+    validate_only: bool,
+) -> None:
+    """InvalidConfig, UnknownTopic and so on when it cannot be."""
+    service = call.service
+    broker, now_ms = service.broker, service.clock.now_ms()
+    if kind == Resource.TOPIC:
+        topic = broker.topics.named(name)
+        if topic.is_internal:
+            raise InvalidArgument(f"{name} is the node's own")
+        wanted = change(TOPIC_CONFIGS, topic.settings)
+        if not validate_only and wanted != topic.settings:
+            broker.topics.alter(topic, wanted.to_mapping(), now_ms)
+    elif kind == Resource.GROUP:
+        group = broker.topics.catalog.groups.get(name)
+        if group is None and name in broker.cursors.groups():
+            raise InvalidArgument(f"group {name!r} reads streams: it has no such configuration")
+        settings = GroupSettings() if group is None else group.settings
+        changed = change(GROUP_CONFIGS, settings)
+        if not validate_only and (group is None or changed != settings):
+            broker.groups.open(name, (), changed.to_mapping(), now_ms, commit)
+    elif kind == Resource.BROKER:
+        raise InvalidConfig("a node's settings are given when it starts: change them there")
+    else:
+        raise InvalidArgument(f"resources of type {kind} have no configuration here")

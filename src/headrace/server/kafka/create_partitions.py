@@ -1,0 +1,84 @@
+"""CreatePartitions, versions 0 to 3: a topic grows.
+
+    count          the new total; a topic never shrinks
+    assignments    of the new partitions; taken when each names this node alone
+    validate_only  everything but the growth
+
+A topic that keeps the order of keys does not grow over this wire: its keys would
+move while older messages of theirs still wait, and there is no way to say here that
+this is fine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
+from headrace.core.limits import PARTITIONS_PER_TOPIC_MAX
+from headrace.engine.commit import Commit
+from headrace.server.kafka.assignments import check_replicas
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error, code_of
+from headrace.wire.kafka.generated.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from headrace.wire.kafka.generated.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    commit = call.service.commit()
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if times[topic.name] > 1:
+            code, message = Error.INVALID_REQUEST, "the request names this topic twice"
+            results.append(CreatePartitionsTopicResult(topic.name, code, message))
+        else:
+            results.append(_grow(call, topic, commit, validate_only=request.validate_only))
+    await call.service.finish(commit)
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(
+    call: Call, wanted: CreatePartitionsTopic, commit: Commit, *, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    service = call.service
+    # Field `count` of a tuple hides its method of that name.
+    name, total, assignments = wanted
+    code = Error.INVALID_PARTITIONS
+    try:
+        topic = service.broker.topics.named(name)
+        if topic.is_internal:
+            raise InvalidArgument(f"{name} is the node's own")
+        if not topic.partitions < total <= PARTITIONS_PER_TOPIC_MAX:
+            raise InvalidArgument(
+                f"topic {name!r} has {topic.partitions} partitions and can have more, up to "
+                f"{PARTITIONS_PER_TOPIC_MAX}, not {total}"
+            )
+        code = Error.INVALID_REPLICA_ASSIGNMENT
+        if assignments is not None:
+            if len(assignments) != total - topic.partitions:
+                raise InvalidArgument(
+                    f"{len(assignments)} assignments for {total - topic.partitions} new partitions"
+                )
+            check_replicas((each.broker_ids for each in assignments), service.node_id)
+        code = Error.INVALID_REQUEST
+        if topic.settings.ordering == "key":
+            raise InvalidArgument(
+                f"topic {name!r} keeps the order of keys, which growing would break; "
+                "grow it with `headrace topic grow` while nobody publishes"
+            )
+        if not validate_only:
+            now_ms = service.clock.now_ms()
+            service.broker.grow_topic(topic, total, now_ms, commit, break_key_order=False)
+    except InvalidArgument as error:
+        return CreatePartitionsTopicResult(name, code, str(error))
+    except HeadraceError as error:
+        return CreatePartitionsTopicResult(name, code_of(error), str(error))
+    except OSError as error:
+        return CreatePartitionsTopicResult(name, code_of(DiskFull(str(error))), str(error))
+    return CreatePartitionsTopicResult(name)

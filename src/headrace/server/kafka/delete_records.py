@@ -1,0 +1,55 @@
+"""DeleteRecords, versions 0 to 2: everything below an offset goes, for good.
+
+Offset -1 stands for the high watermark. An offset below the start changes nothing.
+The new start is on disk when it is answered. Topics that are compacted refuse: what
+is old there may still be the last word on its key.
+"""
+
+from __future__ import annotations
+
+from headrace.core.errors import DiskFull, HeadraceError
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.partitions import partition_of
+from headrace.wire.kafka.generated.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+)
+from headrace.wire.kafka.generated.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+def handle(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name, [_delete(call, topic.name, each) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    service = call.service
+    index, before = wanted
+    try:
+        partition = partition_of(service, name, index)
+        topic = partition.topic
+        if topic.is_internal or topic.settings.cleanup == "compact":
+            return DeleteRecordsPartitionResult(index, -1, Error.POLICY_VIOLATION)
+        if before == UP_TO_HIGH_WATERMARK:
+            before = partition.high_watermark
+        if not 0 <= before <= partition.high_watermark:
+            return DeleteRecordsPartitionResult(index, -1, Error.OFFSET_OUT_OF_RANGE)
+        start = service.broker.delete_records(topic, index, before, service.clock.now_ms())
+    except HeadraceError as error:
+        return DeleteRecordsPartitionResult(index, -1, code_of(error))
+    except OSError as error:
+        return DeleteRecordsPartitionResult(index, -1, code_of(DiskFull(str(error))))
+    return DeleteRecordsPartitionResult(index, start)

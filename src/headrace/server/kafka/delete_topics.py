@@ -1,0 +1,76 @@
+"""DeleteTopics, versions 1 to 6: by name, from version 6 on also by id.
+
+A topic takes its dead letters along. The answer is sent when the deletion lasts and
+the files are gone; from the moment of the request the topic does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from headrace.core.errors import HeadraceError, UnknownTopic
+from headrace.engine.catalog import Topic
+from headrace.server.deletion import delete_topics
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.names import topic_of
+from headrace.wire.kafka.generated.delete_topics_request import (
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from headrace.wire.kafka.generated.delete_topics_response import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
+from headrace.wire.kafka.primitives import ZERO_UUID
+
+_IDS_FIRST = 6
+
+
+def handle(
+    call: Call, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse | asyncio.Future[DeleteTopicsResponse]:
+    wanted: Sequence[DeleteTopicState] = request.topics
+    if call.version < _IDS_FIRST:
+        wanted = [DeleteTopicState(name) for name in request.topic_names]
+    times = Counter(wanted)
+    found: list[Topic] = []
+    results = [_find(call, each, times[each] > 1, found) for each in times]
+    response = DeleteTopicsResponse(responses=results)
+    return asyncio.ensure_future(_delete(call, found, response)) if found else response
+
+
+async def _delete(
+    call: Call, topics: list[Topic], response: DeleteTopicsResponse
+) -> DeleteTopicsResponse:
+    await delete_topics(call.service, topics)
+    return response
+
+
+def _find(
+    call: Call, wanted: DeleteTopicState, is_repeated: bool, found: list[Topic]
+) -> DeletableTopicResult:
+    name, topic_id = wanted
+    is_by_id = topic_id != ZERO_UUID
+    if is_repeated:
+        return _failed(wanted, Error.INVALID_REQUEST, "the request names this topic twice")
+    if is_by_id == (name is not None):
+        return _failed(wanted, Error.INVALID_REQUEST, "give either a name or an id")
+    try:
+        topic = topic_of(call.service, name or "", topic_id)
+    except UnknownTopic as error:
+        return _failed(wanted, Error.UNKNOWN_TOPIC_ID if is_by_id else code_of(error), str(error))
+    except HeadraceError as error:
+        return _failed(wanted, code_of(error), str(error))
+    if topic.is_internal:
+        return _failed(wanted, Error.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the node's own")
+    if topic in found:
+        return _failed(wanted, Error.INVALID_REQUEST, "the request names this topic twice")
+    found.append(topic)
+    return DeletableTopicResult(topic.name, topic.id)
+
+
+def _failed(wanted: DeleteTopicState, code: int, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(wanted.name, wanted.topic_id, code, message)

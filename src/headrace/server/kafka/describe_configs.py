@@ -1,0 +1,65 @@
+"""DescribeConfigs, versions 1 to 4, of topics, groups and this node.
+
+Entries that are not set say that they are defaults. With synonyms, each entry lists
+the value that it has and the default that lies below it. Names that are asked for
+and do not exist are left out, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.server.kafka.config_resources import attempt, describe
+from headrace.server.kafka.configs import Entry, Source
+from headrace.server.kafka.door import Call
+from headrace.wire.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from headrace.wire.kafka.generated.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(call, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    kind, name, names = resource
+    outcome, found = attempt(lambda: describe(call, kind, name, names))
+    if found is None:
+        return DescribeConfigsResult(outcome.code, outcome.message, kind, name)
+    source, entries = found
+    return DescribeConfigsResult(
+        0, None, kind, name, [_result(entry, source, request) for entry in entries]
+    )
+
+
+def _result(
+    entry: Entry, source: Source, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        entry.name,
+        entry.value,
+        entry.is_read_only,
+        source if entry.is_set else Source.DEFAULT,
+        False,
+        _synonyms(entry, source) if request.include_synonyms else (),
+        entry.kind,
+        entry.documentation if request.include_documentation else None,
+    )
+
+
+def _synonyms(entry: Entry, source: Source) -> Sequence[DescribeConfigsSynonym]:
+    default = DescribeConfigsSynonym(entry.name, entry.default, Source.DEFAULT)
+    if entry.is_set:
+        return (DescribeConfigsSynonym(entry.name, entry.value, source), default)
+    return (default,)

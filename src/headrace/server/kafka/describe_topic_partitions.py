@@ -1,0 +1,85 @@
+"""DescribeTopicPartitions, version 0: topics in pages of partitions.
+
+Topics come by name, ascending; none named means all but internal ones. A page holds
+at most as many partitions as the request or the node allows; `next_cursor` is the
+first that did not fit, and the next request sends it back.
+
+Lists are never null here, whatever the definition allows: Kafka's own client takes
+a null one for an error of its own.
+"""
+
+from __future__ import annotations
+
+from headrace.core.errors import InvalidName
+from headrace.core.values import check_name
+from headrace.engine.catalog import Topic
+from headrace.server.kafka.door import Call
+from headrace.server.kafka.errors import Error
+from headrace.server.kafka.nodes import TOPIC_OPERATIONS
+from headrace.wire.kafka.generated.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+)
+from headrace.wire.kafka.generated.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_MAX = 2_000
+
+
+def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    catalog = call.service.broker.topics.catalog
+    names = sorted({topic.name for topic in request.topics})
+    if not names:
+        names = sorted(name for name, topic in catalog.topics.items() if not topic.is_internal)
+    after = request.cursor
+    left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    described: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if after is not None and name < after.topic_name:
+            continue
+        first = 0
+        if after is not None and name == after.topic_name:
+            first = max(after.partition_index, 0)
+        if not left:
+            return DescribeTopicPartitionsResponse(0, described, Cursor(name, first))
+        topic = catalog.topics.get(name)
+        if topic is None:
+            described.append(_unknown(name))
+            continue
+        end = min(topic.partitions, first + left)
+        described.append(_describe(call, topic, first, end))
+        left -= max(end - first, 0)
+        if end < topic.partitions:
+            return DescribeTopicPartitionsResponse(0, described, Cursor(name, end))
+    return DescribeTopicPartitionsResponse(0, described)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = Error.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name("topic", name)
+    except InvalidName:
+        code = Error.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(code, name)
+
+
+def _describe(
+    call: Call, topic: Topic, first: int, end: int
+) -> DescribeTopicPartitionsResponseTopic:
+    node = (call.service.node_id,)
+    return DescribeTopicPartitionsResponseTopic(
+        Error.NONE,
+        topic.name,
+        topic.id,
+        topic.is_internal,
+        [
+            DescribeTopicPartitionsResponsePartition(
+                Error.NONE, partition.index, node[0], partition.epoch, node, node, (), ()
+            )
+            for partition in call.service.broker.topics.partitions(topic)[first:end]
+        ],
+        TOPIC_OPERATIONS,
+    )
