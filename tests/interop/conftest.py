@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.interop.wire_client import TOPIC, WireClient, make, publish
 
 _START = "from headrace.cli.main import main; main()"
 
@@ -68,3 +69,23 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
     process = NodeProcess(tmp_path / "data")
     yield process
     process.stop()
+
+
+@pytest.fixture(scope="module")
+def admin_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One for all tests of a module, which keep to topics of their own; two
+    partitions to a topic, and a topic with records in the first of them."""
+    process = NodeProcess(tmp_path_factory.mktemp("admin") / "data", "--partitions", "2")
+    try:
+        with WireClient(process.bootstrap) as connected:
+            make(connected, TOPIC)
+            publish(connected, TOPIC)
+        yield process
+    finally:
+        process.stop()
+
+
+@pytest.fixture
+def client(admin_node: NodeProcess) -> Iterator[WireClient]:
+    with WireClient(admin_node.bootstrap) as connected:
+        yield connected

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.partition import Partition
-from headrace.engine.runs import Runs, below, count_of, offsets_of, pairs, runs_of
+from headrace.engine.runs import Runs, below, count_of, merged, offsets_of, pairs, runs_of
 from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_records
 from headrace.record.batch import BatchHeader
 from headrace.record.reader import read_block, read_more
@@ -116,7 +116,7 @@ class Cutter:
                 if there:
                     part = self._part(partition, batch, header, opened, there)
                     if batches and size + len(part) > bytes_max:
-                        return Covered(batches, held, missing)
+                        return Covered(batches, merged(held), merged(missing))
                     batches.append(part)
                     size += len(part)
                 held += there
@@ -126,8 +126,8 @@ class Cutter:
                     break
             if runs is before:
                 # Compaction took all that there was from here on.
-                return Covered(batches, held, missing + runs)
-        return Covered(batches, held, missing)
+                return Covered(batches, merged(held), merged(missing + runs))
+        return Covered(batches, merged(held), merged(missing))
 
     def _read(
         self, partition: Partition, runs: Runs

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +83,11 @@ assert loaded() == expected, loaded()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_example_on_the_codecs_page_runs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "kafka-codec.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(block, namespace)
+    assert namespace["request"].group_id == "g"

@@ -134,7 +134,8 @@ def test_records_are_never_copied(version: int) -> None:
 def test_null_is_written_where_the_version_allows_it(version: int) -> None:
     nullable = {"note": 1, "topics": 1, "words": 1, "nodes": 2, "digest": 4, "origin": 4}
     for name, first in nullable.items():
-        message = ExampleRequest()._replace(**{name: None})
+        null: dict[str, Any] = {name: None}
+        message = ExampleRequest()._replace(**null)
         if version >= first:
             assert DECODERS[version](encoded(version, message), 0) == message
         elif getattr(ExampleRequest(), name) is not None:

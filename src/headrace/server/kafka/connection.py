@@ -1,13 +1,22 @@
 """A connection: bytes to frames, frames to calls, answers in the order of requests.
 
-    socket --> buffer --> frame --> handler --> slot --> socket
-                                      |           ^
-                                      '- later ---'   a long poll, a sync
+    socket --> scratch --> frame --> handler --> slot --> socket
+                 |   ^                 |           ^
+                 v   |                 '- later ---'   a long poll, a sync
+                 kept, or large
 
-A frame is a length of four bytes and so many bytes. Requests are handled as they
-come, also while earlier ones wait; their answers wait for their turn. Reading stops
-while too many requests are open or the peer does not take its answers, so neither
-side can make this one grow.
+A frame is a length of four bytes and so many bytes. All connections read into one
+scratch buffer of the door and handle what is whole there, so an idle connection
+holds no buffer. The piece of a frame at the end is kept, and put before what comes
+next; a frame larger than the scratch gets room of its own, which grows with what
+really arrives: a length alone costs nothing.
+
+Requests are handled as they come, also while earlier ones wait; their answers wait
+for their turn. Reading stops while too many requests are open or the peer does not
+take its answers, so neither side can make this one grow.
+
+A frame's bytes may be overwritten once its handler has returned: the codec copies
+what it keeps, but for records, which are written before Produce returns.
 
 Rejected: asyncio's streams. They copy every byte once more and cost three times as
 much for small requests.
@@ -28,7 +37,9 @@ if TYPE_CHECKING:
     from headrace.server.kafka.door import Door
 
 _LENGTH = struct.Struct(">i")
-RECEIVE_BYTES = 256 * 1024
+SCRATCH_BYTES = 256 * 1024
+# A large frame's room is at most so many times what has arrived of it.
+GROWTH = 4
 # Requests of one connection that are not answered yet.
 OPEN_REQUESTS_MAX = 1_000
 # Answers that the peer has not taken yet: beyond the high mark reading stops.
@@ -53,15 +64,26 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = ""
         # What the client said of itself in its first ApiVersions.
         self.client_software = ""
-        self._buffer = bytearray(RECEIVE_BYTES)
-        self._view = memoryview(self._buffer)
-        # Received and not handled yet: _buffer[_start:_end].
-        self._start = 0
-        self._end = 0
+        # Received and not handled yet: the piece of a frame, or whole frames
+        # while handling is paused.
+        self._kept = bytearray()
+        # The room of a frame that does not fit into the scratch, how much of it
+        # has arrived, and the frame's size.
+        self._large: bytearray | None = None
+        self._large_end = 0
+        self._large_size = 0
         self._slots: deque[Slot] = deque()
+        # Bytes of answers that are known and wait for an earlier one.
+        self._held_bytes = 0
         self._is_paused = False
+        self._is_stopping = False
         self._is_writable = True
         self.is_closed = False
+        # Bytes that went either way, by which a sweep sees who has stalled.
+        self.received_bytes = 0
+        self.seen_received_bytes = 0
+        self.seen_unsent_bytes = 0
+        self.quiet_sweeps = 0
         # Whoever holds something for this connection lets go of it at its end.
         self.share_sessions: set[tuple[str, str]] = set()
         self.on_closed: list[Callable[[], None]] = []
@@ -75,44 +97,60 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         if not self._door.admit(self):
+            self.is_closed = True
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._slots.clear()
+        self._held_bytes = 0
+        self._kept = bytearray()
+        self._drop_large()
         self._door.on_connection_lost(self)
 
     # Reading.
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._end == len(self._buffer):
-            self._make_room(0)
-        return self._view[self._end :]
+        # Reading into it and `buffer_updated` follow at once, in every event loop,
+        # so the scratch is free again before another connection asks for it.
+        if self._large is not None:
+            return memoryview(self._large)[self._large_end :]
+        kept = len(self._kept)
+        scratch = self._door.scratch
+        if kept:
+            scratch[:kept] = self._kept
+        return scratch[kept:]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
-        self._handle_frames()
+        self.received_bytes += nbytes
+        if self._large is not None:
+            self._large_end += nbytes
+            self._fill_large()
+            return
+        end = len(self._kept) + nbytes
+        self._kept = bytearray()
+        self._handle_frames(self._door.scratch[:end])
 
-    def _handle_frames(self) -> None:
-        while not self._is_paused and not self.is_closed:
-            available = self._end - self._start
-            if available < 4:
-                self._make_room(4)
-                return
-            (length,) = _LENGTH.unpack_from(self._buffer, self._start)
+    def _handle_frames(self, data: memoryview) -> None:
+        """Handle what is whole, and keep the rest."""
+        start, end = 0, len(data)
+        while end - start >= 4 and not self._is_paused and not self.is_closed:
+            (length,) = _LENGTH.unpack_from(data, start)
             if not 0 < length <= self._door.request_bytes_max:
                 self.close(f"a frame of {length} bytes")
                 return
-            if available < 4 + length:
-                self._make_room(4 + length)
-                return
-            frame = self._view[self._start + 4 : self._start + 4 + length]
-            self._start += 4 + length
-            self._handle(frame)
+            stop = start + 4 + length
+            if stop > end:
+                if 4 + length > SCRATCH_BYTES:
+                    self._begin_large(data[start:], 4 + length)
+                    return
+                break
+            self._handle(data[start + 4 : stop])
+            start = stop
             if len(self._slots) >= OPEN_REQUESTS_MAX:
                 self._pause()
-        if self._start == self._end and not self._is_paused:
-            self._start = self._end = 0
+        if start < end and not self.is_closed:
+            self._kept = bytearray(data[start:])
 
     def _handle(self, frame: memoryview) -> None:
         slot = Slot()
@@ -122,20 +160,37 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedMessage as error:
             self.close(str(error))
 
-    def _make_room(self, wanted: int) -> None:
-        """Have a buffer in which `wanted` bytes from the start fit. A frame may
-        still be in use, so bytes are never moved within a buffer: what is left
-        goes to a new one."""
-        available = self._end - self._start
-        if self._start + max(wanted, 4) <= len(self._buffer) and self._end < len(self._buffer):
+    def _begin_large(self, data: memoryview, size: int) -> None:
+        self._large_size = size
+        self._large_end = len(data)
+        room = min(size, max(SCRATCH_BYTES, len(data) * GROWTH))
+        self._make_room(data, room)
+
+    def _fill_large(self) -> None:
+        assert self._large is not None
+        if self._large_end < len(self._large):
             return
-        size = max(RECEIVE_BYTES, wanted)
-        buffer = bytearray(size)
-        buffer[:available] = self._view[self._start : self._end]
-        self._buffer = buffer
-        self._view = memoryview(buffer)
-        self._start = 0
-        self._end = available
+        large = self._large
+        if self._large_end < self._large_size:
+            self._drop_large()
+            self._make_room(large, min(self._large_size, len(large) * GROWTH))
+            return
+        self._drop_large()
+        self._handle(memoryview(large)[4:])
+        if len(self._slots) >= OPEN_REQUESTS_MAX:
+            self._pause()
+
+    def _make_room(self, data: Buffer, room: int) -> None:
+        if not self._door.reserve(room):
+            self.close("too much is being received at once")
+            return
+        self._large = bytearray(room)
+        self._large[: len(data)] = data
+
+    def _drop_large(self) -> None:
+        if self._large is not None:
+            self._door.give_back(len(self._large))
+            self._large = None
 
     # Answering.
 
@@ -143,15 +198,36 @@ class Connection(asyncio.BufferedProtocol):
         """The answer of one request is known; it goes out when its turn comes."""
         slot.parts = parts
         slots = self._slots
-        if self.is_closed or not slots or slots[0] is not slot:
+        if self.is_closed:
             return
-        ready: list[Buffer] = []
+        if not slots or slots[0] is not slot:
+            self._held_bytes += sum(map(len, parts))
+            return
+        ready: list[Buffer] = list(parts)
+        slots.popleft()
         while slots and slots[0].parts is not None:
-            ready += slots.popleft().parts or ()
+            held = slots.popleft().parts or ()
+            self._held_bytes -= sum(map(len, held))
+            ready += held
         if ready and self.transport is not None:
             self.transport.writelines(ready)
-        if self._is_paused and self._is_writable and len(slots) < OPEN_REQUESTS_MAX // 2:
+        if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answers that the peer has not taken, or that wait for their turn."""
+        waiting = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        return self._held_bytes + waiting
+
+    @property
+    def is_congested(self) -> bool:
+        """Whoever could answer with much should answer with little."""
+        return self.unsent_bytes > WRITE_BYTES_HIGH
+
+    @property
+    def is_mid_frame(self) -> bool:
+        return self._large is not None or (bool(self._kept) and not self._is_paused)
 
     def pause_writing(self) -> None:
         self._is_writable = False
@@ -159,20 +235,34 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_writable = True
-        if len(self._slots) < OPEN_REQUESTS_MAX:
+        if self._may_read(OPEN_REQUESTS_MAX):
             self._resume()
 
+    def _may_read(self, open_max: int) -> bool:
+        return self._is_writable and not self._is_stopping and len(self._slots) < open_max
+
     def _pause(self) -> None:
-        if not self._is_paused and self.transport is not None:
+        if not self._is_paused and not self.is_closed and self.transport is not None:
             self._is_paused = True
             self.transport.pause_reading()
 
     def _resume(self) -> None:
         if self._is_paused and self.transport is not None and not self.is_closed:
             self._is_paused = False
+            # Frames that came before the pause are handled before any that come
+            # now, but not from within the handler of whoever resumes.
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._is_paused or self.is_closed or self.transport is None:
+            return
+        kept, self._kept = self._kept, bytearray()
+        self._handle_frames(memoryview(kept))
+        # Handling them may have paused the connection again.
+        if not self._is_paused and not self.is_closed:
             self.transport.resume_reading()
-            # Frames that came before the pause are still in the buffer.
-            asyncio.get_running_loop().call_soon(self._handle_frames)
+
+    # The end.
 
     def close(self, reason: str) -> None:
         """Cut the connection: its peer does not speak our language."""
@@ -187,10 +277,20 @@ class Connection(asyncio.BufferedProtocol):
         """A share session lives on this connection: it ends with it."""
         self.share_sessions.add((group, member))
 
+    def stop_reading(self) -> None:
+        """Take no more requests; what is under way is still answered."""
+        self._is_stopping = True
+        self._pause()
+
     def finish(self) -> None:
         """Close once everything that was answered has gone out."""
-        if self.transport is not None:
+        if self.transport is not None and not self.is_closed:
             self.transport.close()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.is_closed = True
+            self.transport.abort()
 
     @property
     def is_idle(self) -> bool:

@@ -75,12 +75,21 @@ SHORT_VARINTS_END: Final = 1024
 short_varints: Final[tuple[bytes, ...]] = tuple(map(_varint, range(SHORT_VARINTS_END)))
 
 
+_pack_two: Final = Struct("BB").pack
+_pack_three: Final = Struct("BBB").pack
+
+
 def encode_varint(value: int) -> bytes:
     """An unsigned varint of up to 32 bits."""
-    if 0 <= value < SHORT_VARINTS_END:
-        return short_varints[value]
     if not 0 <= value < 2**32:
         raise InvalidArgument(f"{value} does not fit an unsigned varint of 32 bits")
+    if value < SHORT_VARINTS_END:
+        return short_varints[value]
+    # The sizes of batches: written out, because every fetched partition has one.
+    if value < 2**14:
+        return _pack_two(value & 0x7F | 0x80, value >> 7)
+    if value < 2**21:
+        return _pack_three(value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
     return _varint(value)
 
 
@@ -108,7 +117,7 @@ def string_length(size: int) -> bytes:
     """The compact length of a string that is too long for `short_varints`."""
     if size > STRING_BYTES_MAX:
         raise InvalidArgument(f"a string of {size} bytes; at most {STRING_BYTES_MAX} fit")
-    return _varint(size + 1)
+    return encode_varint(size + 1)
 
 
 def read_string_length(data: Buffer, position: int) -> tuple[int, int]:
