@@ -35,6 +35,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="where to write it")
     arguments = parser.parse_args()
     if arguments.definition:
+        if not arguments.output:
+            parser.error("--definition needs --output")
         definition = read_definition(arguments.definition.read_text())
         text = module_text(definition, arguments.versions or definition.valid)
         arguments.output.write_text(sign(format_source(text)))

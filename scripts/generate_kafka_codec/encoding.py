@@ -113,6 +113,10 @@ class EncoderWriter:
         elif field.struct is not None:
             self._write_inner_struct(field, field.struct, value)
         elif field.element in FIXED_FORMATS:
+            if field.element == "uuid":
+                # The format would fill a shorter one with zeros and cut a longer one.
+                with self._source.block(f"if len({value}) != 16:"):
+                    self._source.add(f"raise not_a_uuid({value})")
             self._run.append((FIXED_FORMATS[field.element], value))
         elif field.element == "records":
             self._write_records(value, flexible)

@@ -45,6 +45,7 @@ _PRIMITIVES = (
     "malformed",
     "missing",
     "new",
+    "not_a_uuid",
     "read_numbers",
     "read_string_length",
     "read_tag",

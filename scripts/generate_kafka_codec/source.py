@@ -6,6 +6,7 @@ that a module needs. What the lines say is the business of the other modules.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,7 +25,6 @@ _TAKEN = {
     "memoryview",
     "message",
     "new",
-    "not",
     "out",
     "parts",
     "position",
@@ -36,10 +36,9 @@ _TAKEN = {
     "tags",
     "text",
     "tuple",
-    "from",
-    "class",
 }
 
+# The formats that cannot be part of a name as they are.
 _FORMAT_LETTERS = {"?": "z", "16s": "u"}
 
 
@@ -76,7 +75,7 @@ class Source:
     def local(self, name: str) -> str:
         """A local name that the function does not use yet."""
         unique, number = name, 1
-        while unique in self._names:
+        while unique in self._names or keyword.iskeyword(unique):
             number += 1
             unique = f"{name}_{number}"
         self._names.add(unique)
@@ -90,7 +89,6 @@ class Source:
 
     def _format(self, verb: str, method: str, formats: list[str]) -> str:
         letters = "".join(_FORMAT_LETTERS.get(each, each) for each in formats)
-        # Formats differ in case, which is easy to overlook in a name.
         name = f"{verb}_{letters}"
         self.formats[name] = f'Struct(">{"".join(formats)}").{method}'
         return name

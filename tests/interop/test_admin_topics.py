@@ -23,6 +23,7 @@ from headrace.wire.kafka.generated import delete_records_request as delete_recor
 from headrace.wire.kafka.generated import delete_topics_request as delete
 from headrace.wire.kafka.generated import describe_configs_request as describe_configs
 from headrace.wire.kafka.generated import incremental_alter_configs_request as incremental
+from headrace.wire.kafka.generated import join_group_request as join
 from headrace.wire.kafka.generated import metadata_request as metadata
 
 UNKNOWN_ID = b"\x01" * 16
@@ -257,6 +258,21 @@ def test_a_share_groups_configuration_can_come_before_the_group(client: WireClie
     (answer,) = client.call("IncrementalAlterConfigs", 1, request).responses
     assert answer.error_code == 0
     assert config_of(client, group, "share.record.lock.duration.ms", kind=32).value == "12000"
+
+
+def test_a_group_that_reads_streams_has_no_such_configuration(client: WireClient) -> None:
+    group = fresh_name()
+    joined = join.JoinGroupRequest(
+        group, 10_000, 10_000, "", None, "consumer", (join.JoinGroupRequestProtocol("range", b""),)
+    )
+    assert client.call("JoinGroup", 3, joined).error_code == 0
+    resource = incremental.AlterConfigsResource(
+        32, group, (incremental.AlterableConfig("share.auto.offset.reset", 0, "earliest"),)
+    )
+    request = incremental.IncrementalAlterConfigsRequest((resource,))
+    (answer,) = client.call("IncrementalAlterConfigs", 1, request).responses
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert group in answer.error_message
 
 
 def test_a_nodes_configuration_is_not_changed_over_the_wire(client: WireClient) -> None:

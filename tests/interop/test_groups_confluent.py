@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 from tests.interop.conftest import NodeProcess
 from tests.interop.group_members import (
     PROTOCOLS,
@@ -195,7 +196,7 @@ def test_a_consumer_goes_to_a_point_in_time(node: NodeProcess, protocol: str) ->
     (found,) = consumer.offsets_for_times([TopicPartition(TOPIC, 0, 1_006_500)], 10)
     assert found.offset == 7
     consumer.seek(found)
-    values = []
+    values: list[bytes | None] = []
     end = time.monotonic() + 30
     while len(values) < 3 and time.monotonic() < end:
         message = consumer.poll(0.1)

@@ -44,7 +44,7 @@ from headrace.wire.kafka.frame import (
 )
 
 # For each version of each message: few in the ordinary run, many in the long one.
-EXAMPLES = settings().max_examples // 5
+EXAMPLES = max(8, settings().max_examples // 10)
 
 MILLISECOND = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -43,15 +43,22 @@ class WireClient:
 
     def call(self, name: str, version: int, request: Any) -> Any:
         """The answer to one request. A connection that is cut is an error."""
+        self.send(name, version, request)
+        return self.receive(name, version)
+
+    def send(self, name: str, version: int, request: Any) -> None:
         key = _KEYS[name]
         self._correlation_id += 1
         body = encode_request(key, version, request)
         frame = encode_request_frame(key, version, self._correlation_id, "wire", body)
         self._socket.sendall(b"".join(frame))
+
+    def receive(self, name: str, version: int) -> Any:
+        """The answer to what was sent last."""
         answer = self._read(read_frame_size(self._read(SIZE_BYTES)))
-        correlation_id, position = decode_response_header(key, version, answer)
+        correlation_id, position = decode_response_header(_KEYS[name], version, answer)
         assert correlation_id == self._correlation_id
-        return decode_response(key, version, answer, position)
+        return decode_response(_KEYS[name], version, answer, position)
 
     def _read(self, size: int) -> bytes:
         data = b""

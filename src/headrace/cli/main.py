@@ -29,6 +29,7 @@ import click
 from headrace.cli.bench import bench
 from headrace.cli.command import EXIT_FAILED, Group
 from headrace.cli.completion import completion
+from headrace.cli.config import config
 from headrace.cli.consume import consume
 from headrace.cli.delayed import delayed
 from headrace.cli.demo import demo
@@ -130,6 +131,7 @@ headrace work orders --group billing --count 1
 
 for _command in (
     serve,
+    config,
     topic,
     publish,
     consume,

@@ -13,7 +13,7 @@ import click
 
 from headrace.cli.command import command
 from headrace.core.errors import InvalidArgument
-from headrace.core.node_settings import NodeSettings, node_settings
+from headrace.core.node_settings import NodeSettings, Sourced, sourced_settings
 
 _PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -36,17 +36,28 @@ def settings_options(function: Any) -> Any:
     return function
 
 
-def read_settings(config: str | None, directory: str, flags: dict[str, Any]) -> NodeSettings:
+def read_settings(config: str | None, directory: str, flags: dict[str, Any]) -> Sourced:
+    """From the file, the environment and the flags, to be called in a command."""
     file: dict[str, Any] = {}
-    path = config or os.environ.get("HEADRACE_CONFIG")
+    path = config or os.environ.get("HEADRACE_CONFIG") or ""
     if path:
         try:
             with open(path, "rb") as stream:
                 file = tomllib.load(stream)
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"cannot read {path}: {error}") from error
-    file.setdefault("data", directory)
-    return node_settings(file, os.environ, flags)
+    if _data_was_typed():
+        flags = {**flags, "data": directory}
+    return sourced_settings(file, os.environ, flags, file_name=path)
+
+
+def _data_was_typed() -> bool:
+    """--data has a default, which a file may overrule; typed, it has the last word."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    return any(
+        each.get_parameter_source("directory") is typed for each in (context, context.find_root())
+    )
 
 
 @command(
@@ -65,7 +76,7 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     from headrace.node.serving import Ready
     from headrace.node.serving import serve as run
 
-    settings = read_settings(config, directory, flags)
+    settings = read_settings(config, directory, flags).settings
     _set_up_logging(settings)
     # Syncs come back from threads: with the default of 5 ms they would wait that
     # long for a busy loop.

@@ -38,6 +38,13 @@ DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 # hundred in memory.
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 MESSAGE_ELEMENTS_MAX: Final = 1_000_000
+# What all connections together may hold of frames that have not arrived whole.
+RECEIVING_BYTES_MAX: Final = 512 * 1024 * 1024
+# Of one answer to a fetch. Whoever wants more asks again.
+FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
+# Partitions that all fetch sessions together remember.
+FETCH_SESSION_PARTITIONS_MAX: Final = 1_000_000
+FETCH_SESSIONS_MAX: Final = 10_000
 
 # Keys that one pass of compaction remembers, at about 200 bytes each.
 COMPACTION_KEYS_MAX: Final = 250_000

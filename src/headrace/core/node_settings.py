@@ -8,6 +8,7 @@ HEADRACE_KAFKA_ADVERTISED in the environment and --kafka-advertised as a flag.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -24,18 +25,31 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        # As in a URL, or nobody could tell where the port begins.
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @classmethod
     def parse(cls, name: str, text: str) -> Address:
         host, _, port = text.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
-            raise InvalidArgument(f"{name} must look like 127.0.0.1:9092, not {text!r}")
-        return cls(host.strip("[]"), int(port))
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        # More colons than the port's own are an IPv6 address, which has brackets.
+        is_clear = bool(bare) and (":" not in bare or bare != host)
+        if not is_clear or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+            raise InvalidArgument(
+                f"{name} must look like 127.0.0.1:9092 or [::1]:9092, not {text!r}"
+            )
+        return cls(bare, int(port))
 
     @property
     def is_loopback(self) -> bool:
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            # Another name may lead anywhere, also tomorrow.
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +88,59 @@ class NodeSettings(SettingsModel):
             Address.parse("kafka_advertised", self.kafka_advertised)
 
 
+class Sourced(NamedTuple):
+    """Settings, and for each name the place that had the last word on it."""
+
+    settings: NodeSettings
+    sources: dict[str, str]
+
+
+def sourced_settings(
+    file: Mapping[str, Any],
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
+    *,
+    file_name: str = "the file",
+) -> Sourced:
+    """Put together from where people write settings; flags that are None were
+    not given. InvalidArgument says where the wrong value stands."""
+    sources = dict.fromkeys(NodeSettings().to_mapping(), "default")
+    settings = NodeSettings()
+    from_environment = {
+        name: environment[environment_name(name)]
+        for name in sources
+        if environment_name(name) in environment
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    merged: dict[str, Any] = {}
+    for source, values in (
+        (lambda _: file_name, file),
+        (environment_name, from_environment),
+        (lambda name: "--" + name.replace("_", "-"), given),
+    ):
+        for name, value in values.items():
+            # Each alone first, so that a wrong type or an unknown name is found
+            # where it was written, also when a later place would correct it.
+            _check_alone(settings, name, value, source(name))
+            merged[name] = value
+            sources[name] = source(name)
+    return Sourced(NodeSettings.from_mapping(merged), sources)
+
+
+def environment_name(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
 def node_settings(
     file: Mapping[str, Any], environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> NodeSettings:
-    """Put together from where people write settings; flags that are None were
-    not given."""
-    known = NodeSettings().to_mapping()
-    from_environment = {
-        name: environment[ENVIRONMENT_PREFIX + name.upper()]
-        for name in known
-        if ENVIRONMENT_PREFIX + name.upper() in environment
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    return NodeSettings.from_mapping({**file, **from_environment, **given})
+    return sourced_settings(file, environment, flags).settings
+
+
+def _check_alone(settings: NodeSettings, name: str, value: Any, source: str) -> None:
+    try:
+        # Whether an address may be listened on depends on `insecure`, which is
+        # known only when everything is together.
+        settings.changed({name: value, **({} if name == "insecure" else {"insecure": True})})
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{source}: {error}") from None

@@ -71,24 +71,43 @@ class _Open:
         return cut_batch(parts, count_of(runs), self.header)
 
     def _start_of(self, index: int) -> int:
+        starts = self._starts
+        if index >= len(starts):
+            try:
+                self._walk(index + 1 - len(starts))
+            except IndexError:
+                raise CorruptBatch("a record is cut off at the end of the batch") from None
+            if starts[-1] > len(self._block):
+                raise CorruptBatch("a record is longer than its batch")
+        return starts[index]
+
+    def _walk(self, count: int) -> None:
+        """Find where the next `count` records end."""
         starts, block = self._starts, self._block
-        if index < len(starts):
-            return starts[index]
         position = starts[-1]
-        append = starts.append
-        try:
-            for _ in range(index + 1 - len(starts)):
-                raw = block[position]
-                position += 1
-                if raw > 127:
-                    raw, position = read_more(block, position, raw)
-                position += raw >> 1
-                append(position)
-        except IndexError:
-            raise CorruptBatch("a record is cut off at the end of the batch") from None
-        if position > len(block):
-            raise CorruptBatch("a record is longer than its batch")
-        return position
+        while count > 0:
+            raw = block[position]
+            body = position + 1
+            if raw > 127:
+                raw, body = read_more(block, body, raw)
+            size = body - position + (raw >> 1)
+            same = 1
+            if count > 1 and block.startswith(block[position:body], position + size):
+                # Whatever begins with the same length is as long, and so on: the
+                # first byte that differs is found at memory speed.
+                same = _alike(block, position, body - position, size, count)
+            position += size * same
+            starts.extend(range(starts[-1] + size, position + 1, size))
+            count -= same
+
+
+def _alike(block: bytes, position: int, prefix_bytes: int, size: int, count: int) -> int:
+    """How many records in a row, of at most `count`, say that they have this size."""
+    end = min(len(block), position + size * count)
+    for at in range(position, position + prefix_bytes):
+        column = block[at:end:size]
+        count = min(count, len(column) - len(column.lstrip(column[:1])))
+    return count
 
 
 class Cutter:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 import signal
 from collections.abc import Callable
 
-from headrace.core.errors import InUse, InvalidArgument
+from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.node_settings import NodeSettings
 from headrace.engine.broker import Broker
 from headrace.platform.clock import SystemClock
@@ -27,10 +29,15 @@ class Ready:
         self.kafka = kafka
 
 
+# Files of the logs, and what the process itself has open.
+DESCRIPTORS_BESIDE_CONNECTIONS = 1_000
+
+
 async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> None:
     """Open the directory and the doors, call `on_ready`, and go on until a
     signal asks to stop or the disk fails."""
     disk, entropy, clock = RealDisk(settings.data), SystemEntropy(), SystemClock()
+    _allow_descriptors(settings.connections_max + DESCRIPTORS_BESIDE_CONNECTIONS)
     claimed = claim(disk, entropy)
     try:
         identity = check_format(disk)
@@ -61,6 +68,24 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
         claimed.release()
 
 
+def _allow_descriptors(wanted: int) -> None:
+    """The usual limit of 1,024 open files is the shell's habit, not the machine's
+    limit: a process may raise it up to the hard one."""
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such limit.
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        logger.warning("few open files allowed", extra={"allowed": allowed, "wanted": wanted})
+
+
 async def _serve_doors(
     settings: NodeSettings, service: Service, on_ready: Callable[[Ready], None]
 ) -> None:
@@ -73,10 +98,7 @@ async def _serve_doors(
     try:
         await door.open()
     except OSError as error:
-        raise InUse(
-            f"cannot listen on {settings.kafka}: {error.strerror}; is another node running? "
-            "Choose another address with --kafka"
-        ) from error
+        raise _cannot_listen(settings.kafka, error) from error
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
@@ -85,7 +107,18 @@ async def _serve_doors(
     on_ready(Ready(str(door.address)))
     service.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
-    logger.info("stopping")
+    logger.info("stopping", extra={"connections": len(door.connections)})
     await door.close()
     if service.failed.done():
         raise service.failed.result()
+
+
+def _cannot_listen(address: str, error: OSError) -> HeadraceError:
+    # asyncio's own text is the reason and much around it.
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    if error.errno == errno.EADDRINUSE:
+        return InUse(
+            f"cannot listen on {address}: {reason}; is another node running? "
+            "Choose another address with --kafka"
+        )
+    return InvalidArgument(f"cannot listen on {address}: {reason}; see --kafka")

@@ -15,13 +15,16 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.core.errors import SyncFailed
+from headrace.core.errors import DiskFull, SyncFailed
 from headrace.core.ports import Clock, Disk, File
 from headrace.engine.broker import Broker, Round
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
+from headrace.log.checkpoint import FULL
 
 SYNC_THREADS = 8
+# A full disk is asked again after this long.
+FULL_RETRY_MS = 100
 
 
 class LoopCommit:
@@ -53,7 +56,7 @@ class LoopCommit:
         """None when everything in the commit is safe already."""
         commit.seal()
         self._note(commit)
-        if commit.is_done():
+        if self.failed is None and commit.is_done():
             if self._dirty and self._round is None:
                 self._begin()
             return None
@@ -65,6 +68,11 @@ class LoopCommit:
         if self._round is None:
             self._begin()
         return future
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits for the disk."""
+        return not self._waiting
 
     async def wait(self, commit: Commit) -> None:
         future = self.submit(commit)
@@ -99,8 +107,12 @@ class LoopCommit:
             self._begin()
 
     def _begin(self) -> None:
-        due = self._broker.begin_sync(self._dirty)
-        self._dirty = set()
+        dirty, self._dirty = self._dirty, set()
+        try:
+            due = self._broker.begin_sync(dirty)
+        except Exception as error:
+            self._fail(error)
+            return
         files = [file for _, ticket in due.tickets for file in ticket.files]
         directories = {name for _, ticket in due.tickets for name in ticket.directories}
         if not files and not directories:
@@ -127,11 +139,23 @@ class LoopCommit:
     def _on_synced(self, due: Round, round_: asyncio.Future[None]) -> None:
         try:
             round_.result()
-            self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
-        except OSError as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._fail(error)
             return
         self._round = None
+        is_full = False
+        try:
+            self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
+        except Exception as error:
+            # What was synced is safe, but what should follow it was not done.
+            # Whoever waits for these partitions must not wait for ever.
+            self._dirty |= set(due.partitions)
+            is_full = isinstance(error, DiskFull) or (
+                isinstance(error, OSError) and error.errno in FULL
+            )
+            if not is_full:
+                self._fail(error)
+                return
         left = []
         for commit, future in self._waiting:
             if commit.is_done():
@@ -141,14 +165,19 @@ class LoopCommit:
                 left.append((commit, future))
         self._waiting = left
         self._on_advance(due.partitions)
-        if (left or self._dirty) and self._round is None:
+        if is_full:
+            self._start_timer(FULL_RETRY_MS)
+        elif (left or self._dirty) and self._round is None:
             self._begin()
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: BaseException) -> None:
+        if self.failed is not None:
+            return
         self.failed = SyncFailed(
             f"the disk refused to sync ({error}); what was written last may be lost: check the "
             "disk and start the node again"
         )
+        self.failed.__cause__ = error
         self._round = None
         for _, future in self._waiting:
             if not future.done():

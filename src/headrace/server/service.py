@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from headrace.core.errors import SyncFailed
+from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
@@ -99,9 +99,13 @@ class Service:
         self._maintenance = self.loop.call_later(MAINTAIN_SECONDS, self._maintain)
         try:
             self.broker.maintain(self.clock.now_ms())
-        except OSError:
+        except (OSError, HeadraceError):
+            # Nothing depends on it being done now; the next time it may work.
             self.logger.exception("maintenance failed")
-        self.submit(self.commit())
+        waiting = self.submit(self.commit())
+        if waiting is not None:
+            # A failure is heard of elsewhere; here nobody waits.
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def close(self) -> None:
         self._maintenance.cancel()

@@ -174,6 +174,19 @@ def test_a_topic_that_does_not_exist_does_not_spoil_the_rest_of_a_commit(
     run(scenario)
 
 
+def test_there_is_a_most_of_groups_that_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        asking = door_with_topic()
+        monkeypatch.setattr(limits, "GROUPS_MAX", 2)
+        errors = []
+        for name in ("one", "two", "three", "one"):
+            request = committing(asking, 1)._replace(group_id=name)
+            errors.append(await commit(asking, 9, request))
+        assert errors == [0, 0, Error.POLICY_VIOLATION, 0]
+
+    run(scenario)
+
+
 # Reading.
 
 

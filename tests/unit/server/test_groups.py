@@ -11,6 +11,7 @@ from tests.unit.server.asking import Asking, run
 from headrace.core import limits
 from headrace.core.settings import TopicSettings
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.api import APIS
 from headrace.wire.kafka.generated.consumer_group_describe_request import (
@@ -194,10 +195,24 @@ def test_members_are_told_to_call_less_often_when_there_are_many_clients() -> No
     async def scenario() -> None:
         asking = door_with_topic()
         quick = await asking.ask(CONSUMER_HEARTBEAT, 1, heart("first", 0))
-        asking.door.connections |= {object() for _ in range(5_000)}  # type: ignore[arg-type]
+        asking.door.connections |= {Connection(asking.door) for _ in range(1_000)}
         slow = await asking.ask(CONSUMER_HEARTBEAT, 1, heart("first", quick.member_epoch))
         assert quick.heartbeat_interval_ms < 1_000
         assert slow.heartbeat_interval_ms == 5_000
+
+    run(scenario)
+
+
+def test_an_administrator_sends_members_of_a_consumer_group_away() -> None:
+    async def scenario() -> None:
+        asking = door_with_topic()
+        await asking.ask(CONSUMER_HEARTBEAT, 1, heart("dynamic", 0))
+        await asking.ask(CONSUMER_HEARTBEAT, 1, heart("static", 0, instance_id="east"))
+        named = (MemberIdentity("dynamic"), MemberIdentity("", "east"), MemberIdentity("nobody"))
+        left = await asking.ask(LEAVE, 5, LeaveGroupRequest(GROUP, members=named))
+        assert [each.error_code for each in left.members] == [0, 0, Error.UNKNOWN_MEMBER_ID]
+        described = await asking.ask(CONSUMER_DESCRIBE, 1, ConsumerGroupDescribeRequest((GROUP,)))
+        assert described.groups[0].members == ()
 
     run(scenario)
 
@@ -287,7 +302,11 @@ def test_a_new_group_waits_for_more_members_if_it_is_told_to() -> None:
         both = [asking.begin(JOIN, 3, joining()) for _ in range(2)]
         await asking.skip(2.9)
         assert not any(each.done() for each in both)
-        await asking.skip(3.2)
+        # They came within the first wait, so there is one more for others.
+        await asking.skip(0.2)
+        await asking.skip(2.7)
+        assert not any(each.done() for each in both)
+        await asking.skip(0.4)
         first, second = [await each for each in both]
         assert first.generation_id == second.generation_id == 1
 
@@ -341,7 +360,7 @@ def test_members_inside_the_process_are_not_mixed_with_kafka_members() -> None:
         assert (await asking.ask(JOIN, 9, joining())).error_code == (
             Error.INCONSISTENT_GROUP_PROTOCOL
         )
-        assert await commit(asking, 9, committing(asking, 1)) == Error.GROUP_ID_NOT_FOUND
+        assert await commit(asking, 9, committing(asking, 1)) == Error.UNKNOWN_MEMBER_ID
         asking.broker.cursors.leave(GROUP, "worker-1")
         await join_alone(asking)
 

@@ -172,27 +172,18 @@ def test_unknown_tagged_fields_are_skipped_in_every_struct() -> None:
     unknown = b"\x90\x4e\x02??"
     node = b"\x00\x00\x00\x07\x05host\x23\x84\x01" + unknown + b"\x01" + unknown
     partition = b"\x00\x00\x00\x05\x00\x02" + unknown + b"\x00" + bytes([len(node)]) + node
-    data = (
-        HEAD
-        + b"\x01\x00\x02"
-        + b"t" * 16
-        + b"\x02"
-        + partition
-        + b"\x01"
-        + unknown
-        + b"\x01" * 5
-        + b"\x00\x01"
-        + node
-        + node
-        + b"\x02"
-        + unknown
-        + b"\x01\x06\x06label"
-    )
+    topic = b"t" * 16 + b"\x02" + partition + b"\x01" + unknown
+    others = b"\x00" + bytes([len(node) + 1]) + b"\x02" + node
+    tags = b"\x03" + others + unknown + b"\x01\x06\x06label"
+    # An empty name, no note, one topic, five empty fields, no digest, two nodes.
+    fields = b"\x01\x00\x02" + topic + b"\x01" * 5 + b"\x00\x01" + node + node
+    data = HEAD + fields + tags
     assert DECODERS[4](data, 0) == ExampleRequest(
         topics=(Topic(b"t" * 16, (Partition(5, leader=NODE),)),),
         origin=NODE,
         home=NODE,
         label="label",
+        others=(NODE,),
     )
 
 
@@ -204,6 +195,8 @@ def test_unknown_tagged_fields_are_skipped_in_every_struct() -> None:
         {"name": "x" * 40_000},
         {"name": "\ud800"},
         {"uuids": (b"short",)},
+        {"topics": (Topic(b"t" * 15),)},
+        {"topics": (Topic(b"t" * 17),)},
         {"ids": (2**63,)},
     ],
 )
@@ -229,7 +222,7 @@ def test_everything_that_has_a_length_may_be_long(size: int, version: int) -> No
         name=text,
         note=text if version >= 1 else None,
         topics=(Topic(partitions=(Partition(records=text.encode()),)),),
-        words=("a",) * number,
+        words=("a",) * number + (text,),
         secret=text.encode(),
         ids=(7,) * number,
         nodes=(8,) * number,
@@ -273,6 +266,14 @@ def test_null_is_refused_where_the_version_does_not_allow_it() -> None:
         else:
             with pytest.raises(MalformedMessage, match="wrong (length|count)"):
                 DECODERS[2](data, 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_null_is_refused_inside_an_array_of_strings(version: int) -> None:
+    whole = encoded(version, ExampleRequest(words=("word",), secret=b"secret"))
+    length, null = (b"\x05", b"\x00") if version >= 2 else (b"\x00\x04", b"\xff\xff")
+    with pytest.raises(MalformedMessage, match="words: wrong length"):
+        DECODERS[version](whole.replace(length + b"word", null), 0)
 
 
 @pytest.mark.parametrize("negative", [b"\xff\xff", b"\xff\xfe", b"\x80\x00"])

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
-from headrace.core.settings import GroupSettings
 from headrace.engine.commit import Commit
+from headrace.engine.coordinator.share import ShareGroup
 from headrace.server.kafka.broker_configs import describe_broker
 from headrace.server.kafka.configs import (
     GROUP_CONFIGS,
@@ -69,7 +69,7 @@ def describe(
         return Source.TOPIC, TOPIC_CONFIGS.describe(broker.topics.named(name).settings, names)
     if kind == Resource.GROUP:
         group = broker.topics.catalog.groups.get(name)
-        settings = GroupSettings() if group is None else group.settings
+        settings = GROUP_CONFIGS.defaults if group is None else group.settings
         return Source.GROUP, GROUP_CONFIGS.describe(settings, names)
     if kind == Resource.BROKER:
         if not name:
@@ -103,9 +103,9 @@ def alter(
             broker.topics.alter(topic, wanted.to_mapping(), now_ms)
     elif kind == Resource.GROUP:
         group = broker.topics.catalog.groups.get(name)
-        if group is None and name in broker.cursors.groups():
+        if group is None and _reads_streams(call, name):
             raise InvalidArgument(f"group {name!r} reads streams: it has no such configuration")
-        settings = GroupSettings() if group is None else group.settings
+        settings = GROUP_CONFIGS.defaults if group is None else group.settings
         changed = change(GROUP_CONFIGS, settings)
         if not validate_only and (group is None or changed != settings):
             broker.groups.open(name, (), changed.to_mapping(), now_ms, commit)
@@ -113,3 +113,10 @@ def alter(
         raise InvalidConfig("a node's settings are given when it starts: change them there")
     else:
         raise InvalidArgument(f"resources of type {kind} have no configuration here")
+
+
+def _reads_streams(call: Call, name: str) -> bool:
+    live = call.door.groups.registry.find(name)
+    has_members = live is not None and not live.is_empty()
+    is_share = isinstance(live, ShareGroup)
+    return name in call.service.broker.cursors.groups() or (has_members and not is_share)

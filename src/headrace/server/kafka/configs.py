@@ -271,8 +271,9 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
     constant=("ordering",),
 )  # fmt: skip
 
+# On this wire a group that nobody configured begins at the end, as Kafka's do.
 GROUP_CONFIGS: Table[GroupSettings] = Table(
-    GroupSettings(),
+    GroupSettings(start="latest"),
     (
         Mapped("share.auto.offset.reset", "start", Kind.STRING, "where a new group begins"),
         Mapped(

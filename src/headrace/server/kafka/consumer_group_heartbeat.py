@@ -73,8 +73,9 @@ def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupH
 
 
 def _interval_ms(call: Call, name: str) -> int:
+    wanted = len(call.door.connections) * INTERVAL_MS_PER_CONNECTION
+    if wanted >= STABLE_INTERVAL_MS:
+        return min(wanted, INTERVAL_MS_MAX)
     group = call.door.groups.registry.find(name)
     is_settled = not isinstance(group, ConsumerGroup) or group.state() in ("Stable", "Empty")
-    shortest = STABLE_INTERVAL_MS if is_settled else REBALANCE_INTERVAL_MS
-    wanted = len(call.door.connections) * INTERVAL_MS_PER_CONNECTION
-    return min(max(shortest, wanted), INTERVAL_MS_MAX)
+    return max(STABLE_INTERVAL_MS if is_settled else REBALANCE_INTERVAL_MS, wanted)

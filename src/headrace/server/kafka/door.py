@@ -3,6 +3,11 @@
 A handler takes the call and the decoded request and gives back a response, an
 awaitable of one, or None for a request that gets no answer. It never blocks: what
 waits for the disk or for data returns a future.
+
+Whatever a peer does, the others do not feel it: what it sends is bounded in size,
+what is being received from all is bounded in sum, and a sweep cuts off who stalls
+within a frame, does not take its answers, or has been silent for long. A handler
+that fails is our fault: it is logged, and costs its own connection only.
 """
 
 from __future__ import annotations
@@ -12,11 +17,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
+from headrace.core import limits
 from headrace.core.errors import MalformedMessage
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
 from headrace.server.kafka import api_versions
-from headrace.server.kafka.connection import Connection, Slot
+from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
 from headrace.server.kafka.fetch_session import FetchSessions
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.share_groups import LiveShares
@@ -30,6 +36,16 @@ from headrace.wire.kafka.api import (
     encode_response,
 )
 from headrace.wire.kafka.frame import decode_request_header, encode_response_frame
+
+SWEEP_SECONDS = 10.0
+# How many sweeps in a row may find no progress.
+STALLED_SWEEPS_MAX = 6
+SILENT_SWEEPS_MAX = 60
+# How long a stop waits for what is under way: syncs, and answers to go out.
+STOP_SECONDS = 5.0
+POLITE_SECONDS = 0.3
+# A warning that strangers can cause is written once in so many seconds.
+WARNING_SECONDS = 10.0
 
 
 class Call(NamedTuple):
@@ -67,6 +83,13 @@ class Door:
         self.shares = LiveShares(service, self.groups)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
+        # Where every connection reads into; see there.
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._receiving_bytes = 0
+        # Long polls that can be answered at once when the node stops.
+        self.polls: set[Callable[[], None]] = set()
+        self._refused_at = -WARNING_SECONDS
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""
@@ -79,12 +102,16 @@ class Door:
         self.advertised = self.address
         if self.settings.kafka_advertised:
             self.advertised = Address.parse("kafka_advertised", self.settings.kafka_advertised)
+        self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
 
     # Connections.
 
     def admit(self, connection: Connection) -> bool:
         if len(self.connections) >= self.settings.connections_max:
-            self.logger.warning("too many connections", extra={"peer": connection.peer_host})
+            now = self.service.loop.time()
+            if now - self._refused_at >= WARNING_SECONDS:
+                self._refused_at = now
+                self.logger.warning("too many connections", extra={"peer": connection.peer_host})
             return False
         self.connections.add(connection)
         return True
@@ -97,9 +124,44 @@ class Door:
         for group, member in connection.share_sessions:
             self.shares.end_session(group, member)
 
+    def reserve(self, size: int) -> bool:
+        """Room for a large frame that is arriving; False when there is none."""
+        if self._receiving_bytes + size > limits.RECEIVING_BYTES_MAX:
+            return False
+        self._receiving_bytes += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        self._receiving_bytes -= size
+
+    def _on_sweep(self) -> None:
+        self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Cut off who has stalled or fallen silent."""
+        for connection in list(self.connections):
+            received, unsent = connection.received_bytes, connection.unsent_bytes
+            # An answer that is being taken gets shorter; one that is not, does not.
+            is_taking = unsent < connection.seen_unsent_bytes
+            if received != connection.seen_received_bytes or is_taking:
+                connection.quiet_sweeps = 0
+            else:
+                connection.quiet_sweeps += 1
+            connection.seen_received_bytes = received
+            connection.seen_unsent_bytes = unsent
+            quiet = connection.quiet_sweeps
+            if quiet >= STALLED_SWEEPS_MAX and connection.is_mid_frame:
+                connection.close("it stopped in the middle of a request")
+            elif quiet >= STALLED_SWEEPS_MAX and connection.is_congested:
+                connection.close("it does not take its answers")
+            elif quiet >= SILENT_SWEEPS_MAX and connection.is_idle:
+                connection.finish()
+
     # Requests.
 
     def handle(self, connection: Connection, slot: Slot, frame: memoryview) -> None:
+        """MalformedMessage when the frame is not a request that we offer."""
         key, version, correlation_id, client_id, position = decode_request_header(frame)
         api = APIS.get(key)
         handler = self.handlers.get(key)
@@ -108,13 +170,33 @@ class Door:
             return
         request = decode_request(key, version, frame, position)
         call = Call(self, connection, api, version, correlation_id, client_id or "")
-        result = handler(call, request)
+        try:
+            result = handler(call, request)
+        except Exception as error:
+            self._on_failed(call, error)
+            return
         if result is None:
             connection.answer(slot, ())
         elif isinstance(result, tuple):
-            connection.answer(slot, _frame(call, result))
+            self._answer(call, slot, result)
         else:
             self._answer_later(call, slot, result)
+
+    def _answer(self, call: Call, slot: Slot, response: Message) -> None:
+        try:
+            parts = _frame(call, response)
+        except Exception as error:
+            self._on_failed(call, error)
+            return
+        call.connection.answer(slot, parts)
+
+    def _on_failed(self, call: Call, error: BaseException) -> None:
+        self.logger.error(
+            "request failed",
+            exc_info=error,
+            extra={"api": call.api.name, "version": call.version, "client": call.client_id},
+        )
+        call.connection.close(f"{call.api.name} failed")
 
     def _refuse(
         self, connection: Connection, slot: Slot, key: int, version: int, correlation_id: int
@@ -136,29 +218,46 @@ class Door:
                 return
             error = done.exception()
             if error is not None:
-                self.logger.error("request failed", exc_info=error, extra={"api": call.api.name})
-                call.connection.close(f"{call.api.name} failed")
+                self._on_failed(call, error)
                 return
             response = done.result()
-            call.connection.answer(slot, () if response is None else _frame(call, response))
+            if response is None:
+                call.connection.answer(slot, ())
+            else:
+                self._answer(call, slot, response)
 
         future.add_done_callback(answer)
 
     # The end.
 
-    async def close(self, grace_seconds: float = 5.0) -> None:
-        """Take no more connections, answer what is under way, and hang up."""
+    async def close(self, grace_seconds: float = STOP_SECONDS) -> None:
+        """Take no more connections or requests, answer what is under way, hang up.
+        Members that wait for their group are not waited for."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self._server is not None:
             self._server.close()
-        deadline = self.service.loop.time() + grace_seconds
-        while self.service.loop.time() < deadline and any(
-            not connection.is_idle for connection in self.connections
-        ):
-            await asyncio.sleep(0.02)
+        for connection in self.connections:
+            connection.stop_reading()
+        for finish in list(self.polls):
+            finish()
+        loop = self.service.loop
+        deadline = loop.time() + grace_seconds
+        # A commit that is done is answered in one of the loop's next turns.
+        patience = loop.time() + POLITE_SECONDS
+        while any(not each.is_idle for each in self.connections) and loop.time() < deadline:
+            if self.service.commits.is_idle and loop.time() > patience:
+                break
+            await asyncio.sleep(0.01)
+        for task in list(self._tasks):
+            task.cancel()
         for connection in list(self.connections):
             connection.finish()
-        for task in self._tasks:
-            task.cancel()
+        patience = loop.time() + POLITE_SECONDS
+        while self.connections and loop.time() < patience:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.abort()
 
 
 def _frame(call: Call, response: Message) -> Sequence[Buffer]:

@@ -4,6 +4,11 @@ Batches go out as they lie on disk, whole, from the one that holds the asked-for
 offset on; the first goes out even when it is larger than the limit. Nothing above
 the high watermark is shown. When there is less than min_bytes the answer waits for
 more, at most max_wait_ms. Followers do not exist yet, so a replica id is ignored.
+
+An answer holds at most so much (see the limits), whatever the client allows, and
+one to a client that does not take its earlier answers holds no records: it asks
+again when it has taken them. There are no transactions, so what is stable is what
+is shown, and a reader of committed records sees them all.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
+from headrace.core.limits import FETCH_BYTES_MAX
 from headrace.core.ports import Buffer
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
@@ -25,8 +31,8 @@ from headrace.wire.kafka.generated.fetch_response import (
     PartitionData,
 )
 
-RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 WAIT_MS_MAX = 60_000
+_NOT_READ = Error.KAFKA_STORAGE_ERROR
 
 
 def handle(call: Call, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -51,7 +57,11 @@ class _Reading:
         self._session = session
         self._is_full = is_full
         self._found: dict[Key, PartitionData] = {}
+        # What was read from at the last look, and their size then.
         self._partitions: list[Partition] = []
+        self._log_bytes = 0
+        # Those whose news this fetch waits for.
+        self._waited: list[Partition] = []
         self._size = 0
         self._has_errors = False
         self._answer: asyncio.Future[FetchResponse] | None = None
@@ -62,30 +72,53 @@ class _Reading:
         return self._has_errors or self._size >= self._request.min_bytes
 
     def wait(self) -> asyncio.Future[FetchResponse]:
-        loop = self._call.service.loop
-        self._answer = loop.create_future()
-        self._call.service.wait_on(self._partitions, self._on_news)
+        service = self._call.service
+        self._answer = service.loop.create_future()
+        self._waited = self._partitions
+        service.wait_on(self._waited, self._on_news)
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
-        self._timer = loop.call_later(wait_ms / 1000, self._finish)
+        self._timer = service.loop.call_later(wait_ms / 1000, self._finish)
+        self._call.door.polls.add(self._finish)
         self._call.connection.on_closed.append(self._finish)
         return self._answer
 
     def _on_news(self) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._read()
-            if self.is_enough():
-                self._finish()
+        if self._answer is None or self._answer.done() or not self._may_be_enough():
+            return
+        self._read()
+        if self.is_enough():
+            self._end()
+
+    def _may_be_enough(self) -> bool:
+        """False when even all that was appended since the last look is too little:
+        then looking would read the same bytes again for nothing."""
+        if self._request.min_bytes <= 1:
+            return True
+        grown = sum(partition.log.size_bytes for partition in self._partitions) - self._log_bytes
+        # Less than before: segments, or a whole topic, are gone.
+        return grown < 0 or self._size + grown >= self._request.min_bytes
 
     def _finish(self) -> None:
-        if self._answer is None or self._answer.done():
-            return
-        self._call.service.stop_waiting(self._partitions, self._on_news)
+        """The time is over, or the connection, or the node's own."""
+        if self._answer is not None and not self._answer.done():
+            # What came meanwhile was too little to wake up for, and is due now.
+            if not self._call.connection.is_closed:
+                self._read()
+            self._end()
+
+    def _end(self) -> None:
+        assert self._answer is not None
         if self._timer is not None:
             self._timer.cancel()
+        self._call.service.stop_waiting(self._waited, self._on_news)
+        self._call.door.polls.discard(self._finish)
         on_closed = self._call.connection.on_closed
         if self._finish in on_closed:
             on_closed.remove(self._finish)
-        self._answer.set_result(self.response())
+        if self._call.connection.is_closed:
+            self._answer.cancel()
+        else:
+            self._answer.set_result(self.response())
 
     # Reading.
 
@@ -93,21 +126,26 @@ class _Reading:
         self._found = {}
         self._partitions = []
         self._size = 0
-        left = min(self._request.max_bytes, RESPONSE_BYTES_MAX)
+        left = min(self._request.max_bytes, FETCH_BYTES_MAX)
+        if self._call.connection.is_congested:
+            left = -1
         for key, wanted in self._session.wanted.items():
             data, size = self._read_partition(key, wanted, left)
             self._found[key] = data
             self._has_errors |= data.error_code != 0
             self._size += size
-            left = max(0, left - size)
+            left -= size
+        if self._request.min_bytes > 1:
+            self._log_bytes = sum(partition.log.size_bytes for partition in self._partitions)
 
     def _read_partition(
         self, key: Key, wanted: FetchPartition, left: int
     ) -> tuple[PartitionData, int]:
         name, topic_id, index = key
-        broker = self._call.service.broker
+        service = self._call.service
         try:
-            partition = broker.topics.partition(topic_of(self._call.service, name, topic_id), index)
+            topic = topic_of(service, name, topic_id)
+            partition = service.broker.topics.partition(topic, index)
         except UnknownTopic:
             by_id = self._call.version >= 13
             code = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -115,31 +153,40 @@ class _Reading:
         except UnknownPartition:
             return _failed(index, Error.UNKNOWN_TOPIC_OR_PARTITION), 0
         self._partitions.append(partition)
-        stale = _check_epoch(partition, wanted.current_leader_epoch)
+        stale = _check_epoch(partition, wanted.current_leader_epoch, service.node_id)
         if stale is not None:
             return stale, 0
         start, end = partition.log.start_offset, partition.high_watermark
-        records: Buffer = b""
-        if not start <= wanted.fetch_offset <= end:
+        if not start <= wanted.fetch_offset <= max(end, partition.log.end_offset):
             return _failed(index, Error.OFFSET_OUT_OF_RANGE, start, end), 0
         try:
-            if partition.stopped is not None:
-                raise partition.stopped
-            # The first batch of an answer goes out whatever its size.
-            if left > 0 or not self._size:
-                limit = min(wanted.partition_max_bytes, left) if self._size else left
-                limit = min(limit, max(wanted.partition_max_bytes, 1))
-                records = partition.log.read(wanted.fetch_offset, max(limit, 1), end)
+            records = self._read_records(partition, wanted, left, end)
         except CorruptLog as error:
             partition.stopped = error
             return _failed(index, code_of(error), start, end), 0
-        except HeadraceError as error:
-            return _failed(index, code_of(error), start, end), 0
-        if self._size and len(records) > left:
-            # Not the first batch of this answer: it waits for the next one.
-            records = b""
-        data = PartitionData(index, 0, end, end, start, aborted_transactions=None, records=records)
+        except (HeadraceError, OSError) as error:
+            code = code_of(error) if isinstance(error, HeadraceError) else _NOT_READ
+            return _failed(index, code, start, end), 0
+        # Null says "did not ask"; a reader of committed records asks.
+        aborted = () if self._request.isolation_level else None
+        data = PartitionData(
+            index, 0, end, end, start, aborted_transactions=aborted, records=records
+        )
         return data, len(records)
+
+    def _read_records(
+        self, partition: Partition, wanted: FetchPartition, left: int, end: int
+    ) -> Buffer:
+        if partition.stopped is not None:
+            raise partition.stopped
+        is_first = not self._size and left >= 0
+        if wanted.fetch_offset >= end or (left <= 0 and not is_first):
+            return b""
+        limit = max(1, min(wanted.partition_max_bytes, left))
+        records = partition.log.read(wanted.fetch_offset, limit, end)
+        # The first batch of an answer goes out whatever its size, so that whoever
+        # asks for little still gets on. Any other waits for the next answer.
+        return records if is_first or len(records) <= left else b""
 
     # Answering.
 
@@ -168,11 +215,11 @@ def _failed(index: int, code: int, start: int = -1, end: int = -1) -> PartitionD
     return PartitionData(index, code, end, end, start, aborted_transactions=None, records=b"")
 
 
-def _check_epoch(partition: Partition, epoch: int) -> PartitionData | None:
+def _check_epoch(partition: Partition, epoch: int, node_id: int) -> PartitionData | None:
     """A client that knows an older or a newer leader than us has to look again."""
-    if epoch in (-1, partition.epoch):
+    if epoch < 0 or epoch == partition.epoch:
         return None
     code = Error.FENCED_LEADER_EPOCH if epoch < partition.epoch else Error.UNKNOWN_LEADER_EPOCH
     return _failed(partition.index, code)._replace(
-        current_leader=LeaderIdAndEpoch(0, partition.epoch)
+        current_leader=LeaderIdAndEpoch(node_id, partition.epoch)
     )

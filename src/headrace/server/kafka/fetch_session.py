@@ -1,13 +1,17 @@
 """Fetch sessions (KIP-227): a client says once what it fetches, then only changes.
 
-    epoch 0    begins a session, or with id 0 and epoch -1 none at all
-    epoch n    goes on: partitions in the request are added or changed, forgotten
-               ones leave, the rest is as before
-    epoch -1   ends the session of this id
+    id, epoch    what happens
+    0, -1        no session: everything is said and answered in this request
+    0, 0         a session begins; the answer has its id
+    n, 0         that session ends and a new one begins
+    n, k         it goes on: partitions in the request are added or changed, forgotten
+                 ones leave, the rest is as before; k rises by one each time
+    n, -1        it ends; this request is answered like one without a session
 
-An answer within a session has only the partitions about which there is news. The
-number of sessions is bounded: beyond it the one that was idle longest goes, and
-its client begins anew.
+An answer within a session has only the partitions about which there is news.
+Sessions, and the partitions that they remember in all, are bounded: beyond that the
+one that was idle longest goes, and its client begins anew. A session too large to
+be remembered is answered with id 0, which tells its client to say everything again.
 """
 
 from __future__ import annotations
@@ -16,10 +20,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.core.limits import FETCH_SESSION_PARTITIONS_MAX, FETCH_SESSIONS_MAX
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest
 
-SESSIONS_MAX = 10_000
 _EPOCH_MAX = 2**31 - 1
 
 # Name, id and number: what a request calls a partition, in either of its ways.
@@ -53,9 +57,19 @@ class FetchSession:
 
 
 class FetchSessions:
-    def __init__(self, new_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        new_id: Callable[[], int],
+        *,
+        sessions_max: int = FETCH_SESSIONS_MAX,
+        partitions_max: int = FETCH_SESSION_PARTITIONS_MAX,
+    ) -> None:
         self._new_id = new_id
+        self._sessions_max = sessions_max
+        self._partitions_max = partitions_max
+        # The longest idle first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -64,12 +78,11 @@ class FetchSessions:
         """The session that this request belongs to, changed as it says. One with
         id 0 is not kept: it lasts for this request."""
         if request.session_epoch <= 0:
-            if request.session_id:
-                self._sessions.pop(request.session_id, None)
+            self._forget(request.session_id)
             session = FetchSession(0)
-            if request.session_epoch == 0:
-                session = self._begin()
             session.change(request)
+            if request.session_epoch == 0:
+                self._keep(session)
             return session
         found = self._sessions.get(request.session_id)
         if found is None:
@@ -77,15 +90,27 @@ class FetchSessions:
         if request.session_epoch != found.epoch:
             return Error.INVALID_FETCH_SESSION_EPOCH
         found.epoch = found.epoch + 1 if found.epoch < _EPOCH_MAX else 1
+        before = len(found.wanted)
         found.change(request)
+        self._partitions += len(found.wanted) - before
         self._sessions.move_to_end(found.id)
+        self._evict()
         return found
 
-    def _begin(self) -> FetchSession:
-        if len(self._sessions) >= SESSIONS_MAX:
-            self._sessions.popitem(last=False)
-        session_id = 0
-        while session_id == 0 or session_id in self._sessions:
-            session_id = self._new_id()
-        session = self._sessions[session_id] = FetchSession(session_id)
-        return session
+    def _keep(self, session: FetchSession) -> None:
+        if len(session.wanted) > self._partitions_max:
+            return
+        while session.id == 0 or session.id in self._sessions:
+            session.id = self._new_id()
+        self._sessions[session.id] = session
+        self._partitions += len(session.wanted)
+        self._evict()
+
+    def _evict(self) -> None:
+        while len(self._sessions) > self._sessions_max or self._partitions > self._partitions_max:
+            self._forget(next(iter(self._sessions)))
+
+    def _forget(self, session_id: int) -> None:
+        gone = self._sessions.pop(session_id, None)
+        if gone is not None:
+            self._partitions -= len(gone.wanted)

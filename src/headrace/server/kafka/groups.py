@@ -32,6 +32,7 @@ from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
 from headrace.engine.coordinator.values import (
+    LEAVE_EPOCH,
     Answer,
     GroupError,
     HeartbeatAnswer,
@@ -97,7 +98,11 @@ class LiveGroups:
     def leave(
         self, name: str, members: Sequence[tuple[str, str | None]]
     ) -> GroupError | tuple[GroupError, ...]:
-        """An error for all of them, or one for each."""
+        """An error for all of them, or one for each. Members of a consumer group
+        leave by themselves; here an administrator sends them away."""
+        consumers = self.registry.find(name)
+        if isinstance(consumers, ConsumerGroup):
+            return self._send_away(consumers, members)
         group = self._find_classic(name)
         if isinstance(group, GroupError):
             return group
@@ -138,15 +143,30 @@ class LiveGroups:
             }
         return self._topics
 
+    def _send_away(
+        self, group: ConsumerGroup, members: Sequence[tuple[str, str | None]]
+    ) -> tuple[GroupError, ...]:
+        instances = {each.instance_id: each.member_id for each in group.describe().members}
+        errors = []
+        for member_id, instance_id in members:
+            if not member_id and instance_id is not None:
+                member_id = instances.get(instance_id, "")
+            leaving = HeartbeatRequest(member_id or "-", LEAVE_EPOCH, instance_id)
+            answer = group.on_heartbeat(leaving, self.topics(), self.now_ms())
+            errors.append(answer.error)
+        return tuple(errors)
+
     # Offsets.
 
     def check_commit(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> GroupError:
         """Whether whoever says this may commit for the group now."""
-        refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=generation < 0)
+        refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=False)
         if refusal is not GroupError.NONE:
             return refusal
+        if self._service.broker.cursors.members(name):
+            return GroupError.UNKNOWN_MEMBER_ID
         group = self.registry.find(name)
         if isinstance(group, ClassicGroup):
             return group.check_commit(member_id, instance_id, generation, self.now_ms())

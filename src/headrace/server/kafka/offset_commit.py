@@ -12,6 +12,7 @@ version 4) is not kept: what a group has committed stays until it is deleted.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
@@ -46,6 +47,8 @@ def handle(
     response = OffsetCommitResponse(topics=topics)
     if not positions:
         return response
+    if _is_one_too_many(call, request.group_id, positions):
+        return _all_of_it(request, Error.POLICY_VIOLATION)
     service = call.service
     commit = service.commit()
     try:
@@ -93,6 +96,16 @@ def _check_topic(
             positions[found.id, index] = Commitment(offset, text, leader_epoch)
         partitions.append(OffsetCommitResponsePartition(index, error))
     return OffsetCommitResponseTopic(topic.name, topic.topic_id, tuple(partitions))
+
+
+def _is_one_too_many(call: Call, group: str, places: Iterable[Place]) -> bool:
+    """Whether this would be the first commit of a group for which there is no room."""
+    cursors = call.service.broker.cursors
+    # Nearly always something of it was committed before, and nothing is counted.
+    if any(cursors.find(group, place) is not None for place in places):
+        return False
+    groups = cursors.groups()
+    return group not in groups and len(groups) >= limits.GROUPS_MAX
 
 
 def _all_of_it(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:

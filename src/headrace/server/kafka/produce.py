@@ -1,18 +1,24 @@
 """Produce, versions 3 to 13 (0 to 2 are advertised and refused).
 
     acks    answered
-    0       never
+    0       never; when something failed the connection is cut, as Kafka does, since
+            there is no other way to say so
     1, -1   when the batch is as safe as the topic's durability says
+    other   INVALID_REQUIRED_ACKS, and nothing is written
 
 A request holds one batch for each partition. The broker checks its checksum and
 header, gives it its offsets in place and appends it; it is not opened. An
 idempotent producer's retry is answered with the first offsets. Partitions fail one
 by one: the answer has a code for each.
+
+Transactions are refused, by the request's transactional id and by the batch's own
+mark: written without its markers such a batch would never be decided.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from headrace.core.errors import (
     CorruptBatch,
@@ -25,7 +31,8 @@ from headrace.core.errors import (
 from headrace.core.ports import Buffer
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.record import check_batch
+from headrace.record import BatchHeader, check_batch
+from headrace.record.batch import HEADER_BYTES
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import topic_of
@@ -36,6 +43,13 @@ from headrace.wire.kafka.generated.produce_response import (
     TopicProduceResponse,
 )
 
+_NO_TRANSACTIONS = "this node does not speak transactions"
+
+
+class _Refused(NamedTuple):
+    code: Error
+    why: str
+
 
 def handle(
     call: Call, request: ProduceRequest
@@ -43,14 +57,18 @@ def handle(
     service = call.service
     now_ms = service.clock.now_ms()
     commit = service.commit()
-    transactional = request.transactional_id is not None
+    refused = _refusal(request)
     topics = tuple(
-        _append_to_topic(call, data, transactional, now_ms, commit) for data in request.topic_data
+        _append_to_topic(call, data, refused, now_ms, commit) for data in request.topic_data
     )
     waiting = service.submit(commit)
-    if request.acks == 0:
-        return None
     response = ProduceResponse(responses=topics)
+    if request.acks == 0:
+        if waiting is not None:
+            waiting.add_done_callback(_ignore)
+        if _has_errors(response):
+            call.connection.close("a produce without acks failed")
+        return None
     if waiting is None:
         return response
     answer: asyncio.Future[ProduceResponse] = service.loop.create_future()
@@ -64,31 +82,38 @@ def handle(
     return answer
 
 
+def _refusal(request: ProduceRequest) -> _Refused | None:
+    """Why nothing of this request is written, if so."""
+    if request.acks not in (-1, 0, 1):
+        return _Refused(Error.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {request.acks}")
+    if request.transactional_id is not None:
+        return _Refused(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
+    return None
+
+
 def _append_to_topic(
-    call: Call, data: TopicProduceData, transactional: bool, now_ms: int, commit: Commit
+    call: Call, data: TopicProduceData, refused: _Refused | None, now_ms: int, commit: Commit
 ) -> TopicProduceResponse:
     topic: Topic | None = None
-    unknown = Error.NONE
-    try:
-        topic = topic_of(call.service, data.name, data.topic_id)
-    except UnknownTopic:
-        unknown = Error.UNKNOWN_TOPIC_OR_PARTITION if call.version < 13 else Error.UNKNOWN_TOPIC_ID
+    if refused is None:
+        try:
+            topic = topic_of(call.service, data.name, data.topic_id)
+        except UnknownTopic as error:
+            by_id = call.version >= 13
+            code = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+            refused = _Refused(code, str(error))
     partitions = []
     for index, records in data.partition_data:
-        if topic is None:
-            partitions.append(PartitionProduceResponse(index, unknown, -1))
-        elif transactional:
-            partitions.append(
-                PartitionProduceResponse(
-                    index,
-                    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                    -1,
-                    error_message="this node does not speak transactions",
-                )
-            )
+        if refused is not None or topic is None:
+            partitions.append(_refuse(index, refused))
         else:
             partitions.append(_append(call, topic, index, records, now_ms, commit))
     return TopicProduceResponse(data.name, data.topic_id, tuple(partitions))
+
+
+def _refuse(index: int, refused: _Refused | None) -> PartitionProduceResponse:
+    assert refused is not None
+    return PartitionProduceResponse(index, refused.code, -1, error_message=refused.why)
 
 
 def _append(
@@ -103,12 +128,14 @@ def _append(
         if not isinstance(records, memoryview) or not records:
             raise CorruptBatch("there are no records")
         header = check_batch(records)
-        if header.size_bytes != len(records) or header.is_control or not header.count:
-            return PartitionProduceResponse(
-                index, Error.INVALID_RECORD, -1, error_message="one batch of records is expected"
+        refused = _check_header(header, len(records))
+        if refused is not None:
+            return _refuse(index, refused)
+        if header.size_bytes > topic.settings.record_bytes_max + HEADER_BYTES:
+            raise RecordTooLarge(
+                f"the batch has {header.size_bytes} bytes and this topic takes "
+                f"{topic.settings.record_bytes_max}"
             )
-        if header.size_bytes > topic.settings.record_bytes_max + 61:
-            raise RecordTooLarge(f"the batch has {header.size_bytes} bytes")
         broker.check_space(header.size_bytes)
         appended = partition.append(records, header, now_ms)
     except (HeadraceError, OSError) as error:
@@ -119,13 +146,47 @@ def _append(
     return PartitionProduceResponse(index, 0, appended.first_offset, -1, partition.log.start_offset)
 
 
+def _check_header(header: BatchHeader, size: int) -> _Refused | None:
+    """What a producer may not send, though it is a batch."""
+    if header.size_bytes != size:
+        return _Refused(Error.INVALID_RECORD, "more than one batch for a partition")
+    if header.is_control:
+        return _Refused(Error.INVALID_RECORD, "producers do not send control batches")
+    if not header.count or not header.is_dense:
+        return _Refused(
+            Error.INVALID_RECORD,
+            f"{header.count} records for {header.last_offset_delta + 1} offsets",
+        )
+    if header.is_transactional:
+        return _Refused(Error.INVALID_TXN_STATE, _NO_TRANSACTIONS)
+    if header.has_log_append_time or header.has_delete_horizon:
+        return _Refused(Error.INVALID_TIMESTAMP, "the time of appending is not a producer's to set")
+    return None
+
+
+def _has_errors(response: ProduceResponse) -> bool:
+    return any(
+        partition.error_code
+        for topic in response.responses
+        for partition in topic.partition_responses
+    )
+
+
+def _ignore(done: asyncio.Future[None]) -> None:
+    """Nobody is told; asking for the outcome keeps it from being called lost."""
+    if not done.cancelled():
+        done.exception()
+
+
 def _failed(response: ProduceResponse) -> ProduceResponse:
     """Nothing of this is known to be on disk."""
     return response._replace(
         responses=tuple(
             topic._replace(
                 partition_responses=tuple(
-                    PartitionProduceResponse(part.index, Error.KAFKA_STORAGE_ERROR, -1)
+                    part
+                    if part.error_code
+                    else PartitionProduceResponse(part.index, Error.KAFKA_STORAGE_ERROR, -1)
                     for part in topic.partition_responses
                 )
             )

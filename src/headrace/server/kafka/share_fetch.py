@@ -161,13 +161,13 @@ def _response(
     group: Group, acquired: list[Acquired], gone: list[Place], outcomes: Outcomes
 ) -> ShareFetchResponse:
     found: dict[Place, PartitionData] = {
-        place: PartitionData(place[1], Error.UNKNOWN_TOPIC_ID, "there is no such partition")
+        place: _nothing(place[1], Error.UNKNOWN_TOPIC_ID, "there is no such partition")
         for place in gone
     }
     for partition, ranges, batches, damage in acquired:
         place = (partition.topic.id, partition.index)
         if damage is not None:
-            found[place] = PartitionData(partition.index, code_of(damage), str(damage))
+            found[place] = _nothing(partition.index, code_of(damage), str(damage))
             continue
         found[place] = PartitionData(
             partition.index,
@@ -177,7 +177,7 @@ def _response(
             ),
         )
     for place, error in outcomes.items():
-        data = found.get(place) or PartitionData(place[1])
+        data = found.get(place) or _nothing(place[1])
         if error is not None:
             data = data._replace(
                 acknowledge_error_code=code_of(error), acknowledge_error_message=str(error)
@@ -193,3 +193,8 @@ def _response(
             for topic_id, parts in topics.items()
         ),
     )
+
+
+def _nothing(index: int, error: int = 0, message: str | None = None) -> PartitionData:
+    # Records may be empty here but not null.
+    return PartitionData(index, error, message, records=b"")

@@ -58,6 +58,10 @@ def missing(field: str) -> InvalidArgument:
     return InvalidArgument(f"{field} cannot be null in this version")
 
 
+def not_a_uuid(value: Buffer) -> InvalidArgument:
+    return InvalidArgument(f"a UUID has 16 bytes, not {len(value)}")
+
+
 # Varints.
 
 
@@ -196,7 +200,7 @@ def read_numbers(element: str, data: Buffer, position: int, count: int) -> tuple
 def join_uuids(values: Sequence[bytes]) -> bytes:
     for value in values:
         if len(value) != 16:
-            raise InvalidArgument(f"a UUID has 16 bytes, not {len(value)}")
+            raise not_a_uuid(value)
     return b"".join(values)
 
 

@@ -1,0 +1,153 @@
+"""What an administrative answer promises: that it is on disk, and true."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from tests.unit.server.asking import Asking, run
+
+from headrace.core.node_settings import Address
+from headrace.core.settings import TopicSettings
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.record import NewRecord, build_batch, read_header
+from headrace.wire.kafka.generated.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from headrace.wire.kafka.generated.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+from headrace.wire.kafka.generated.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+LIST_OFFSETS, METADATA, OFFSET_FOR_EPOCH, CREATE_PARTITIONS = 2, 3, 23, 37
+TOPIC = "orders"
+
+
+def append(asking: Asking, timestamp_ms: int) -> None:
+    """A record that is written and not synced."""
+    topics = asking.broker.topics
+    partition = topics.partition(topics.named(TOPIC), 0)
+    batch = build_batch([NewRecord(None, b"v", (), timestamp_ms)])
+    partition.append(batch, read_header(batch), asking.service.clock.now_ms())
+
+
+async def with_topic(disk: MemoryDisk | None = None) -> Asking:
+    asking = Asking(disk or MemoryDisk())
+    if TOPIC not in asking.broker.topics.catalog.topics:
+        now_ms = asking.service.clock.now_ms()
+        asking.broker.topics.create(TOPIC, 1, TopicSettings(), now_ms)
+    await asking.service.finish(asking.service.commit())
+    return asking
+
+
+def test_a_topic_is_not_told_of_before_it_is_on_disk() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        log = asking.broker.metadata.log
+        request = MetadataRequest((MetadataRequestTopic(name="new"),))
+        answer = asking.begin(METADATA, 12, request)
+        assert log.synced_end < log.end_offset
+        # Somebody else who asks for everything must not hear of it early either.
+        other = asking.begin(METADATA, 12, MetadataRequest(None))
+        end = log.end_offset
+        for future in (answer, other):
+            (topic,) = (await future).topics
+            assert (topic.name, topic.error_code) == ("new", 0)
+            assert log.synced_end >= end
+
+    run(scenario)
+
+
+def test_an_offset_is_not_told_of_before_its_record_can_be_read() -> None:
+    async def scenario() -> None:
+        asking = await with_topic()
+        topics = asking.broker.topics
+        partition = topics.partition(topics.named(TOPIC), 0)
+        for timestamp, offset in ((-3, 0), (1_000, 1)):
+            append(asking, 1_000 + offset)
+            assert partition.high_watermark == offset
+            wanted = ListOffsetsTopic(TOPIC, (ListOffsetsPartition(0, -1, timestamp + offset),))
+            request = ListOffsetsRequest(-1, 0, (wanted,))
+            (found,) = (await asking.ask(LIST_OFFSETS, 9, request)).topics[0].partitions
+            assert (found.offset, found.timestamp) == (offset, 1_000 + offset)
+            assert partition.high_watermark == offset + 1
+
+    run(scenario)
+
+
+def test_the_latest_offset_is_what_can_be_read_and_nothing_is_waited_for() -> None:
+    async def scenario() -> None:
+        asking = await with_topic()
+        append(asking, 1_000)
+        request = ListOffsetsRequest(
+            -1, 0, (ListOffsetsTopic(TOPIC, (ListOffsetsPartition(0, -1, -1),)),)
+        )
+        (found,) = (await asking.ask(LIST_OFFSETS, 9, request)).topics[0].partitions
+        assert found.offset == 0
+
+    run(scenario)
+
+
+def test_epochs_that_wrote_nothing_end_where_the_log_did() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        for _ in range(3):
+            # Epochs 1 and 3 write a record each, epoch 2 does not.
+            asking = await with_topic(disk)
+            if asking.broker.metadata.catalog.epoch != 2:
+                append(asking, 1_000)
+            await asking.close()
+        asking = await with_topic(disk)
+        assert asking.broker.metadata.catalog.epoch == 4
+        ends = []
+        for epoch in range(6):
+            wanted = OffsetForLeaderTopic(TOPIC, (OffsetForLeaderPartition(0, -1, epoch),))
+            request = OffsetForLeaderEpochRequest(-1, (wanted,))
+            (found,) = (await asking.ask(OFFSET_FOR_EPOCH, 4, request)).topics[0].partitions
+            ends.append((found.leader_epoch, found.end_offset))
+        assert ends == [(0, 0), (1, 1), (1, 1), (3, 2), (4, 2), (-1, -1)]
+
+    run(scenario)
+
+
+def test_new_partitions_are_read_by_the_queue_groups_of_their_topic() -> None:
+    async def scenario() -> None:
+        asking = await with_topic()
+        broker, commit = asking.broker, asking.service.commit()
+        now_ms = asking.service.clock.now_ms()
+        group = broker.groups.open("workers", [broker.topics.named(TOPIC)], {}, now_ms, commit)
+        request = CreatePartitionsRequest((CreatePartitionsTopic(TOPIC, 3, None),), 1_000)
+        (result,) = (await asking.ask(CREATE_PARTITIONS, 3, request)).results
+        assert result.error_code == 0
+        partitions = broker.topics.partitions(broker.topics.named(TOPIC))
+        assert [group.id in partition.views for partition in partitions] == [True] * 3
+
+    run(scenario)
+
+
+class Reached:
+    """A transport that knows where its peer came in."""
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("192.0.2.7", 9092) if name == "sockname" else None
+
+
+def test_nobody_is_told_to_connect_to_a_wildcard() -> None:
+    async def scenario() -> None:
+        asking = await with_topic()
+        asking.connection.transport = cast(Any, Reached())
+        for host in ("0.0.0.0", "::", "public.example"):
+            asking.door.advertised = Address(host, 9092)
+            (broker,) = (await asking.ask(METADATA, 9, MetadataRequest(()))).brokers
+            told = host if host == "public.example" else "192.0.2.7"
+            assert (broker.host, broker.port) == (told, 9092)
+        asking.connection.transport = None
+
+    run(scenario)
