@@ -77,12 +77,7 @@ def module_text(definition: Definition, versions: Versions) -> str:
     }
     for layout, first, last in layouts:
         title = f"{definition.name} {_span(first, last).replace('_', ' ')}"
-        # What consumers embed may have more behind it: a later version adds fields
-        # at the end, and is read as the newest that is known.
-        is_whole = definition.key is not None
-        DecoderWriter(codecs, annotations).write(
-            f"decode_{_span(first, last)}", title, layout, is_whole
-        )
+        DecoderWriter(codecs, annotations).write(f"decode_{_span(first, last)}", title, layout)
         EncoderWriter(codecs, annotations).write(f"encode_{_span(first, last)}", title, layout)
     _write_tables(codecs, definition, layouts)
     body = [*values.lines]

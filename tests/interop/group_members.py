@@ -8,7 +8,6 @@ threads at once are outside what their authors promise, so nobody else touches o
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,11 +21,19 @@ TOPIC = "orders"
 PROTOCOLS = ("range", "roundrobin", "cooperative-sticky", "consumer")
 
 
+# Whoever changes something that a test may wait for tells it here.
+_news = threading.Condition()
+
+
+def tell() -> None:
+    with _news:
+        _news.notify_all()
+
+
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.01)
+    with _news:
+        came = _news.wait_for(lambda: bool(condition()), seconds)
+    assert came, f"waited {seconds} s in vain: {what}"
 
 
 def quiet(bootstrap: str) -> dict[str, Any]:
@@ -97,14 +104,17 @@ class Member:
         given = {(each.topic, each.partition) for each in partitions}
         self.owned = self.owned | given if self._is_incremental else given
         self.events.append(("assigned", {each.partition for each in partitions}))
+        tell()
 
     def _on_gone(self, what: str, partitions: list[TopicPartition]) -> None:
         self.owned = self.owned - {(each.topic, each.partition) for each in partitions}
         self.events.append((what, {each.partition for each in partitions}))
+        tell()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() == KafkaError._FATAL:
             self.fatal = error.str()
+            tell()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -114,6 +124,7 @@ class Member:
             error = message.error()
             if error is None:
                 self.values.append((message.value() or b"").decode())
+                tell()
             else:
                 self._on_error(error)
         self._consumer.close()

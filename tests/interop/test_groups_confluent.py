@@ -21,6 +21,7 @@ from tests.interop.group_members import (
     quiet,
     settings_of,
     share,
+    tell,
     wait_until,
 )
 
@@ -67,6 +68,7 @@ class Load:
     def _on_delivery(self, error: KafkaError | None, message: object) -> None:
         if error is None:
             self.acknowledged.add(message.value().decode())  # type: ignore[attr-defined]
+            tell()
 
     def stop(self) -> set[str]:
         self._stop.set()
@@ -192,12 +194,13 @@ def test_a_consumer_goes_to_a_point_in_time(node: NodeProcess, protocol: str) ->
         }
     )
     consumer.subscribe([TOPIC])
-    wait_until(lambda: consumer.poll(0.05) is None and consumer.assignment(), "an assignment")
+    end = time.monotonic() + 30
+    while not consumer.assignment() and time.monotonic() < end:
+        consumer.poll(0.05)
     (found,) = consumer.offsets_for_times([TopicPartition(TOPIC, 0, 1_006_500)], 10)
     assert found.offset == 7
     consumer.seek(found)
     values: list[bytes | None] = []
-    end = time.monotonic() + 30
     while len(values) < 3 and time.monotonic() < end:
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.interop.conftest import NodeProcess
-from tests.interop.group_members import TOPIC, make_topic, publish, wait_until
+from tests.interop.group_members import TOPIC, make_topic, publish, tell, wait_until
 
 
 def untyped(module: str) -> Any:
@@ -59,9 +59,12 @@ class PythonMember:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for records in self._consumer.poll(timeout_ms=50).values():
+            # A poll that ends in the midst of a join can leave this client waiting for
+            # ever, so it gets more time than a join takes.
+            for records in self._consumer.poll(timeout_ms=1_000).values():
                 self.values += [record.value.decode() for record in records]
             self.owned = {each.partition for each in self._consumer.assignment()}
+            tell()
         self._consumer.close()
 
     def close(self) -> None:
@@ -171,7 +174,8 @@ def test_aiokafka_members_share_a_topic(node: NodeProcess) -> None:
             for consumer in consumers:
                 await consumer.start()
             while sorted(len(consumer.assignment()) for consumer in consumers) != [2, 2]:
-                await asyncio.sleep(0.05)
+                for consumer in consumers:
+                    await consumer.getmany(timeout_ms=50)
             parts = [{each.partition for each in consumer.assignment()} for consumer in consumers]
             for consumer in consumers:
                 await consumer.stop()

@@ -312,13 +312,11 @@ def test_a_count_is_held_against_the_rest_of_the_frame(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_message_cut_anywhere_or_followed_by_more_is_refused(version: int) -> None:
+def test_a_message_cut_anywhere_is_refused(version: int) -> None:
     whole = encoded(version)
     for end in range(len(whole)):
         with pytest.raises(MalformedMessage):
             DECODERS[version](whole[:end], 0)
-    with pytest.raises(MalformedMessage, match="bytes follow"):
-        DECODERS[version](whole + b"\x00", 0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

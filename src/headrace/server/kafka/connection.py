@@ -85,7 +85,6 @@ class Connection(asyncio.BufferedProtocol):
         self.seen_unsent_bytes = 0
         self.quiet_sweeps = 0
         # Whoever holds something for this connection lets go of it at its end.
-        self.share_sessions: set[tuple[str, str]] = set()
         self.on_closed: list[Callable[[], None]] = []
 
     # Arriving.
@@ -272,10 +271,6 @@ class Connection(asyncio.BufferedProtocol):
             )
             self.is_closed = True
             self.transport.abort()
-
-    def end_with(self, group: str, member: str) -> None:
-        """A share session lives on this connection: it ends with it."""
-        self.share_sessions.add((group, member))
 
     def stop_reading(self) -> None:
         """Take no more requests; what is under way is still answered."""

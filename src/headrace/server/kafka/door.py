@@ -118,11 +118,10 @@ class Door:
 
     def on_connection_lost(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        for closed in connection.on_closed:
+        # Some of them take themselves off the list.
+        for closed in tuple(connection.on_closed):
             closed()
         connection.on_closed.clear()
-        for group, member in connection.share_sessions:
-            self.shares.end_session(group, member)
 
     def reserve(self, size: int) -> bool:
         """Room for a large frame that is arriving; False when there is none."""

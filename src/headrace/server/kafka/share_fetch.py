@@ -12,6 +12,7 @@ what time alone brings: the end of a delay, a backoff, somebody's lease.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from headrace.core.errors import HeadraceError, TooManyLeases, UnknownTopic
 from headrace.engine.catalog import Group
@@ -129,7 +130,15 @@ async def _acquire(
     bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
     deadline = service.loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
     news = asyncio.Event()
+
+    def finish() -> None:
+        nonlocal deadline
+        deadline = 0.0
+        news.set()
+
     service.wait_on(partitions, news.set)
+    call.door.polls.add(finish)
+    call.connection.on_closed.append(finish)
     try:
         while not (call.connection.is_closed or session.is_over):
             news.clear()
@@ -148,13 +157,14 @@ async def _acquire(
             due_ms = service.broker.groups.next_due_of(group, partitions)
             if due_ms is not None:
                 left = min(left, max(0.001, (due_ms - now_ms) / 1000))
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), left)
-            except TimeoutError:
-                pass
         return []
     finally:
         service.stop_waiting(partitions, news.set)
+        call.door.polls.discard(finish)
+        if finish in call.connection.on_closed:
+            call.connection.on_closed.remove(finish)
 
 
 def _response(
