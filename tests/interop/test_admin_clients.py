@@ -72,6 +72,11 @@ def test_confluent_makes_describes_grows_and_deletes_topics(admin: Any) -> None:
     assert code == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+def test_confluent_lists_all_topics(admin: Any) -> None:
+    # librdkafka leaves a few bytes behind this request.
+    assert TOPIC in admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+
+
 def test_confluent_is_told_which_configuration_is_wrong(admin: Any) -> None:
     code, message = code_of(
         admin.create_topics([confluent.NewTopic(fresh_name(), 1, 1, config={"retention.mss": "1"})])

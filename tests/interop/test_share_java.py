@@ -18,6 +18,7 @@ from tests.interop.share_members import (
     configure,
     letters_of,
     member,
+    poll,
     publish,
     seen,
     take,
@@ -135,17 +136,16 @@ def test_acknowledgements_that_closing_sends_count(served: str, tmp_path: Path) 
 def test_a_renewed_lock_outlives_its_first_end(served: str, tmp_path: Path) -> None:
     configure(served, lock_ms=3000)
     publish(served, [b"x"])
-    with java_member(served, tmp_path) as java:
+    with java_member(served, tmp_path) as java, member(served) as another:
         assert java.poll() == [(0, 1, "x")]
         for _ in range(4):
-            time.sleep(1)
+            assert poll(another, 1) == []
             java.settle({0: "renew"})
             # The renewed record is handed out again by the client itself.
             assert java.poll() == [(0, 1, "x")]
         java.settle({0: "accept"})
         assert java.order("close") == "closed"
-    publish(served, [b"y"])
-    with member(served) as another:
+        publish(served, [b"y"])
         assert seen(take(another, 1)) == [(1, 1)]
 
 
@@ -188,3 +188,33 @@ def test_a_killed_java_members_leases_come_back_at_once(served: str, tmp_path: P
         java.kill()
         with member(served) as another:
             assert [count for _, count in seen(take(another, 3, 10))] == [2] * 3
+
+
+def administer(bootstrap: str, *order: str) -> str:
+    try:
+        command = programs("4.3.0")
+    except NoJava as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(
+        [*command, "ShareOffsets", bootstrap, GROUP, TOPIC, *order],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.strip() or done.stderr
+
+
+def test_an_administrator_sees_moves_and_forgets_offsets(served: str) -> None:
+    publish(served, [b"%d" % number for number in range(5)])
+    with member(served) as consumer:
+        assert len(take(consumer, 5)) == 5
+        assert administer(served, "describe") == "Stable 1"
+        assert "GroupNotEmptyException" in administer(served, "alter", "3")
+    assert administer(served, "describe") == "Empty 0"
+    assert administer(served, "offsets") == "5 lag 0"
+    assert administer(served, "alter", "3") == "ok"
+    assert administer(served, "offsets") == "3 lag 2"
+    with member(served) as again:
+        assert seen(take(again, 2)) == [(3, 1), (4, 1)]
+    assert administer(served, "delete") == "ok"
+    assert administer(served, "offsets") == "none"

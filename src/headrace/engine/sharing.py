@@ -165,7 +165,11 @@ class Sharing:
         changes: list[Change] = []
         first_grant = view.next_grant
         for own_ms, granted in by_deadline.items():
-            split, attempts = view.count_attempts(granted)
+            if granted is runs:
+                split = [offset for start, end, _ in ranges for offset in (start, end)]
+                attempts = [attempt for _, _, attempt in ranges]
+            else:
+                split, attempts = view.count_attempts(granted)
             event = events.Granted(
                 view.group_id, view.next_grant, member, nonce, now_ms, now_ms + own_ms,
                 split, attempts,

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable
 
 import msgspec
+from crc32c import crc32c
 
 from headrace.core.errors import InvalidArgument, UnsupportedFormat
 from headrace.core.ports import Disk, Entropy, Lock
@@ -34,6 +35,11 @@ class Identity(msgspec.Struct):
     format: int
     directory_id: str
     node_id: int = 0
+    # CRC32C of the three above, as text with a space between.
+    crc: int = 0
+
+    def checksum(self) -> int:
+        return crc32c(f"{self.format} {self.directory_id} {self.node_id}".encode())
 
 
 def claim(disk: Disk, entropy: Entropy) -> Lock:
@@ -52,6 +58,7 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
     try:
         if not disk.exists(FORMAT_FILE):
             identity = Identity(FORMAT, entropy.random_bytes(16).hex())
+            identity.crc = identity.checksum()
             replace_file(disk, "", FORMAT_FILE, msgspec.json.encode(identity))
     except BaseException:
         lock.release()
@@ -75,13 +82,13 @@ def check_format(disk: Disk) -> Identity:
         raise UnsupportedFormat(f"{FORMAT_FILE} cannot be read: {error}") from error
     if found.format > FORMAT:
         raise UnsupportedFormat(
-            f"the directory has format {found.format} and this Headrace knows up to {FORMAT}; "
+            f"{FORMAT_FILE} says that the directory has format {found.format} and this Headrace knows up to {FORMAT}; "
             "upgrade with: pip install -U headrace"
         )
-    if found.format < FORMAT:
+    if found.format < FORMAT or found.crc != found.checksum():
         raise UnsupportedFormat(
-            f"the directory has format {found.format}, which never was released; "
-            "publish its data again into a new directory"
+            f"{FORMAT_FILE} is damaged: its checksum does not match; put back a copy of it, or "
+            "open another directory. Nothing else was touched"
         )
     return found
 

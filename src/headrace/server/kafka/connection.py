@@ -266,9 +266,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Cut the connection: its peer does not speak our language."""
         if not self.is_closed and self.transport is not None:
-            self._door.logger.warning(
-                "connection closed", extra={"peer": self.peer_host, "reason": reason}
-            )
+            self._door.complain("connection closed", self, reason)
             self.is_closed = True
             self.transport.abort()
 

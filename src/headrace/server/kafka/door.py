@@ -45,7 +45,7 @@ SILENT_SWEEPS_MAX = 60
 STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
 # A warning that strangers can cause is written once in so many seconds.
-WARNING_SECONDS = 10.0
+WARNING_SECONDS = 5.0
 
 
 class Call(NamedTuple):
@@ -88,7 +88,8 @@ class Door:
         self._receiving_bytes = 0
         # Long polls that can be answered at once when the node stops.
         self.polls: set[Callable[[], None]] = set()
-        self._refused_at = -WARNING_SECONDS
+        self._complained_at = -WARNING_SECONDS
+        self._not_written = 0
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
@@ -108,10 +109,7 @@ class Door:
 
     def admit(self, connection: Connection) -> bool:
         if len(self.connections) >= self.settings.connections_max:
-            now = self.service.loop.time()
-            if now - self._refused_at >= WARNING_SECONDS:
-                self._refused_at = now
-                self.logger.warning("too many connections", extra={"peer": connection.peer_host})
+            self.complain("too many connections", connection, "connections_max is reached")
             return False
         self.connections.add(connection)
         return True
@@ -122,6 +120,24 @@ class Door:
         for closed in tuple(connection.on_closed):
             closed()
         connection.on_closed.clear()
+
+    def complain(self, event: str, connection: Connection, reason: str) -> None:
+        """Log what a peer did. Strangers can cause this as often as they like, so
+        only the first in a while is written, with how many were not."""
+        now = self.service.loop.time()
+        if now - self._complained_at < WARNING_SECONDS:
+            self._not_written += 1
+            return
+        self.logger.warning(
+            event,
+            extra={
+                "peer": connection.peer_host,
+                "client": connection.client_software,
+                "reason": reason,
+                "not_written_before": self._not_written,
+            },
+        )
+        self._complained_at, self._not_written = now, 0
 
     def reserve(self, size: int) -> bool:
         """Room for a large frame that is arriving; False when there is none."""

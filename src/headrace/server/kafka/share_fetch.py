@@ -69,8 +69,15 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
     if request.is_renew_ack:
         # Time was asked for, not records.
         return _response(group, [], [], outcomes)
+    if session.is_over:
+        # It ended while the acknowledgements went to disk: nobody would settle
+        # what is acquired for it now.
+        return ShareFetchResponse(error_code=Error.SHARE_SESSION_NOT_FOUND)
     partitions, gone = shares.find(session.places)
-    acquired = await _acquire(call, group, session, partitions, request, can_wait=not wanted)
+    poll = _Poll(call, group, session, partitions, request)
+    acquired = await poll.look()
+    if not acquired and not wanted and request.max_wait_ms > 0:
+        acquired = await poll.wait()
     return _response(group, acquired, gone, outcomes)
 
 
@@ -116,55 +123,72 @@ async def acknowledge(
     return outcomes
 
 
-async def _acquire(
-    call: Call,
-    group: Group,
-    session: ShareSession,
-    partitions: list[Partition],
-    request: ShareFetchRequest,
-    *,
-    can_wait: bool,
-) -> list[Acquired]:
-    service = call.service
-    count = request.max_records if request.max_records > 0 else RECORDS_DEFAULT
-    bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
-    deadline = service.loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
-    news = asyncio.Event()
+class _Poll:
+    """One fetch that looks, and waits until there is something or its time is up."""
 
-    def finish() -> None:
-        nonlocal deadline
-        deadline = 0.0
-        news.set()
+    def __init__(
+        self,
+        call: Call,
+        group: Group,
+        session: ShareSession,
+        partitions: list[Partition],
+        request: ShareFetchRequest,
+    ) -> None:
+        self._call = call
+        self._service = call.service
+        self._group = group
+        self._session = session
+        self._partitions = partitions
+        self._count = request.max_records if request.max_records > 0 else RECORDS_DEFAULT
+        self._bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        self._deadline = self._service.loop.time() + wait_ms / 1000
+        self._news = asyncio.Event()
 
-    service.wait_on(partitions, news.set)
-    call.door.polls.add(finish)
-    call.connection.on_closed.append(finish)
-    try:
-        while not (call.connection.is_closed or session.is_over):
-            news.clear()
-            now_ms = service.clock.now_ms()
-            try:
-                acquired = service.broker.sharing.acquire(
-                    group, partitions, session.member, count, bytes_max, now_ms
-                )
-            except TooManyLeases:
-                acquired = []
-            if service.broker.moves:
-                await service.finish(service.commit())
-            left = deadline - service.loop.time()
-            if acquired or left <= 0 or not can_wait:
-                return acquired
-            due_ms = service.broker.groups.next_due_of(group, partitions)
-            if due_ms is not None:
-                left = min(left, max(0.001, (due_ms - now_ms) / 1000))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), left)
-        return []
-    finally:
-        service.stop_waiting(partitions, news.set)
-        call.door.polls.discard(finish)
-        if finish in call.connection.on_closed:
-            call.connection.on_closed.remove(finish)
+    async def look(self) -> list[Acquired]:
+        sharing, now_ms = self._service.broker.sharing, self._service.clock.now_ms()
+        acquired: list[Acquired] = []
+        with contextlib.suppress(TooManyLeases):
+            acquired = sharing.acquire(
+                self._group,
+                self._partitions,
+                self._session.member,
+                self._count,
+                self._bytes_max,
+                now_ms,
+            )
+        if self._service.broker.moves:
+            await self._service.finish(self._service.commit())
+        return acquired
+
+    async def wait(self) -> list[Acquired]:
+        service, connection = self._service, self._call.connection
+        service.wait_on(self._partitions, self._news.set)
+        self._call.door.polls.add(self._finish)
+        connection.on_closed.append(self._finish)
+        try:
+            while not (connection.is_closed or self._session.is_over):
+                self._news.clear()
+                acquired = await self.look()
+                left = self._deadline - service.loop.time()
+                if acquired or left <= 0:
+                    return acquired
+                sound = [each for each in self._partitions if each.stopped is None]
+                due_ms = service.broker.groups.next_due_of(self._group, sound)
+                if due_ms is not None:
+                    left = min(left, max(0.001, (due_ms - service.clock.now_ms()) / 1000))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), left)
+            return []
+        finally:
+            service.stop_waiting(self._partitions, self._news.set)
+            self._call.door.polls.discard(self._finish)
+            if self._finish in connection.on_closed:
+                connection.on_closed.remove(self._finish)
+
+    def _finish(self) -> None:
+        self._deadline = 0.0
+        self._news.set()
 
 
 def _response(

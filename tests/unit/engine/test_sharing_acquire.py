@@ -1,0 +1,172 @@
+"""Share groups at the engine: who gets what, in which batches."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.engine.conftest import Bench
+from tests.unit.engine.share_bench import Shares, offsets_in, publish_batch
+
+from headrace.core.errors import TooManyLeases
+from headrace.core.limits import SHARE_RANGES_MAX
+from headrace.engine.sharing import ACCEPT, RELEASE
+from headrace.record import check_batch, read_records
+
+
+@pytest.fixture
+def shares(bench: Bench) -> Shares:
+    return Shares(bench)
+
+
+# Acquiring.
+
+
+def test_what_one_member_acquired_no_other_gets(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    bench.publish(*[b"x"] * 10)
+    assert shares.acquire("m1", 6) == [(0, 6, 1)]
+    assert shares.acquire("m2", 6) == [(6, 10, 1)]
+    assert shares.acquire("m3") == []
+
+
+def test_ranges_ascend_whatever_the_lanes(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    for number in range(8):
+        bench.publish(b"x", priority="critical" if number % 3 == 2 else "low")
+    [found] = shares.acquire_all()
+    assert found.ranges == sorted(found.ranges)
+    assert found.ranges == [(0, 8, 1)]
+    assert offsets_in(found) == list(range(8))
+
+
+def test_urgent_messages_come_in_an_earlier_answer(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    bench.publish(*[b"x"] * 100, priority="background")
+    bench.publish(*[b"x"] * 10, priority="critical")
+    assert shares.acquire("m1", 10) == [(100, 110, 1)]
+
+
+def test_ranges_of_an_answer_are_few_and_the_urgent_ones_first(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.make()
+    for number in range(3 * SHARE_RANGES_MAX):
+        bench.publish(b"x", priority="critical" if number % 2 else "background")
+    # All others first, so that nothing that is left touches anything else.
+    found = shares.acquire("m1", SHARE_RANGES_MAX + 10)
+    assert len(found) <= SHARE_RANGES_MAX
+    assert found == sorted(found)
+    critical = [start for start, end, _ in found for start in range(start, end) if start % 2]
+    assert len(critical) > sum(end - start for start, end, _ in found) // 2
+    rest = shares.acquire("m2", 500)
+    taken = sum(end - start for start, end, _ in [*found, *rest])
+    while more := shares.acquire("m2", 500):
+        taken += sum(end - start for start, end, _ in more)
+    assert taken == 3 * SHARE_RANGES_MAX
+
+
+def test_deliveries_split_ranges(bench: Bench, shares: Shares) -> None:
+    bench.make(group={"backoff_ms": 0})
+    bench.publish(*[b"x"] * 4)
+    shares.acquire()
+    shares.settle((1, 2, [RELEASE]))
+    shares.close("m1")
+    assert shares.acquire() == [(0, 1, 1), (1, 3, 2), (3, 4, 1)]
+
+
+def test_a_large_answer_is_cut_and_the_rest_stays_ready(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    for _ in range(10):
+        bench.publish(b"x" * 1000)
+    assert shares.acquire("m1", bytes_max=2500) == [(0, 2, 1)]
+    assert shares.acquire("m1", bytes_max=1) == [(2, 3, 1)]
+    assert shares.acquire("m1") == [(3, 10, 1)]
+
+
+def test_a_member_holds_no_more_than_the_group_allows(bench: Bench, shares: Shares) -> None:
+    bench.make(group={"leases_per_consumer_max": 3})
+    bench.publish(*[b"x"] * 5)
+    assert shares.acquire("m1") == [(0, 3, 1)]
+    with pytest.raises(TooManyLeases):
+        shares.acquire("m1")
+    assert shares.acquire("m2") == [(3, 5, 1)]
+
+
+def test_a_delayed_message_is_acquired_when_it_is_due(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    bench.publish(b"later", delay_ms=1000)
+    bench.publish(b"now")
+    assert shares.acquire() == [(1, 2, 1)]
+    bench.skip(1000)
+    assert shares.acquire() == [(0, 1, 1)]
+
+
+def test_an_expired_message_is_not_acquired(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    bench.publish(b"soon over", ttl_ms=500)
+    bench.publish(b"stays")
+    bench.skip(501)
+    assert shares.acquire() == [(1, 2, 1)]
+    assert bench.state(0) == "expired"
+
+
+# Batches.
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_small_bite_of_a_large_batch_is_cut_out(bench: Bench, shares: Shares, codec: int) -> None:
+    bench.make()
+    publish_batch(bench, 3, codec=codec)
+    publish_batch(bench, 1000, codec=codec)
+    [small] = shares.acquire_all(count=3)
+    assert offsets_in(small) == [0, 1, 2]
+    for start in (3, 13):
+        [found] = shares.acquire_all(count=10)
+        assert found.ranges == [(start, start + 10, 1)]
+        [batch] = found.batches
+        header = check_batch(batch)
+        records = read_records(batch, header)
+        assert [record.offset for record in records] == list(range(start, start + 10))
+        assert [record.value for record in records] == [
+            b"value %d" % (offset - 3) for offset in range(start, start + 10)
+        ]
+        assert [record.key for record in records] == [
+            b"k%d" % (offset - 3) for offset in range(start, start + 10)
+        ]
+        assert records[0].headers == (("h", b"v"),)
+        assert records[0].timestamp_ms == 1000 + start - 3
+
+
+def test_a_good_part_of_a_batch_is_sent_whole(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    publish_batch(bench, 100)
+    [found] = shares.acquire_all(count=25)
+    assert found.ranges == [(0, 25, 1)]
+    assert offsets_in(found) == list(range(100))
+
+
+def test_single_messages_of_one_batch_are_cut_out_together(bench: Bench, shares: Shares) -> None:
+    bench.make(group={"backoff_ms": 0})
+    publish_batch(bench, 100)
+    shares.acquire()
+    shares.settle((0, 9, [ACCEPT]), (10, 10, [RELEASE]), (11, 49, [ACCEPT]), (50, 50, [RELEASE]))
+    shares.settle((51, 99, [ACCEPT]))
+    [found] = shares.acquire_all()
+    assert found.ranges == [(10, 11, 2), (50, 51, 2)]
+    assert offsets_in(found) == [10, 50]
+
+
+def test_records_that_compaction_took_are_not_acquired(bench: Bench, shares: Shares) -> None:
+    bench.make(topic={"cleanup": "compact", "segment_bytes": 1024})
+    for number in range(30):
+        bench.publish(b"%d" % number + b"x" * 200, key=b"same" if number % 2 else b"k%d" % number)
+    with bench.node._writing() as (now_ms, _):
+        partition = bench.partition()
+        for _ in partition.log.compact(now_ms, partition.log.synced_end):
+            pass
+    found = shares.acquire_all(bytes_max=2**20)
+    given = [o for each in found for start, end, _ in each.ranges for o in range(start, end)]
+    assert given == offsets_in(found[0])
+    assert 0 in given and 1 not in given
+    shares.settle(*[(start, end - 1, [ACCEPT]) for start, end, _ in found[0].ranges])
+    assert shares.acquire() == []
+    assert bench.partition().views[1].window.start == 30

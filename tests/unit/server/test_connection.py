@@ -1,0 +1,270 @@
+"""A connection without a socket: order, limits, and who is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from headrace.core import limits
+from headrace.core.node_settings import NodeSettings
+from headrace.core.ports import Buffer
+from headrace.engine.broker import Broker
+from headrace.platform.clock import SystemClock
+from headrace.platform.entropy import SystemEntropy
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.connection import (
+    OPEN_REQUESTS_MAX,
+    SCRATCH_BYTES,
+    WRITE_BYTES_HIGH,
+    Connection,
+    Slot,
+)
+from headrace.server.kafka.door import SILENT_SWEEPS_MAX, STALLED_SWEEPS_MAX, Door
+from headrace.server.service import Service
+
+
+class Line(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.unsent = 0
+        self.is_reading_now = True
+        self.ended: str | None = None
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("10.0.0.1", 1) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.sent += b"".join(list_of_data)
+
+    def pause_reading(self) -> None:
+        self.is_reading_now = False
+
+    def resume_reading(self) -> None:
+        self.is_reading_now = True
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+
+class NotingDoor(Door):
+    """Keeps the requests, for the test to answer."""
+
+    open_requests: list[tuple[Slot, bytes]]
+
+    def handle(self, connection: Connection, slot: Slot, frame: memoryview) -> None:
+        self.open_requests.append((slot, bytes(frame)))
+
+
+class Bench:
+    def __init__(self, **settings: Any) -> None:
+        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+        self.broker = Broker(disk, entropy, clock.now_ms())
+        self.service = Service(self.broker, disk, clock, entropy, node_id=0, cluster_id="c")
+        self.door = NotingDoor(self.service, NodeSettings(**settings), {})
+        self.door.open_requests = []
+        self.connection, self.line = self.connect()
+
+    def connect(self) -> tuple[Connection, Line]:
+        connection, line = Connection(self.door), Line()
+        connection.connection_made(line)
+        return connection, line
+
+    def send(self, data: bytes, connection: Connection | None = None) -> None:
+        to = connection or self.connection
+        while data and not to.is_closed:
+            buffer = to.get_buffer(-1)
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            to.buffer_updated(size)
+            data = data[size:]
+
+    def answer(self, number: int, parts: Sequence[Buffer]) -> None:
+        self.connection.answer(self.door.open_requests[number][0], parts)
+
+
+def frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def play(scenario: Callable[[Bench], Any], **settings: Any) -> None:
+    async def run() -> None:
+        bench = Bench(**settings)
+        try:
+            result = scenario(bench)
+            if result is not None:
+                await result
+        finally:
+            await bench.service.close()
+            bench.broker.close()
+
+    asyncio.run(run())
+
+
+def test_answers_go_out_in_the_order_of_their_requests() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one") + frame(b"two") + frame(b"three"))
+        bench.answer(1, [b"2"])
+        bench.answer(2, [b"3"])
+        assert bench.line.sent == b""
+        assert bench.connection.unsent_bytes == 2
+        bench.answer(0, [b"1"])
+        assert bench.line.sent == b"123"
+        assert bench.connection.unsent_bytes == 0
+        assert bench.connection.is_idle
+
+    play(scenario)
+
+
+def test_a_request_without_an_answer_keeps_its_place() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one") + frame(b"two"))
+        bench.answer(1, [b"2"])
+        bench.answer(0, [])
+        assert bench.line.sent == b"2"
+
+    play(scenario)
+
+
+def test_an_idle_connection_holds_no_buffer_and_a_frame_may_come_in_any_pieces() -> None:
+    def scenario(bench: Bench) -> None:
+        data = frame(b"a" * 100) + frame(b"b" * (2 * SCRATCH_BYTES)) + frame(b"c")
+        for start in range(0, len(data), 7_777):
+            bench.send(data[start : start + 7_777])
+        seen = [payload for _, payload in bench.door.open_requests]
+        assert seen == [b"a" * 100, b"b" * (2 * SCRATCH_BYTES), b"c"]
+        assert not bench.connection.is_mid_frame
+        assert bench.door.reserve(limits.RECEIVING_BYTES_MAX)
+
+    play(scenario)
+
+
+def test_reading_stops_while_too_many_requests_are_open_and_goes_on_in_order() -> None:
+    async def scenario(bench: Bench) -> None:
+        count = OPEN_REQUESTS_MAX + 50
+        bench.send(b"".join(frame(b"%d" % number) for number in range(count)))
+        assert len(bench.door.open_requests) == OPEN_REQUESTS_MAX
+        assert not bench.line.is_reading_now
+        for number in range(OPEN_REQUESTS_MAX):
+            bench.answer(number, [b"x"])
+        await asyncio.sleep(0)
+        assert bench.line.is_reading_now
+        assert [payload for _, payload in bench.door.open_requests] == [
+            b"%d" % number for number in range(count)
+        ]
+
+    play(scenario)
+
+
+def test_reading_stops_while_the_peer_does_not_take_its_answers() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.connection.pause_writing()
+        assert not bench.line.is_reading_now
+        bench.connection.resume_writing()
+        await asyncio.sleep(0)
+        assert bench.line.is_reading_now
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("length", [0, -1, 100 * 1024 * 1024 + 1])
+def test_an_impossible_length_cuts_the_connection(length: int) -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(struct.pack(">i", length))
+        assert bench.line.ended == "aborted"
+        assert bench.door.open_requests == []
+
+    play(scenario)
+
+
+def test_what_all_connections_receive_at_once_is_bounded() -> None:
+    def scenario(bench: Bench) -> None:
+        assert bench.door.reserve(limits.RECEIVING_BYTES_MAX - 1_000)
+        bench.send(struct.pack(">i", 50_000_000) + b"x" * 10)
+        assert bench.line.ended == "aborted"
+        bench.connection.connection_lost(None)
+        bench.door.give_back(limits.RECEIVING_BYTES_MAX - 1_000)
+        second, line = bench.connect()
+        bench.send(struct.pack(">i", 50_000_000) + b"x" * 10, second)
+        assert line.ended is None
+        second.connection_lost(None)
+        assert bench.door.reserve(limits.RECEIVING_BYTES_MAX)
+
+    play(scenario)
+
+
+def test_connections_beyond_the_limit_are_cut_and_leave_no_trace() -> None:
+    def scenario(bench: Bench) -> None:
+        second, line = bench.connect()
+        assert line.ended == "aborted"
+        second.connection_lost(None)
+        assert bench.door.connections == {bench.connection}
+
+    play(scenario, connections_max=1)
+
+
+def sweep(bench: Bench, times: int) -> None:
+    for _ in range(times):
+        bench.door.sweep()
+
+
+def test_a_peer_that_stops_within_a_request_is_cut_off() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"whole")[:-1])
+        sweep(bench, STALLED_SWEEPS_MAX)
+        assert bench.line.ended is None
+        sweep(bench, 1)
+        assert bench.line.ended == "aborted"
+
+    play(scenario)
+
+
+def test_a_peer_that_takes_nothing_is_cut_off_and_one_that_is_slow_is_not() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.line.unsent = WRITE_BYTES_HIGH * 2
+        for _ in range(3 * STALLED_SWEEPS_MAX):
+            bench.line.unsent -= 1
+            bench.door.sweep()
+        assert bench.line.ended is None
+        sweep(bench, STALLED_SWEEPS_MAX + 1)
+        assert bench.line.ended == "aborted"
+
+    play(scenario)
+
+
+def test_a_silent_peer_is_let_go_unless_it_waits_for_an_answer() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"a long poll"))
+        sweep(bench, SILENT_SWEEPS_MAX + 5)
+        assert bench.line.ended is None
+        bench.answer(0, [b"news"])
+        sweep(bench, 1)
+        assert bench.line.ended == "closed"
+
+    play(scenario)
+
+
+def test_who_holds_something_for_a_connection_hears_of_its_end() -> None:
+    def scenario(bench: Bench) -> None:
+        heard: list[str] = []
+        bench.connection.on_closed.append(lambda: heard.append("closed"))
+        bench.connection.connection_lost(None)
+        assert heard == ["closed"]
+        assert bench.door.connections == set()
+
+    play(scenario)
