@@ -111,7 +111,8 @@ def read_confluent(bootstrap: str, topic: str, count: int) -> list[Row]:
         assert messages, f"{len(found)} of {count} came"
         for message in messages:
             assert message.error() is None
-            headers = tuple((name, value) for name, value in message.headers() or ())
+            given: Any = message.headers() or ()
+            headers = tuple((name, value) for name, value in given)
             found.append((message.key(), message.value(), message.timestamp()[1], headers))
     consumer.close()
     return found

@@ -12,15 +12,25 @@ import os
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from tests.interop.conftest import NodeProcess
-from tests.interop.group_members import make_topic, quiet
+from tests.interop.group_members import make_topic, quiet, tell, wait_until
 
 TOPIC = "ledger"
 PARTITIONS = 3
 KILLS = 15 if os.environ.get("HEADRACE_LONG") == "1" else 3
-BETWEEN_KILLS_SECONDS = 0.7
+ACKS_BETWEEN_KILLS = 20_000
+
+
+def place_of(message: Message) -> tuple[int, int, int]:
+    """Partition, offset and the number that its producer gave it."""
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None
+    assert offset is not None
+    assert value is not None
+    return partition, offset, int(value)
 
 
 class Load:
@@ -57,7 +67,7 @@ class Load:
                 except BufferError:
                     self._producer.poll(0.05)
             self._producer.poll(0)
-            if sum(self.sent) - sum(map(len, self.acked.values())) > 3_000:
+            if sum(self.sent) - self.acked_count() > 3_000:
                 self._producer.poll(0.02)
         self._producer.flush(60)
 
@@ -65,10 +75,15 @@ class Load:
         if error is not None:
             self.failed.append(str(error))
         else:
-            self.acked[message.partition()].add(int(message.value()))
+            partition, _, number = place_of(message)
+            self.acked[partition].add(number)
+            tell()
 
     def acked_count(self) -> int:
-        return sum(map(len, self.acked.values()))
+        return sum(len(numbers) for numbers in list(self.acked.values()))
+
+    def has_acked(self, count: int) -> bool:
+        return self.acked_count() >= count
 
     def stop(self) -> None:
         self._is_over.set()
@@ -102,23 +117,27 @@ class Reader:
             for message in self._consumer.consume(500, 0.1):
                 if message.error() is None:
                     self._note(message)
+            tell()
         self._consumer.close()
 
     def _note(self, message: Message) -> None:
-        partition, offset = message.partition(), message.offset()
+        partition, offset, number = place_of(message)
         # A member that joins anew reads again from what it committed last; but
         # what lies at an offset is the same whenever it is read.
         if offset <= self.offsets.get(partition, -1):
-            if self.seen[partition][offset] != int(message.value()):
+            if self.seen[partition][offset] != number:
                 self.surprises.append(f"{partition}:{offset} has changed")
             return
         if offset != self.offsets.get(partition, -1) + 1:
             self.surprises.append(f"{partition}:{offset} after {self.offsets.get(partition)}")
         self.offsets[partition] = offset
-        self.seen[partition].append(int(message.value()))
+        self.seen[partition].append(number)
 
     def count(self) -> int:
-        return sum(map(len, self.seen.values()))
+        return sum(len(numbers) for numbers in list(self.seen.values()))
+
+    def has_seen(self, count: int) -> bool:
+        return self.count() >= count
 
     def stop(self) -> None:
         self.is_over.set()
@@ -133,21 +152,14 @@ def read_all(bootstrap: str) -> dict[int, list[int]]:
     deadline = time.monotonic() + 60
     while len(at_end) < PARTITIONS and time.monotonic() < deadline:
         for message in consumer.consume(1_000, 0.2):
-            if message.error() is None:
-                found[message.partition()].append(int(message.value()))
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                at_end.add(message.partition())
+            error = message.error()
+            if error is None:
+                partition, _, number = place_of(message)
+                found[partition].append(number)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at_end.add(message.partition() or 0)
     consumer.close()
     return found
-
-
-def wait_for(condition: object, seconds: float = 60) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():  # type: ignore[operator]
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_kills_under_load_lose_double_and_reorder_nothing(node: NodeProcess) -> None:
@@ -157,19 +169,18 @@ def test_kills_under_load_lose_double_and_reorder_nothing(node: NodeProcess) -> 
         for _ in range(KILLS):
             before = load.acked_count(), reader.count()
             # Acks and reads have to go on after each restart before the next kill.
-            assert wait_for(lambda seen=before: load.acked_count() > seen[0] + 500)
-            assert wait_for(lambda seen=before: reader.count() > seen[1])
-            time.sleep(BETWEEN_KILLS_SECONDS)
+            wait_until(partial(load.has_acked, before[0] + ACKS_BETWEEN_KILLS), "acks", 60)
+            wait_until(partial(reader.has_seen, before[1] + 1), "the reader goes on", 60)
             node.restart(kill=True)
         before_end = load.acked_count()
-        assert wait_for(lambda: load.acked_count() > before_end + 500)
+        wait_until(lambda: load.has_acked(before_end + 500), "acks after the restart", 60)
         load.stop()
         assert load.failed == []
         assert [len(load.acked[index]) for index in range(PARTITIONS)] == load.sent
         stored = read_all(node.bootstrap)
         for index in range(PARTITIONS):
             assert stored[index] == list(range(load.sent[index]))
-        assert wait_for(lambda: reader.count() >= sum(load.sent))
+        wait_until(lambda: reader.has_seen(sum(load.sent)), "the reader has it all", 60)
         assert reader.surprises == []
         for index in range(PARTITIONS):
             assert reader.seen[index] == stored[index]
@@ -182,12 +193,12 @@ def test_a_graceful_stop_under_load_is_clean_and_loses_nothing(node: NodeProcess
     make_topic(node.bootstrap, TOPIC, PARTITIONS)
     load = Load(node.bootstrap)
     try:
-        assert wait_for(lambda: load.acked_count() > 1_000)
+        wait_until(lambda: load.has_acked(1_000), "acks", 60)
         node.stop()
         assert node.process.returncode == 0
         node.restart()
         before_end = load.acked_count()
-        assert wait_for(lambda: load.acked_count() > before_end + 500)
+        wait_until(lambda: load.has_acked(before_end + 500), "acks after the restart", 60)
         load.stop()
         assert load.failed == []
         stored = read_all(node.bootstrap)

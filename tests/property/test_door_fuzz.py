@@ -38,6 +38,7 @@ def count_inputs() -> Iterator[None]:
     """The run says how much it tried, and a fuzz that tried nothing fails."""
     yield
     print(f"{len(_inputs)} inputs, {sum(_inputs)} bytes through the door")
+    assert settings.default is not None
     assert len(_inputs) >= settings.default.max_examples / 2
 
 
@@ -138,12 +139,12 @@ pieces = st.lists(st.integers(1, 40), max_size=20)
 
 
 @given(data=st.binary(max_size=400), pieces=pieces)
-def test_random_bytes(data: bytes, pieces: list[int]) -> None:
+def test_random_bytes_do_no_harm(data: bytes, pieces: list[int]) -> None:
     asyncio.run(serve_once(data, pieces))
 
 
 @given(payload=st.binary(min_size=1, max_size=400), pieces=pieces)
-def test_a_frame_of_random_bytes(payload: bytes, pieces: list[int]) -> None:
+def test_a_frame_of_random_bytes_does_no_harm(payload: bytes, pieces: list[int]) -> None:
     asyncio.run(serve_once(framed(payload), pieces))
 
 
@@ -153,7 +154,7 @@ def test_a_frame_of_random_bytes(payload: bytes, pieces: list[int]) -> None:
     body=st.binary(max_size=200) | st.binary(max_size=12).map(lambda some: some + bytes(60)),
     pieces=pieces,
 )
-def test_a_good_header_before_random_bytes(
+def test_a_good_header_before_random_bytes_does_no_harm(
     key: int, step: int, body: bytes, pieces: list[int]
 ) -> None:
     api = APIS[key]
@@ -169,7 +170,7 @@ def test_a_good_header_before_random_bytes(
     byte=st.integers(0, 255),
     pieces=pieces,
 )
-def test_one_changed_byte_among_good_requests(
+def test_one_changed_byte_does_not_harm_the_requests_before_it(
     before: int, at: int, byte: int, pieces: list[int]
 ) -> None:
     bad = bytearray(good_frame())

@@ -109,9 +109,7 @@ def live(disk: FaultDisk, life: Life) -> None:
 
 def check(disk: FaultDisk, life: Life) -> None:
     log = Log.open(disk, "t/0", SETTINGS, 0)
-    assert [
-        found for found in log.verify() if isinstance(found, Problem) and found.is_data
-    ] == []
+    assert [found for found in log.verify() if isinstance(found, Problem) and found.is_data] == []
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     offset = log.start_offset
     while offset < log.end_offset and (data := log.read(offset, 10_000)):
@@ -125,9 +123,7 @@ def check(disk: FaultDisk, life: Life) -> None:
     for offset in range(life.given_up_below, log.end_offset):
         assert offset in found or offset in life.superseded, offset
     # The log is as good as new.
-    first, following = log.append(
-        build_batch([NewRecord(None, b"after", timestamp_ms=1)]), 9, 0
-    )
+    first, following = log.append(build_batch([NewRecord(None, b"after", timestamp_ms=1)]), 9, 0)
     assert (first, following) == (log.end_offset - 1, log.end_offset)
     assert bytes(log.read(first, 1)).endswith(b"after\0")
     log.close()

@@ -203,6 +203,8 @@ def redrive(
         verb = "would be redriven" if dry_run else "redriven"
         count = result.matched - result.looping if dry_run else result.redriven
         say(f"{count:,} of {counted(result.matched, 'dead letter')} {verb}")
+        if result.orphaned:
+            say(f"{result.orphaned:,} failed in a group that is gone, and stay; purge them")
         if result.looping:
             say(f"{result.looping:,} came back too often already and stay; --force takes them too")
         if result.stopped:

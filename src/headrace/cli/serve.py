@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -83,6 +84,11 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     sys.setswitchinterval(0.0005)
 
     def on_ready(ready: Ready) -> None:
+        # What is there by now stays, so looking at it for garbage again and again
+        # is work for nothing; and requests make many objects and few cycles.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
         click.echo(f"ready: kafka on {ready.kafka}, data in {os.path.abspath(settings.data)}")
         sys.stdout.flush()
 

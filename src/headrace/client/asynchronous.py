@@ -295,14 +295,18 @@ class AsyncHeadrace:
 
     async def close(self) -> None:
         """Close its queues and streams, then the directory. Fine when closed."""
-        if not self._handle.closed:
-            await self._run(self._handle.close)
-        self._calls.close()
+        try:
+            if not self._handle.closed:
+                await self._run(self._handle.close)
+        finally:
+            self._calls.close()
 
     def close_now(self) -> None:
         """Close from outside the loop, once the loop has ended."""
-        self._handle.close()
-        self._calls.close()
+        try:
+            self._handle.close()
+        finally:
+            self._calls.close()
 
     async def __aenter__(self) -> AsyncHeadrace:
         return self

@@ -63,14 +63,22 @@ class Connection:
             return list(self._opened)
 
     def close(self) -> None:
-        """Closes what was opened through here first. In a forked child it does
-        nothing: everything belongs to the parent."""
+        """Closes what was opened through here first, all of it, and raises the
+        first error at the end. In a forked child it does nothing: everything
+        belongs to the parent."""
         if self.is_forked or self._closed:
             return
-        try:
-            for each in self.opened():
+        first: BaseException | None = None
+        for each in self.opened():
+            try:
                 each.close()
-        finally:
-            # Whatever the disk says to giving leases back: the directory is free.
-            self._closed = True
+            except BaseException as error:
+                first = first or error
+        # Whatever the disk says to giving leases back: the directory is free.
+        self._closed = True
+        try:
             self._backend.close()
+        except BaseException as error:
+            first = first or error
+        if first is not None:
+            raise first

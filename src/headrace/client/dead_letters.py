@@ -56,6 +56,13 @@ class DeadLetters:
 
     def choose(self, **choice: Unpack[Choice]) -> Iterator[DeadLetterView]:
         """Those that the words choose, as of now."""
+        # A misspelt word that was ignored would choose everything, and purge it.
+        unknown = choice.keys() - Choice.__annotations__.keys()
+        if unknown:
+            raise TypeError(
+                f"dead letters are chosen by {', '.join(Choice.__annotations__)}, not by "
+                f"{', '.join(sorted(unknown))}"
+            )
         backend = self._connection.reach()
         before_ms = None
         older_than = choice.get("older_than")
@@ -157,14 +164,16 @@ class DeadLetters:
 
     def export(self, target: str | os.PathLike[str] | IO[str], **choice: Unpack[Choice]) -> int:
         """Write them as JSON Lines to a path or an open text file; how many."""
+        # Chosen first, so that a wrong word does not empty a file.
+        letters = self.choose(**choice)
         if isinstance(target, str | os.PathLike):
             with open(target, "w", encoding="utf-8") as file:
-                return self._export(file, choice)
-        return self._export(target, choice)
+                return self._export(file, letters)
+        return self._export(target, letters)
 
-    def _export(self, file: IO[str], choice: Choice) -> int:
+    def _export(self, file: IO[str], letters: Iterator[DeadLetterView]) -> int:
         count = 0
-        for letter in self.choose(**choice):
+        for letter in letters:
             file.write(json.dumps(as_document(letter), ensure_ascii=False) + "\n")
             count += 1
         return count

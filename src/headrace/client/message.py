@@ -202,6 +202,10 @@ def is_the_message_to_blame(error: BaseException) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    text = str(error)
     name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:
+        # An error that cannot say what it is still has a name.
+        text = ""
     return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]

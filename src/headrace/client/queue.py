@@ -30,7 +30,13 @@ from headrace.client.settling import Act, Settleable, Settleables, Settler
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
 from headrace.client.values import ValueType
 from headrace.client.waiting import Bell, wait_for_some
-from headrace.core.errors import Closed, HeadraceError, InvalidArgument
+from headrace.core.errors import (
+    Closed,
+    HeadraceError,
+    InvalidArgument,
+    UnknownGroup,
+    UnknownTopic,
+)
 from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX, NAME_CHARACTERS_MAX
 from headrace.core.values import Delivery, QueueStatistics, check_name
 
@@ -84,6 +90,8 @@ class Queue(Generic[T]):
         self._connection = connection
         self._settler = Settler(group, self.consumer)
         self.bell = Bell()
+        # The last lease met a topic that did not exist.
+        self._was_topic_gone = False
         backend = connection.reach()
         self._clock = backend.clock
         backend.open_queue(self.group, self._topics, self.consumer, settings or None)
@@ -133,13 +141,32 @@ class Queue(Generic[T]):
 
     def lease_deliveries(self, count: int) -> list[Delivery]:
         """The tuples below `lease`, for whoever wraps them otherwise."""
-        return self.check().lease(
-            self.group,
-            self._topics,
-            self.consumer,
-            checked_count("count", count),
-            visibility_ms=self._visibility_ms,
+        backend = self.check()
+        checked_count("count", count)
+        try:
+            deliveries = self._lease(backend, count)
+        except UnknownTopic:
+            self._was_topic_gone = True
+            raise
+        if (self._was_topic_gone or not deliveries) and self._subscribe_again(backend):
+            deliveries = deliveries or self._lease(backend, count)
+        return deliveries
+
+    def _lease(self, backend: Backend, count: int) -> list[Delivery]:
+        return backend.lease(
+            self.group, self._topics, self.consumer, count, visibility_ms=self._visibility_ms
         )
+
+    def _subscribe_again(self, backend: Backend) -> bool:
+        """A topic that was deleted and made again has this queue's name for it
+        and not its group. Looked for when nothing was leased, which costs a
+        fraction of the lease; whether there was one."""
+        self._was_topic_gone = False
+        subscribed = backend.group(self.group).topics
+        missing = [name for name in self._topics if name not in subscribed]
+        if missing:
+            backend.open_queue(self.group, missing, self.consumer, None)
+        return bool(missing)
 
     def next_due_ms(self) -> int | None:
         return self.check().next_due_ms(self.group, self._topics)
@@ -287,8 +314,13 @@ class Queue(Generic[T]):
         if self._connection.is_forked or not self.bell.ring():
             return
         self._connection.on_closed(self)
-        if not self._connection.closed:
+        if self._connection.closed:
+            return
+        try:
             self._connection.reach().leave(self.group, self.consumer)
+        except (UnknownGroup, UnknownTopic):
+            # Deleted meanwhile, and the leases with it.
+            return
 
     def __enter__(self) -> Queue[T]:
         return self
@@ -321,9 +353,10 @@ def checked_count(name: str, count: object) -> int:
 
 
 def checked_text(name: str, text: object) -> str | None:
-    """Cut to its limit: why something failed is worth less than that it did."""
+    """Cut to its limit, and without what UTF-8 cannot hold: why something failed
+    is worth less than that it did."""
     if text is None:
         return None
     if not isinstance(text, str):
         raise InvalidArgument(f"{name} must be text, not {type(text).__name__}")
-    return text[:ERROR_CHARACTERS_MAX]
+    return text[:ERROR_CHARACTERS_MAX].encode("utf-8", "replace").decode()

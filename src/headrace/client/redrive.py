@@ -58,6 +58,7 @@ class Redrive:
             before.redriven + answer.redriven,
             before.looping + answer.looping,
             answer.stopped,
+            before.orphaned + answer.orphaned,
         )
         if self._dry_run or answer.stopped is not None:
             return

@@ -39,6 +39,7 @@ from headrace.core.errors import (
     InvalidArgument,
     OffsetOutOfRange,
     StaleGeneration,
+    UnknownTopic,
 )
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord, check_name
@@ -171,6 +172,7 @@ class Stream(Generic[T]):
         if not count:
             self._progress.on_nothing_left()
             self._follow_growth(backend)
+            self._join_again(backend)
 
     def _read_place(self, backend: Backend, place: Place, count_max: int) -> int:
         topic, partition = place
@@ -288,6 +290,24 @@ class Stream(Generic[T]):
         known = self._progress.next
         grown = [each for each in self._places(backend, self._topics) if each not in known]
         self._progress.place(starting_offsets(backend, grown, "earliest"))
+
+    def _join_again(self, backend: Backend) -> None:
+        """A topic that was deleted and made again has no cursors of the group. A
+        topic of which we have partitions is not looked at: it costs nothing."""
+        if self._membership is None or self.group is None:
+            return
+        assigned = {topic for topic, _ in self._progress.next}
+        existing, made_again = [], False
+        for topic in self._topics:
+            try:
+                if topic not in assigned and not backend.committed(self.group, topic):
+                    made_again = True
+            except UnknownTopic:
+                continue
+            existing.append(topic)
+        if made_again:
+            self._membership.change(backend, existing)
+            self._refresh(backend)
 
     def _places(self, backend: Backend, topics: tuple[str, ...]) -> list[Place]:
         places = [

@@ -161,6 +161,14 @@ class DiskFull(HeadraceError):
     retriable = True
 
 
+class TooManyFiles(HeadraceError):
+    """The process may not open more files. Nothing is lost: raise the limit
+    (`ulimit -n`), or use fewer topics and partitions."""
+
+    code = "too-many-files"
+    retriable = True
+
+
 class CorruptBatch(HeadraceError):
     """Bytes that are not a whole, well-formed record batch."""
 

@@ -57,6 +57,7 @@ DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000
 # Ranges of one partition in one answer to a share consumer.
 SHARE_RANGES_MAX: Final = 64
 SHARE_SESSIONS_MAX: Final = 10_000
+SHARE_SESSION_PARTITIONS_MAX: Final = 100_000
 REDRIVES_MAX: Final = 3
 PAGE_ITEMS_MAX: Final = 1_000
 

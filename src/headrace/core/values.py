@@ -288,6 +288,8 @@ class RedriveResult(NamedTuple):
     looping: int
     # Why it stopped before the end, if it did.
     stopped: str | None
+    # Left where they are because the group in which they failed is gone.
+    orphaned: int = 0
 
 
 class MessageStatus(NamedTuple):

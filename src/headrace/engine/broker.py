@@ -34,6 +34,7 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
+from headrace.engine.delayed import list_delayed
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.leasing import Leasing
@@ -64,7 +65,6 @@ from headrace.engine.window import (
     WAITING,
 )
 from headrace.log import Log, SyncTicket
-from headrace.record import read_attributes
 
 _STATES: dict[int, State] = {
     READY: "pending",
@@ -309,32 +309,7 @@ class Broker:
     def delayed(
         self, topic: Topic, after: tuple[int, int, int] | None, limit: int, now_ms: int
     ) -> list[DelayedMessage]:
-        if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
-            raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
-        due: list[tuple[int, int, int]] = []
-        for partition in self.topics.partitions(topic):
-            scanner = partition.know_attributes()
-            due += [
-                (at, partition.index, offset)
-                for at, offset in scanner.delays
-                if at > now_ms
-                and offset not in scanner.cancelled
-                and (after is None or (at, partition.index, offset) > after)
-            ]
-            due = sorted(due)[:limit]
-        found = []
-        for at, index, offset in due:
-            for record in self.topics.partition(topic, index).read([offset, offset + 1]):
-                wishes = read_attributes(record.headers, record.timestamp_ms)
-                if 0 < wishes.expires_at_ms <= now_ms:
-                    continue
-                found.append(
-                    DelayedMessage(
-                        topic.name, index, offset, at, record.key, record.value,
-                        record.headers, record.timestamp_ms,
-                    )
-                )  # fmt: skip
-        return found
+        return list_delayed(self.topics.partitions(topic), after, limit, now_ms)
 
     def cancel(self, message: MessageId, now_ms: int, commit: Commit) -> bool:
         topic = self.topics.named(message.topic)
@@ -402,7 +377,7 @@ class Broker:
         force: bool,
     ) -> RedriveResult:
         """Send dead letters back to the topic, for the group they failed in."""
-        matched = redriven = looping = 0
+        matched = redriven = looping = orphaned = 0
         for partition, view, offsets in self._kept(topic, messages):
             targets: dict[int, list[int]] = {}
             for record in partition.read(runs_of(sorted(offsets))):
@@ -410,6 +385,10 @@ class Broker:
                 matched += 1
                 if letter.redrives >= limits.REDRIVES_MAX and not force:
                     looping += 1
+                    continue
+                if letter.group and letter.group not in self.topics.catalog.groups:
+                    # Nobody would ever see it.
+                    orphaned += 1
                     continue
                 redriven += 1
                 index = letter.source.partition % topic.partitions
@@ -425,7 +404,7 @@ class Broker:
                 end = partition.write(view, event, now_ms, wait=True)
                 commit.state.append((partition, end))
                 commit.moves.append(self.moves.begin(partition, view, event, end))
-        return RedriveResult(matched, redriven, looping, None)
+        return RedriveResult(matched, redriven, looping, None, orphaned)
 
     def purge(
         self, topic: Topic, messages: Sequence[MessageId], now_ms: int, commit: Commit

@@ -32,7 +32,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from sys import getsizeof
 from typing import Final
 
@@ -99,6 +99,10 @@ class _Run:
             self.start = 0
         return taken
 
+    def keys_after(self, whole_key: int, limit: int) -> list[int]:
+        first = self.end_of(whole_key)
+        return self._widen(self.keys[first : first + limit])
+
     def whole_keys(self) -> list[int]:
         return self._widen(self.keys[self.start :])
 
@@ -136,6 +140,15 @@ class DueTimes:
         for _, _, run in self._heads:
             for key in run.whole_keys():
                 yield key >> _OFFSET_BITS, key & _OFFSET_MASK
+
+    def after(self, due_ms: int, offset: int, limit: int) -> list[tuple[int, int]]:
+        """The first `limit` entries behind this one, in order. `offset` may be -1
+        for all that are due at that time."""
+        key = (due_ms << _OFFSET_BITS) + offset
+        keys = [pending for pending in self._pending if pending > key]
+        for _, _, run in self._heads:
+            keys += run.keys_after(key, limit)
+        return [(k >> _OFFSET_BITS, k & _OFFSET_MASK) for k in nsmallest(limit, keys)]
 
     def packed_bytes(self) -> int:
         """The memory of all runs' arrays. What is pending comes on top, and is

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core import limits
-from headrace.core.errors import InvalidArgument, RecordTooLarge
+from headrace.core.errors import InvalidArgument, InvalidName, RecordTooLarge
 from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
@@ -41,6 +41,7 @@ class Publisher:
     def publish(
         self, topic: Topic, messages: Sequence[Outgoing], now_ms: int, commit: Commit
     ) -> list[Published]:
+        _check_open(topic)
         sizes = [_check(topic, message) for message in messages]
         published: list[Published | None] = [None] * len(messages)
         chosen: dict[int, list[int]] = {}
@@ -77,6 +78,7 @@ class Publisher:
         commit: Commit,
     ) -> PublishedRuns:
         """The fast way, for values and nothing else."""
+        _check_open(topic)
         if headers:
             _check(topic, Outgoing(b"", headers=headers))
         block = encode_headers(headers) if headers else NO_HEADERS
@@ -126,6 +128,11 @@ class Publisher:
 
     def forget(self, topic: Topic) -> None:
         self._partitioners.pop(topic.id, None)
+
+
+def _check_open(topic: Topic) -> None:
+    if topic.source_id is not None or topic.is_internal:
+        raise InvalidName(f"{topic.name!r} is written by Headrace alone; publish to its source")
 
 
 def _check(topic: Topic, message: Outgoing) -> int:

@@ -6,6 +6,7 @@ are kept: a batch of a thousand records is opened once for ten leases of a hundr
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -88,10 +89,12 @@ def _decode(log: Log, data: Buffer, offset: int) -> _Block:
         try:
             header = check_batch(data, position)
             batch = data[position : position + header.size_bytes]
-            if not header.is_control:
-                records += read_records(batch, header)
         except CorruptBatch as error:
             raise _damaged(log, next_offset, error) from error
+        if not header.is_control:
+            # Behind a good checksum nonsense is its producer's, and holds no record.
+            with contextlib.suppress(CorruptBatch):
+                records += read_records(batch, header)
         if start < 0:
             # A gap before the first batch holds nothing: it belongs to the block.
             start = min(header.base_offset, offset)

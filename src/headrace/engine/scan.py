@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
+from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, runs_of
 from headrace.record import BatchHeader, read_records, scan_attributes
@@ -49,6 +50,18 @@ def scan_batch(
     absent: Runs = [start, header.base_offset] if start < header.base_offset else []
     if header.is_control:
         return Scan(start, end, (), [start, end], [0] * (end - start) if keys else None)
+    try:
+        return _scan_records(batch, header, start, absent, attributes=attributes, keys=keys)
+    except CorruptBatch:
+        # Its checksum is right, so its producer wrote nonsense. There is no message
+        # in it, and those around it must not suffer.
+        return Scan(start, end, (), [start, end], [0] * (end - start) if keys else None)
+
+
+def _scan_records(
+    batch: Buffer, header: BatchHeader, start: int, absent: Runs, *, attributes: bool, keys: bool
+) -> Scan:
+    end = header.next_offset
     hashes: list[int] | None = None
     if keys or header.count != header.last_offset_delta + 1:
         records = read_records(batch, header)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final, NamedTuple
 
 from headrace.core import limits
@@ -356,7 +356,7 @@ def _by_type(first: int, end: int, types: Sequence[int]) -> Iterable[Range]:
 
 
 def _leased(view: QueueView, start: int, end: int) -> Runs:
-    return runs_of(o for o in range(start, end) if view.window.state_at(o) == LEASED)
+    return runs_of(takewhile(lambda offset: offset < end, view.window.find_state(LEASED, start)))
 
 
 def _held(view: QueueView, member: str, start: int, end: int) -> list[Held]:

@@ -235,6 +235,12 @@ class Topics:
             raise InvalidArgument(
                 f"topic {topic.name!r} has {topic.partitions} partitions; a topic cannot shrink"
             )
+        if topic.settings.dedup and not break_key_order:
+            raise InvalidArgument(
+                f"topic {topic.name!r} finds duplicates within a partition, and with more "
+                "partitions an id may go to another one than before; pass break_key_order=True if "
+                "that is fine"
+            )
         if topic.settings.ordering == "key" and not break_key_order:
             raise InvalidArgument(
                 f"topic {topic.name!r} keeps the order of keys, and with more partitions a key "

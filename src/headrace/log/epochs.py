@@ -143,9 +143,7 @@ def _encode(epoch: int, offset: int) -> bytes:
     return _ENTRY.pack(epoch, offset, crc32c(_CHECKED.pack(epoch, offset)))
 
 
-def check_continues(
-    batches: Buffer, end: int, epoch: int
-) -> tuple[int, list[tuple[int, int]]]:
+def check_continues(batches: Buffer, end: int, epoch: int) -> tuple[int, list[tuple[int, int]]]:
     """Whether these batches may follow a log that ends at `end` in `epoch`:
     the new end and the epochs that begin in them. InvalidArgument if not."""
     begun: list[tuple[int, int]] = []

@@ -115,9 +115,7 @@ class TimeIndex:
         self.saved = min(self.saved, count)
 
     def encode(self, first: int = 0) -> bytes:
-        return b"".join(
-            map(TIME_ENTRY.pack, self.timestamps[first:], self.offsets[first:])
-        )
+        return b"".join(map(TIME_ENTRY.pack, self.timestamps[first:], self.offsets[first:]))
 
     @classmethod
     def decode(cls, content: bytes) -> TimeIndex | None:

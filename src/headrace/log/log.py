@@ -102,9 +102,7 @@ class Log:
             log.start_offset = read_start(disk, path)
         log.segment_list.is_dense = CLEANED_NAME not in names
         mark = log.durability.read_mark(exists="synced" in names)
-        bases, mark = drop_stale(
-            disk, path, bases, mark, log.start_offset, read_only=read_only
-        )
+        bases, mark = drop_stale(disk, path, bases, mark, log.start_offset, read_only=read_only)
         found = recover(disk, path, bases, mark, log.start_offset, read_only=read_only)
         log.segment_list.adopt(found.bases, found.end_offset, found.end_position)
         log.durability.adopt(found.mark, log.segment_list.sealed, found.end_offset)

@@ -196,9 +196,7 @@ def recover(
                 # Synced, or a stale batch could come back behind a new one.
                 sync_file(file, name)
         _drop(disk, path, later, read_only)
-        return Recovered(
-            bases[: number + 1], tail.next_offset, tail.position, mark, epochs
-        )
+        return Recovered(bases[: number + 1], tail.next_offset, tail.position, mark, epochs)
 
 
 def _drop(disk: Disk, path: str, bases: list[int], read_only: bool) -> None:

@@ -32,9 +32,7 @@ def count_expired(
     return count
 
 
-def is_active_expired(
-    active: Segment, settings: LogSettings, now_ms: int, keep_from: int
-) -> bool:
+def is_active_expired(active: Segment, settings: LogSettings, now_ms: int, keep_from: int) -> bool:
     """Whether all of the active segment is past its time, so that it should be
     closed and go: a quiet topic would keep its last records for ever."""
     return (

@@ -361,8 +361,9 @@ class Segment:
         walk = self.walk(offsets.positions[number])
         with contextlib.suppress(CorruptLog):
             first = next(walk, None)
-            if first is not None and first[1].last_offset == self.base_offset + (
-                offsets.offsets[number]
+            if (
+                first is not None
+                and first[1].last_offset == self.base_offset + (offsets.offsets[number])
             ):
                 return chain((first,), walk)
         self._index = SegmentIndex.build(self.base_offset, self._index_interval_bytes, self.walk)

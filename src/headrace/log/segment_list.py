@@ -155,9 +155,7 @@ class SegmentList:
     def replace(self, old: list[Segment], base_offset: int, next_offset: int) -> None:
         """Another file is in the place of these neighbours now."""
         first = self._all.index(old[0])
-        self._all[first : first + len(old)] = [
-            self._make(base_offset, next_offset, is_sealed=True)
-        ]
+        self._all[first : first + len(old)] = [self._make(base_offset, next_offset, is_sealed=True)]
         self.bases = [segment.base_offset for segment in self._all]
         self._changed()
 

@@ -82,7 +82,7 @@ def check_format(disk: Disk) -> Identity:
         raise UnsupportedFormat(f"{FORMAT_FILE} cannot be read: {error}") from error
     if found.format > FORMAT:
         raise UnsupportedFormat(
-            f"{FORMAT_FILE} says that the directory has format {found.format} and this Headrace knows up to {FORMAT}; "
+            f"{FORMAT_FILE} says format {found.format} and this Headrace knows up to {FORMAT}; "
             "upgrade with: pip install -U headrace"
         )
     if found.format < FORMAT or found.crc != found.checksum():

@@ -206,7 +206,15 @@ class RealDisk:
         except OSError:
             other = os.read(descriptor, _HOLDER_BYTES_MAX).decode("utf-8", "replace").strip()
             os.close(descriptor)
-            raise InUse(f"{full} is held by {other or 'another process'}") from None
+            if other.startswith(f"pid {os.getpid()} "):
+                raise InUse(
+                    f"{full}: this process has the directory open already; use that handle, or "
+                    "close() it first"
+                ) from None
+            raise InUse(
+                f"{full} is held by {other or 'another process'}; read beside it with "
+                "read_only=True, or let it serve others: headrace serve"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, holder.encode("utf-8")[:_HOLDER_BYTES_MAX])
         return RealLock(descriptor)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, UnknownTopic
+from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles, UnknownTopic
 from headrace.core.ports import Clock, Disk, File
 from headrace.engine.broker import Broker, Round
 from headrace.engine.catalog import Topic
@@ -242,6 +242,11 @@ class GroupCommit:
         failed, nobody can be served any more."""
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return DiskFull(f"{error.filename}: {error.strerror}")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return TooManyFiles(
+                "the process has too many files open; raise its limit (ulimit -n), or use fewer "
+                "topics and partitions"
+            )
         if isinstance(error, OSError):
             failed = SyncFailed(
                 f"the disk failed ({error}); close this handle, check the disk and open the "

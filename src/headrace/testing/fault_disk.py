@@ -91,9 +91,7 @@ class FaultContent(MemoryContent):
 
 
 class FaultFile(MemoryFile):
-    def __init__(
-        self, disk: FaultDisk, path: str, content: FaultContent, read_only: bool
-    ) -> None:
+    def __init__(self, disk: FaultDisk, path: str, content: FaultContent, read_only: bool) -> None:
         super().__init__(path, content, read_only)
         self._disk = disk
         self._content = content

@@ -47,9 +47,7 @@ def test_any_page_of_one_write_may_be_lost() -> None:
         assert all(page in (b"x" * PAGE_BYTES, bytes(PAGE_BYTES)) for page in pages)
         outcomes.add(tuple(page[0] for page in pages))
     # No file at all, and each of three pages there or not.
-    assert outcomes == {()} | {
-        (a, b, c) for a in (0, 120) for b in (0, 120) for c in (0, 120)
-    }
+    assert outcomes == {()} | {(a, b, c) for a in (0, 120) for b in (0, 120) for c in (0, 120)}
 
 
 def test_an_earlier_version_of_a_page_may_be_what_survived() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
@@ -75,7 +75,12 @@ def test_appends_during_a_round_share_the_next_one() -> None:
         bench = Bench()
         rounds = []
         real = bench.broker.begin_sync
-        bench.broker.begin_sync = lambda dirty: rounds.append(1) or real(dirty)  # type: ignore
+
+        def begin_sync(dirty: Iterable[Partition]) -> Round:
+            rounds.append(1)
+            return real(dirty)
+
+        bench.broker.begin_sync = begin_sync  # type: ignore[method-assign, assignment]
         waiting = [bench.append() for _ in range(100)]
         await asyncio.gather(*(each for each in waiting if each is not None))
         assert len(rounds) <= 2

@@ -136,6 +136,20 @@ def test_there_are_only_so_many_sessions(monkeypatch: pytest.MonkeyPatch) -> Non
     run(scenario)
 
 
+def test_a_member_asks_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SHARE_SESSION_PARTITIONS_MAX", 1)
+
+    async def scenario() -> None:
+        shared = Shared()
+        await shared.beat()
+        assert (await shared.fetch(0)).error_code == 0
+        refused = await shared.fetch(1, topic_id=b"x" * 16)
+        assert refused.error_code == Error.INVALID_REQUEST
+        assert (await shared.fetch(2)).error_code == Error.SHARE_SESSION_NOT_FOUND
+
+    run(scenario)
+
+
 def test_a_member_that_lost_count_begins_anew_and_keeps_what_it_holds() -> None:
     async def scenario() -> None:
         shared = Shared()

@@ -55,13 +55,18 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
         session = shares.session(name, member, request.share_session_epoch)
     if isinstance(session, Error):
         return ShareFetchResponse(error_code=session)
-    session.change(
+    fits = session.change(
         (
             (topic.topic_id, [p.partition_index for p in topic.partitions])
             for topic in request.topics
         ),
         ((topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data),
     )
+    if not fits:
+        shares.end_session(name, member)
+        return ShareFetchResponse(
+            error_code=Error.INVALID_REQUEST, error_message="too many partitions for one member"
+        )
     outcomes = await acknowledge(call, group, member, wanted)
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(name, member)

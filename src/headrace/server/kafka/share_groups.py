@@ -52,13 +52,16 @@ class ShareSession:
         self,
         added: Iterable[tuple[bytes, Sequence[int]]],
         gone: Iterable[tuple[bytes, Sequence[int]]],
-    ) -> None:
-        for topic_id, partitions in added:
-            for index in partitions:
-                self.places[topic_id, index] = None
+    ) -> bool:
+        """Ask these partitions too, and those no more; False when there are too
+        many for one member."""
         for topic_id, partitions in gone:
             for index in partitions:
                 self.places.pop((topic_id, index), None)
+        for topic_id, partitions in added:
+            for index in partitions:
+                self.places[topic_id, index] = None
+        return len(self.places) <= limits.SHARE_SESSION_PARTITIONS_MAX
 
 
 class LiveShares:

@@ -1,0 +1,76 @@
+"""Listing what is delayed, a page at a time, in the order in which it falls due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument
+from headrace.core.values import DelayedMessage
+from headrace.engine.partition import Partition
+from headrace.engine.runs import runs_of
+from headrace.record import Record, read_attributes
+
+# Due time, partition and offset: where a page goes on.
+Place = tuple[int, int, int]
+
+_LAST_OFFSET = 2**63 - 1
+
+
+def list_delayed(
+    partitions: Sequence[Partition], after: Place | None, limit: int, now_ms: int
+) -> list[DelayedMessage]:
+    """Up to `limit` messages behind `after`; fewer only when there are no more."""
+    if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
+        raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
+    found: list[DelayedMessage] = []
+    # What is due now is not delayed any more.
+    place = max(after or (0, 0, 0), (now_ms, len(partitions), _LAST_OFFSET))
+    while len(found) < limit:
+        page = _next_places(partitions, place, limit)
+        if not page:
+            break
+        place = page[-1]
+        found += _messages(partitions, page, now_ms)
+    return found[:limit]
+
+
+def _next_places(partitions: Sequence[Partition], after: Place, limit: int) -> list[Place]:
+    due_ms, index, offset = after
+    places: list[Place] = []
+    for partition in partitions:
+        if partition.index < index:
+            behind = _LAST_OFFSET
+        elif partition.index == index:
+            behind = offset
+        else:
+            behind = -1
+        dues = partition.know_attributes().delays.after(due_ms, behind, limit)
+        places += [(at, partition.index, each) for at, each in dues]
+    return sorted(places)[:limit]
+
+
+def _messages(
+    partitions: Sequence[Partition], places: Sequence[Place], now_ms: int
+) -> list[DelayedMessage]:
+    """Those that were not called off and have not expired."""
+    records: dict[tuple[int, int], Record] = {}
+    for partition in partitions:
+        cancelled = partition.know_attributes().cancelled
+        wanted = sorted(
+            offset
+            for _, index, offset in places
+            if index == partition.index and offset not in cancelled
+        )
+        for record in partition.read(runs_of(wanted)):
+            wishes = read_attributes(record.headers, record.timestamp_ms)
+            if not 0 < wishes.expires_at_ms <= now_ms:
+                records[partition.index, record.offset] = record
+    return [
+        DelayedMessage(
+            partitions[index].topic.name, index, offset, at,
+            kept.key, kept.value, kept.headers, kept.timestamp_ms,
+        )
+        for at, index, offset in places
+        if (kept := records.get((index, offset))) is not None
+    ]  # fmt: skip
