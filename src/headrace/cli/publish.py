@@ -88,15 +88,16 @@ def publish(
     Words answer with a message id each, on stdout. Lines answer with their
     number, on stderr, unless --json asks for their ids.
     """
-    from_stdin = values == ("-",) or not (values or path or _stdin_is_terminal())
-    words = [] if from_stdin else [value.encode() for value in values]
+    from_stdin = values == ("-",)
+    # The bytes that were typed, whether or not they are text.
+    words = [] if from_stdin else [os.fsencode(value) for value in values]
     if bool(words) + bool(path) + from_stdin != 1:
         raise click.UsageError("give words to publish, or --file, or - for stdin: one of them")
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other")
     common = _common_attributes(attributes)
     if key is not None:
-        common["key"] = key
+        common["key"] = os.fsencode(key)
     if attributes["dedup_id"] is not None and len(words) != 1 and not whole:
         raise click.UsageError("--dedup-id belongs to one message")
     with ExitStack() as stack:
@@ -179,7 +180,7 @@ def _messages_of(
 
     if key_separator is None:
         return [NewMessage(value, dedup_id=dedup_id) for value in values]
-    separator = key_separator.encode()
+    separator = os.fsencode(key_separator)
     messages = []
     for value in values:
         line_key, found, rest = value.partition(separator)
@@ -210,7 +211,3 @@ def _common_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
 def _line_bytes(item: Any) -> int:
     value = item if isinstance(item, bytes) else item.value
     return len(value) + 1
-
-
-def _stdin_is_terminal() -> bool:
-    return sys.stdin.isatty()

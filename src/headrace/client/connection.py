@@ -73,12 +73,12 @@ class Connection:
             try:
                 each.close()
             except BaseException as error:
-                first = first or error
+                first = error if first is None else first
         # Whatever the disk says to giving leases back: the directory is free.
         self._closed = True
         try:
             self._backend.close()
         except BaseException as error:
-            first = first or error
+            first = error if first is None else first
         if first is not None:
             raise first

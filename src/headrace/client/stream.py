@@ -149,6 +149,8 @@ class Stream(Generic[T]):
                 self._refresh(backend)
             if not self._progress.has_ahead:
                 self._read_ahead(backend)
+                if not self._progress.has_ahead and self._join_again(backend):
+                    self._read_ahead(backend)
             return self._progress.take(count_max)
 
     def take_ahead(self) -> list[StreamRecord]:
@@ -172,7 +174,6 @@ class Stream(Generic[T]):
         if not count:
             self._progress.on_nothing_left()
             self._follow_growth(backend)
-            self._join_again(backend)
 
     def _read_place(self, backend: Backend, place: Place, count_max: int) -> int:
         topic, partition = place
@@ -291,11 +292,11 @@ class Stream(Generic[T]):
         grown = [each for each in self._places(backend, self._topics) if each not in known]
         self._progress.place(starting_offsets(backend, grown, "earliest"))
 
-    def _join_again(self, backend: Backend) -> None:
-        """A topic that was deleted and made again has no cursors of the group. A
-        topic of which we have partitions is not looked at: it costs nothing."""
+    def _join_again(self, backend: Backend) -> bool:
+        """A topic that was deleted and made again has no cursors of the group;
+        whether there was one. A topic of which we have partitions costs nothing."""
         if self._membership is None or self.group is None:
-            return
+            return False
         assigned = {topic for topic, _ in self._progress.next}
         existing, made_again = [], False
         for topic in self._topics:
@@ -308,6 +309,7 @@ class Stream(Generic[T]):
         if made_again:
             self._membership.change(backend, existing)
             self._refresh(backend)
+        return made_again
 
     def _places(self, backend: Backend, topics: tuple[str, ...]) -> list[Place]:
         places = [

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -59,14 +60,34 @@ def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), None
     if is_pydantic(kind):
-        return value.model_dump_json().encode(), JSON  # type: ignore[attr-defined]
+        raw: bytes = value.model_dump_json().encode()  # type: ignore[attr-defined]
+        if b"null" in raw:
+            _check_numbers(value.model_dump())  # type: ignore[attr-defined]
+        return raw, JSON
     try:
-        return _encode_json(value), JSON
+        raw = _encode_json(value)
+        if b"null" in raw:
+            _check_numbers(msgspec.to_builtins(value))
+        return raw, JSON
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(
             f"a value of type {kind.__name__} cannot be published: {error}; give bytes, text, or "
             "what JSON can hold"
         ) from error
+
+
+def _check_numbers(plain: object) -> None:
+    """Encoders write null for what JSON has no number for. Only what became a
+    null is worth the walk, so most values are never looked at here."""
+    waiting = [plain]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting += each
+        elif isinstance(each, float) and not isfinite(each):
+            raise InvalidArgument(f"JSON has no number for {each}; give text or None instead")
 
 
 def content_type_of(headers: Headers) -> bytes | None:
