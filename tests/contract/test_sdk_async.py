@@ -351,3 +351,21 @@ def test_a_handle_does_not_cross_a_fork(sdk_backend: SdkBackend) -> None:
 
 async def run_one(handle: headrace.AsyncHeadrace) -> None:
     await handle.publish("orders", b"x")
+
+
+def test_a_misspelt_choice_of_dead_letters_is_refused(sdk_backend: SdkBackend) -> None:
+    async def test(handle: headrace.AsyncHeadrace) -> None:
+        await handle.create_topic("orders")
+        await handle.publish("orders", b"x")
+        async with handle.queue("orders") as queue:
+            await queue.reject(await queue.receive())
+        letters = handle.dead_letters("orders")
+        misspelt: Any = {"older_then": 60}
+        for call in (letters.count, letters.purge, letters.redrive):
+            with pytest.raises(TypeError, match="older_then"):
+                await call(**misspelt)
+        with pytest.raises(TypeError, match="older_then"):
+            letters.choose(**misspelt)
+        assert await letters.count() == 1
+
+    run(sdk_backend, test)

@@ -211,3 +211,18 @@ def test_an_unknown_dead_letter_says_so(orders: headrace.Headrace) -> None:
         orders.dead_letters("orders").show("orders.dlq:0:999")
     with pytest.raises(headrace.UnknownTopic):
         list(orders.dead_letters("absent"))
+
+
+@pytest.mark.parametrize("call", ["count", "choose", "purge", "redrive", "export"])
+def test_a_misspelt_choice_is_refused_and_nothing_happens(
+    orders: headrace.Headrace, tmp_path: Path, call: str
+) -> None:
+    give_up(orders, 2)
+    target = tmp_path / "letters.jsonl"
+    target.write_text("kept")
+    letters = orders.dead_letters("orders")
+    positional = [target] if call == "export" else []
+    with pytest.raises(TypeError, match="older_then"):
+        getattr(letters, call)(*positional, older_then=60)
+    assert letters.count() == 2
+    assert target.read_text() == "kept"

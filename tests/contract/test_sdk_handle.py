@@ -97,7 +97,7 @@ def test_the_blocking_handle_works_inside_a_running_loop(handle: headrace.Headra
 def test_a_directory_has_one_writer_and_says_who(tmp_path: Path) -> None:
     with headrace.open(tmp_path / "data") as handle:
         handle.create_topic("orders")
-        with pytest.raises(headrace.InUse, match=str(os.getpid())):
+        with pytest.raises(headrace.InUse, match="this process"):
             headrace.open(tmp_path / "data")
     with headrace.open(str(tmp_path / "data")) as handle:
         assert [topic.name for topic in handle.topics()] == ["orders"]

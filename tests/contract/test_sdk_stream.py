@@ -317,3 +317,20 @@ def test_what_makes_no_sense_for_a_stream_is_refused(
 def test_a_stream_without_a_group_has_nothing_to_commit_to(orders: headrace.Headrace) -> None:
     with orders.stream("orders") as stream, pytest.raises(headrace.InvalidArgument):
         stream.commit()
+
+
+def test_what_was_committed_stays_so_when_the_block_fails_or_another_joins(
+    handle: headrace.Headrace,
+) -> None:
+    handle.create_topic("orders", 1)
+    handle.publish_many("orders", [b"1", b"2"])
+    with pytest.raises(RuntimeError), handle.stream("orders", "audit") as stream:
+        assert len(stream.poll(max=1)) == 1
+        stream.commit()
+        raise RuntimeError
+    with handle.stream("orders", "audit", consumer="b") as stream:
+        assert [record.value for record in stream.poll(wait=0)] == [b"2"]
+        stream.commit()
+        with handle.stream("orders", "audit", consumer="a") as other:
+            assert other.assignment() == [("orders", 0)]
+            assert other.poll(wait=0) == []

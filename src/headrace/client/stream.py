@@ -213,6 +213,8 @@ class Stream(Generic[T]):
             raise InvalidArgument("a stream without a group has nothing to commit to")
         with self._lock:
             self._commit(self.check(), failed=False)
+            # Or a later commit of what is handled would take this one back.
+            self._progress.on_handled()
 
     def _commit(self, backend: Backend, *, failed: bool) -> None:
         """What was given, or after a failure only what was handled. What went to

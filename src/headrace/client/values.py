@@ -16,7 +16,7 @@ message to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
@@ -43,6 +43,8 @@ class ValueType(NamedTuple):
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
 
+_CONTAINERS = (list, tuple, set, frozenset)
+
 
 def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
     """The bytes of a value and its content type; InvalidArgument when there are
@@ -66,28 +68,29 @@ def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
         return raw, JSON
     try:
         raw = _encode_json(value)
-        if b"null" in raw:
-            _check_numbers(msgspec.to_builtins(value))
-        return raw, JSON
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(
             f"a value of type {kind.__name__} cannot be published: {error}; give bytes, text, or "
             "what JSON can hold"
         ) from error
+    if b"null" in raw:
+        _check_numbers(msgspec.to_builtins(value))
+    return raw, JSON
 
 
 def _check_numbers(plain: object) -> None:
     """Encoders write null for what JSON has no number for. Only what became a
     null is worth the walk, so most values are never looked at here."""
-    waiting = [plain]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            waiting += each.values()
-        elif isinstance(each, list | tuple | set | frozenset):
-            waiting += each
-        elif isinstance(each, float) and not isfinite(each):
-            raise InvalidArgument(f"JSON has no number for {each}; give text or None instead")
+    containers: list[Iterable[object]] = [[plain]]
+    for container in containers:
+        for each in container:
+            if isinstance(each, float):
+                if not isfinite(each):
+                    raise InvalidArgument(f"JSON has no number for {each}; give text or None")
+            elif isinstance(each, dict):
+                containers.append(each.values())
+            elif isinstance(each, _CONTAINERS):
+                containers.append(each)
 
 
 def content_type_of(headers: Headers) -> bytes | None:

@@ -15,6 +15,7 @@ costs more than listing them and joining once.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Final
@@ -42,6 +43,11 @@ _SMALL_COUNT: Final = len(SMALL)
 _NULL: Final = encode_varint(-1)
 _ZERO: Final = encode_varint(0)
 _ROOM_FOR_HEADER: Final = bytes(HEADER_BYTES)
+# Batches of values of one length share what lies between the values: for how many
+# values it pays, and how many kinds of such batches are remembered.
+_SHARED_COUNT_MIN: Final = 16
+_SHARED_COUNT_MAX: Final = 10_000
+_SHARED_KINDS_MAX: Final = 8
 
 
 def encode_headers(headers: Headers) -> bytes:
@@ -121,6 +127,26 @@ def build_values_batch(
     one timestamp, and one header block (from `encode_headers`) for all."""
     count = len(values)
     _check_count(count)
+    if _SHARED_COUNT_MIN <= count <= _SHARED_COUNT_MAX and len(set(map(len, values))) == 1:
+        parts = _equal_parts(values, len(values[0]), headers)
+    else:
+        parts = _value_parts(values, headers)
+    return _assemble(
+        parts,
+        base_offset,
+        leader_epoch,
+        codec | TRANSACTIONAL if transactional else codec,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+
+
+def _value_parts(values: Sequence[bytes], headers: bytes) -> list[bytes]:
     parts = [_ROOM_FOR_HEADER]
     # Attributes, time delta and key length take three bytes; what stands around
     # the offset delta depends on nothing but the length of the value and the
@@ -137,19 +163,25 @@ def build_values_batch(
             _check_record(record_bytes)
             before = encode_varint(record_bytes) + b"\0" + _ZERO
         parts += (before, offset, middle, value, headers)
-    return _assemble(
-        parts,
-        base_offset,
-        leader_epoch,
-        codec | TRANSACTIONAL if transactional else codec,
-        count - 1,
-        timestamp_ms,
-        timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    )
+    return parts
+
+
+def _equal_parts(values: Sequence[bytes], length: int, headers: bytes) -> list[bytes]:
+    """For values of one length: everything between them is known beforehand."""
+    parts = [b""] * (2 * len(values) + 1)
+    parts[0::2] = _between(len(values), length, headers)
+    parts[1::2] = values
+    return parts
+
+
+@functools.lru_cache(_SHARED_KINDS_MAX)
+def _between(count: int, length: int, headers: bytes) -> list[bytes]:
+    """What lies before each of `count` values of this length, and behind the last."""
+    blank = b"\0" * length
+    parts = _value_parts([blank] * count, headers)
+    first = b"".join(parts[:4])
+    others = [headers + b"".join(parts[n : n + 3]) for n in range(6, len(parts), 5)]
+    return [first, *others, headers]
 
 
 def build_sparse_batch(

@@ -105,6 +105,20 @@ def test_lines_of_stdin_become_messages(orders: Run) -> None:
     assert sorted(map(int, values)) == list(range(2_500))
 
 
+def test_words_that_are_not_text_are_published_as_they_were_typed(orders: Run) -> None:
+    # What Python makes of an argument with the bytes ff and fe.
+    orders("publish", "orders", "\udcff", "--key", "\udcfe")
+    [record] = lines_of(orders("consume", "orders", "--json"))
+    assert (record["value"], record["key"]) == ({"base64": "/w=="}, {"base64": "/g=="})
+
+
+@pytest.mark.parametrize("stdin", [None, b"", b"line\n"])
+def test_stdin_is_read_only_when_it_is_asked_for(orders: Run, stdin: bytes | None) -> None:
+    refused = orders("publish", "orders", code=2, stdin=stdin)
+    assert "- for stdin" in refused.stderr
+    orders("consume", "orders", code=3)
+
+
 def test_lines_of_a_file_become_messages_with_keys(orders: Run, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"a:1\nb:2\na:3\n")

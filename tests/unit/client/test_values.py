@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -58,6 +60,37 @@ def test_a_value_becomes_bytes_and_says_what_they_are(
 def test_a_value_without_bytes_is_refused(value: object) -> None:
     with pytest.raises(InvalidArgument):
         encode_value(value)
+
+
+@dataclass
+class Measured:
+    value: float
+
+
+class MeasuredModel(pydantic.BaseModel):
+    value: float
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "value_of",
+    [
+        float,
+        lambda number: [1, None, {"deep": (2.5, number)}],
+        Measured,
+        lambda number: {"nested": Measured(number)},
+        lambda number: MeasuredModel(value=number),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_refused(
+    number: float, value_of: Callable[[float], Any]
+) -> None:
+    with pytest.raises(InvalidArgument, match="JSON has no number"):
+        encode_value(value_of(number))
+
+
+def test_a_value_that_holds_none_is_fine() -> None:
+    assert encode_value({"a": None, "b": [0.5, None]}) == (b'{"a":null,"b":[0.5,null]}', JSON)
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:

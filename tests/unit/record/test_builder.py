@@ -10,6 +10,7 @@ from headrace.record import (
     Codec,
     ControlKind,
     ControlMarker,
+    Headers,
     NewRecord,
     Record,
     build_batch,
@@ -260,3 +261,15 @@ def test_a_control_record_that_is_no_marker_is_refused(
         read_control(build_sparse_batch([Record(0, 0, key, value, ())], template))
     with pytest.raises(CorruptBatch, match="0 records"):
         read_control(build_sparse_batch([], template))
+
+
+@pytest.mark.parametrize("count", [15, 16, 63, 64, 65, 1_000, 8_192, 8_193])
+@pytest.mark.parametrize("headers", [(), (("source", b"import"), ("empty", None))])
+def test_values_of_one_length_make_the_same_batch_as_records_do(
+    count: int, headers: Headers
+) -> None:
+    values = [b"%08d" % number for number in range(count)]
+    records = [NewRecord(None, value, headers, 7) for value in values]
+    for _ in range(2):
+        built = build_values_batch(values, 7, headers=encode_headers(headers))
+        assert built == build_batch(records)

@@ -1,0 +1,220 @@
+"""When the user's code or the ground under it fails: errors that cannot be told,
+closings that fail, topics and groups that go while they are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from tests.contract.conftest import SdkBackend
+
+import headrace
+from headrace.platform.clock import SystemClock
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("this error cannot say what it is")
+
+
+class Broken:
+    """Something opened that cannot be closed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def close(self) -> None:
+        raise OSError(self.text)
+
+
+@pytest.fixture
+def orders(handle: headrace.Headrace) -> headrace.Headrace:
+    handle.create_topic("orders", 1)
+    return handle
+
+
+# Errors that cannot be told.
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(ValueError("bad \udcff byte"), "ValueError: bad ? byte"), (Speechless(), "Speechless")],
+)
+def test_a_message_is_nacked_whatever_its_error_says(
+    orders: headrace.Headrace, error: Exception, told: str
+) -> None:
+    orders.publish("orders", b"x")
+    with orders.queue("orders") as queue:
+        [message] = queue.receive()
+        with pytest.raises(type(error)) as raised, message:
+            raise error
+        assert raised.value is error
+        assert message.settled
+        [again] = queue.receive()
+        assert (again.attempt, again.error) == (2, told)
+
+
+def test_a_message_is_nacked_whatever_its_error_says_in_asyncio(sdk_backend: SdkBackend) -> None:
+    async def main() -> None:
+        async with sdk_backend.open_async() as handle:
+            await handle.create_topic("orders")
+            await handle.publish("orders", b"x")
+            async with handle.queue("orders") as queue:
+                [message] = await queue.receive()
+                with pytest.raises(Speechless):
+                    async with message:
+                        raise Speechless
+                [again] = await queue.receive()
+                assert again.error == "Speechless"
+
+    asyncio.run(main())
+
+
+def test_texts_that_utf8_cannot_hold_are_kept_as_far_as_it_can(orders: headrace.Headrace) -> None:
+    orders.publish_many("orders", [b"1", b"2"])
+    with orders.queue("orders") as queue:
+        first, second = queue.receive()
+        first.nack(error="lone \ud800", delay=0)
+        second.reject(reason="lone \ud800")
+        assert [message.error for message in queue.receive()] == ["lone ?"]
+    [letter] = orders.dead_letters("orders")
+    assert letter.error == "lone ?"
+
+
+# Closing.
+
+
+def test_closing_closes_everything_and_raises_the_first_error(sdk_backend: SdkBackend) -> None:
+    handle = sdk_backend.open()
+    handle.create_topic("orders")
+    opened = [handle.queue("orders") for _ in range(5)]
+    broken = [Broken("one"), Broken("two")]
+    for each in broken:
+        handle.connection.on_opened(each)
+    with pytest.raises(OSError, match="one|two"):
+        handle.close()
+    assert all(queue.closed for queue in opened) and handle.closed
+    # The directory is free.
+    assert [topic.name for topic in sdk_backend.open().topics()] == ["orders"]
+
+
+def test_an_error_in_closing_leaves_no_thread_of_an_async_handle(sdk_backend: SdkBackend) -> None:
+    before = threading.active_count()
+    broken = Broken("stuck")
+
+    async def main() -> None:
+        handle = sdk_backend.open_async()
+        await handle.create_topic("orders")
+        handle._handle.connection.on_opened(broken)
+        with pytest.raises(OSError, match="stuck"):
+            await handle.close()
+        assert handle.closed
+
+    asyncio.run(main())
+    assert threading.active_count() == before
+
+
+def test_a_queue_whose_group_or_topic_is_gone_closes_quietly(orders: headrace.Headrace) -> None:
+    orders.publish("orders", b"x")
+    orphan = orders.queue("orders", "deleted")
+    assert len(orphan.receive()) == 1
+    orders.delete_group("deleted")
+    orphan.close()
+    with orders.queue("orders") as queue:
+        assert len(queue.receive()) == 1
+        orders.delete_topic("orders")
+    assert orphan.closed and queue.closed
+
+
+# Topics that go and come back.
+
+
+def test_a_queue_goes_on_with_a_topic_that_is_made_again(orders: headrace.Headrace) -> None:
+    queue = orders.queue("orders")
+    orders.delete_topic("orders")
+    with pytest.raises(headrace.UnknownTopic):
+        queue.receive(wait=0)
+    orders.create_topic("orders", 2)
+    orders.publish("orders", b"new")
+    [message] = queue.receive(wait=0)
+    message.ack()
+    assert (message.value, queue.depth()) == (b"new", 0)
+
+
+def test_a_queue_that_did_not_look_meanwhile_goes_on_too(orders: headrace.Headrace) -> None:
+    queue = orders.queue("orders")
+    assert queue.lease() == []
+    orders.delete_topic("orders")
+    orders.create_topic("orders")
+    orders.publish("orders", b"new")
+    assert [message.value for message in queue.lease()] == [b"new"]
+
+
+def test_a_topic_that_comes_back_is_not_hidden_by_a_busy_one(orders: headrace.Headrace) -> None:
+    orders.create_topic("busy", 1)
+    queue = orders.queue(["orders", "busy"])
+    orders.delete_topic("orders")
+    with pytest.raises(headrace.UnknownTopic):
+        queue.lease()
+    orders.create_topic("orders", 1)
+    orders.publish("orders", b"new")
+    orders.publish_many("busy", [b"busy"] * 3)
+    values = [message.value for _ in range(4) for message in queue.lease(1)]
+    assert sorted(values) == [b"busy", b"busy", b"busy", b"new"]
+
+
+def test_a_deleted_topic_is_not_made_again_by_the_queue_itself(sdk_backend: SdkBackend) -> None:
+    handle = sdk_backend.open(auto_create=True)
+    queue = handle.queue("orders")
+    handle.delete_topic("orders")
+    for _ in range(2):
+        with pytest.raises(headrace.UnknownTopic):
+            queue.lease()
+    assert handle.topics() == []
+
+
+def test_a_waiting_queue_wakes_for_a_topic_that_is_made_again(sdk_backend: SdkBackend) -> None:
+    handle = sdk_backend.open(clock=SystemClock())
+    handle.create_topic("orders")
+    queue = handle.queue("orders")
+    handle.delete_topic("orders")
+    handle.create_topic("orders")
+    values: list[object] = []
+    waiting = threading.Thread(
+        target=lambda: values.extend(message.value for message in queue.receive(wait=60))
+    )
+    waiting.start()
+    handle.publish("orders", b"new")
+    waiting.join(60)
+    assert values == [b"new"]
+
+
+def test_a_stream_group_goes_on_with_a_topic_that_is_made_again(orders: headrace.Headrace) -> None:
+    orders.create_topic("other", 1)
+    orders.publish_many("orders", [b"1", b"2", b"3"])
+    first = orders.stream(["orders", "other"], "audit")
+    second = orders.stream(["orders", "other"], "audit")
+    orders.delete_topic("orders")
+    assert first.poll(wait=0) + second.poll(wait=0) == []
+    orders.create_topic("orders", 2)
+    orders.publish("orders", b"new", partition=0)
+    orders.publish("orders", b"new", partition=1)
+    orders.publish("other", b"other")
+    streams = [first, second] * 2
+    values = [record.value for stream in streams for record in stream.poll(wait=0)]
+    assert sorted(values) == [b"new", b"new", b"other"]
+    first.commit()
+    second.commit()
+    assert orders.stream(["orders", "other"], "audit").poll(wait=0) == []
+
+
+def test_a_stream_group_lives_on_without_one_of_its_topics(orders: headrace.Headrace) -> None:
+    orders.create_topic("other", 1)
+    with orders.stream(["orders", "other"], "audit") as stream:
+        orders.delete_topic("orders")
+        orders.publish("other", b"1")
+        assert [record.value for record in stream.poll(wait=0)] == [b"1"]
+        assert stream.poll(wait=0) == []
+        assert [topic.name for topic in orders.topics()] == ["other"]
