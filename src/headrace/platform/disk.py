@@ -216,7 +216,7 @@ class RealDisk:
                 "read_only=True, or let it serve others: headrace serve"
             ) from None
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, holder.encode("utf-8")[:_HOLDER_BYTES_MAX])
+        os.write(descriptor, holder.encode("utf-8", "replace")[:_HOLDER_BYTES_MAX])
         return RealLock(descriptor)
 
     def _full(self, path: str) -> str:

@@ -214,3 +214,9 @@ def wait_until_committed(run: Run, group: str) -> None:
         if all(row["lag"] == 0 for row in json.loads(described.stdout)["partitions"]):
             return
     raise AssertionError(f"{group} never committed")
+
+
+def test_an_argument_that_is_no_text_is_published_as_its_bytes(run: Run, start: Start) -> None:
+    run("topic", "create", "orders")
+    assert ended(start("publish", "orders", os.fsdecode(b"\xff\xfe")))[0] == 0
+    assert ended(start("consume", "orders"))[1] == b"\xff\xfe\n"
