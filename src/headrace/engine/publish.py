@@ -42,6 +42,8 @@ class Publisher:
         self, topic: Topic, messages: Sequence[Outgoing], now_ms: int, commit: Commit
     ) -> list[Published]:
         _check_open(topic)
+        if len(messages) == 1 and not topic.settings.dedup:
+            return [self._publish_one(topic, messages[0], now_ms, commit)]
         sizes = [_check(topic, message) for message in messages]
         published: list[Published | None] = [None] * len(messages)
         chosen: dict[int, list[int]] = {}
@@ -67,6 +69,18 @@ class Publisher:
                     published[number] = Published(index, offset + step)
             _settle_duplicates(partition, messages, published, index, now_ms)
         return [place for place in published if place is not None]
+
+    def _publish_one(
+        self, topic: Topic, message: Outgoing, now_ms: int, commit: Commit
+    ) -> Published:
+        """The same for a single message, without the sorting out."""
+        index = self._choose(topic, message, _check(topic, message))
+        stamp = message.timestamp_ms
+        record = NewRecord(
+            message.key, message.value, message.headers, now_ms if stamp is None else stamp
+        )
+        partition = self._topics.partition(topic, index)
+        return Published(index, self._append(partition, build_batch((record,)), now_ms, commit))
 
     def publish_values(
         self,
