@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from typing import Any
@@ -294,11 +295,16 @@ def test_closing_the_handle_ends_a_wait_with_nothing(sdk_backend: SdkBackend) ->
     handle.create_topic("orders")
     queue = handle.queue("orders")
     received: list[Any] = []
-    thread = threading.Thread(target=lambda: received.append(queue.receive()))
+
+    def receive() -> None:
+        # Whether the wait had begun when the handle was closed decides how it ends.
+        with contextlib.suppress(headrace.Closed):
+            received.append(queue.receive())
+
+    thread = threading.Thread(target=receive)
     thread.start()
     handle.close()
     thread.join(60)
-    # Whether the wait had begun when the handle was closed decides how it ends.
     assert received in ([[]], [])
     with pytest.raises(headrace.Closed):
         queue.receive()

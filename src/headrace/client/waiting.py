@@ -100,6 +100,22 @@ def wait_for_some(
 ) -> list[Found]:
     """The first answer of `attempt` that is not empty. Empty when the wait ends
     or the bell rings before there is one; `wait_ms` None waits without end."""
+    try:
+        return _try_and_sleep(backend, bell, attempt, next_due_ms, wait_ms)
+    except Closed:
+        # Closed between a look at the bell and a call to what serves us.
+        if bell.rung:
+            return []
+        raise
+
+
+def _try_and_sleep(
+    backend: Backend,
+    bell: Bell,
+    attempt: Callable[[], list[Found]],
+    next_due_ms: Callable[[], int | None],
+    wait_ms: int | None,
+) -> list[Found]:
     end_ms = None if wait_ms is None else backend.clock.now_ms() + wait_ms
     found = attempt()
     if found or wait_ms == 0:
@@ -110,13 +126,7 @@ def wait_for_some(
             event.clear()
             if bell.rung:
                 return []
-            try:
-                found = attempt()
-            except Closed:
-                # Closed between the look at the bell and the attempt.
-                if bell.rung:
-                    return []
-                raise
+            found = attempt()
             if found or over(backend.clock, end_ms):
                 return found
             sleep(backend.clock, event, earliest(end_ms, next_due_ms()))
