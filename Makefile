@@ -64,5 +64,5 @@ rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
 soak: crash power-loss rot ## all long soaks, one after the other
 
 clean: ## remove caches and build results; .venv stays
-	@rm -rf .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .bench .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
