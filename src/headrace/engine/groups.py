@@ -189,8 +189,7 @@ class Groups:
     # Numbers.
 
     def next_due_ms(self, group: Group, topics: Sequence[Topic]) -> int | None:
-        dues = [partition.next_due_ms(group.id) for partition, _ in self.views(group, topics)]
-        return min((due for due in dues if due is not None), default=None)
+        return self.next_due_of(group, [partition for partition, _ in self.views(group, topics)])
 
     @staticmethod
     def next_due_of(group: Group, partitions: Sequence[Partition]) -> int | None:
