@@ -10,6 +10,8 @@ DEBIAN_TOOLS ?= kcat
 ARGS ?=
 
 STAMP := .venv/.headrace-setup
+# Setting up compiles these; without a compiler their plain twins run.
+COMPILED := $(shell find src/headrace -name '*.pyx')
 PYTEST := .venv/bin/python -m pytest
 SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/contract)
 
@@ -20,7 +22,7 @@ SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/con
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt hatch_build.py $(COMPILED)
 	@PYTHON="$(PYTHON)" scripts/setup
 
 demo: $(STAMP) ## see the queue at work, in under a minute
@@ -63,6 +65,8 @@ rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
 
 soak: crash power-loss rot ## all long soaks, one after the other
 
-clean: ## remove caches and build results; .venv stays
+clean: ## remove caches and build results; .venv stays, and is brought up to date next time
 	@rm -rf .bench .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find src -name '*_compiled.*.so' -delete
+	@rm -f .venv/.headrace-setup
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -116,6 +116,18 @@ def test_layers_below_the_platform_do_not_touch_the_world() -> None:
     assert not found, listing("imports that only the platform may have", found)
 
 
+def test_every_compiled_module_has_its_plain_twin_and_a_promise() -> None:
+    odd = []
+    for path in sorted(SOURCE.rglob("*.pyx")):
+        plain = path.with_name(path.stem.removesuffix("_compiled") + ".py")
+        if not path.stem.endswith("_compiled") or "@compiled\n" not in plain.read_text():
+            odd.append(f"{shown(path)}: {shown(plain)} marks nothing with @compiled")
+        source = path.read_text()
+        if source.count("\n") > MODULE_LINES_MAX or '"""' not in source[:200]:
+            odd.append(f"{shown(path)}: too long, or without a docstring")
+    assert not odd, listing("compiled modules", odd)
+
+
 def test_no_test_sleeps() -> None:
     # A sleep of our own on a manual clock takes no time, and asyncio.sleep(0)
     # only lets the others run; neither is meant here.

@@ -1,12 +1,14 @@
 """The wheel, as somebody who has only pip meets it.
 
-Built here, installed into an empty environment from wheels alone (so no compiler
-is needed), and used there: not one line of this checkout is on its path.
+Built here, with the compiled parts and without a compiler, installed into an empty
+environment from wheels alone, and used there: not one line of this checkout is on
+its path.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -39,11 +41,21 @@ hr.close()
 """
 
 
-def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+SAY_WHAT_RUNS = "from headrace.compiled import is_compiled; print(is_compiled())"
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     # Neither the checkout nor its environment may leak into what is tested.
     ours = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    ours.pop("HEADRACE_PURE", None)
     return subprocess.run(
-        command, cwd=cwd, env=ours, capture_output=True, text=True, timeout=240, check=False
+        command,
+        cwd=cwd,
+        env=ours | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
 
@@ -52,18 +64,25 @@ def succeeded(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    succeeded(
+def build_wheel(folder: Path, **environment: str) -> tuple[Path, str]:
+    """The wheel, and what was said while it was built."""
+    said = succeeded(
         run(
             *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
             *("--outdir", folder, PROJECT),
             cwd=folder,
+            **environment,
         )
     )
     [built] = folder.glob("*.whl")
-    return built
+    return built, said
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    return build_wheel(tmp_path_factory.mktemp("dist"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +101,53 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def test_the_wheel_is_pure_and_marked_as_typed(wheel: Path) -> None:
-    assert wheel.name.endswith("-py3-none-any.whl")
+def test_the_wheel_holds_the_compiled_parts_and_is_marked_as_typed(wheel: Path) -> None:
+    assert not wheel.name.endswith("-py3-none-any.whl")
     names = zipfile.ZipFile(wheel).namelist()
+    for source in (PROJECT / "src").rglob("*.pyx"):
+        stem = str(source.relative_to(PROJECT / "src").with_suffix(""))
+        assert any(name.startswith(f"{stem}.") and name.endswith(".so") for name in names), stem
     assert "headrace/py.typed" in names
     assert "headrace/core/errors.py" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"headrace"}
+
+
+@pytest.mark.parametrize(
+    "environment", [{"CC": "false"}, {"HEADRACE_PURE": "1"}], ids=["no compiler", "not wanted"]
+)
+def test_a_build_without_a_compiler_is_pure_and_says_so_in_one_line(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    built, said = build_wheel(tmp_path, **environment)
+    assert built.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(built).namelist() if name.endswith(".so")]
+    notes = [line for line in said.splitlines() if line.startswith("headrace:")]
+    assert len(notes) == ("CC" in environment)
+
+
+def test_a_pure_install_publishes_leases_and_acks(environment: Path, tmp_path: Path) -> None:
+    # What a pure wheel holds, put before the other one on the path: their
+    # dependencies are the same, and installing them twice is slow.
+    built, _ = build_wheel(tmp_path, CC="false")
+    zipfile.ZipFile(built).extractall(tmp_path / "site-packages")
+    path = str(tmp_path / "site-packages")
+    python = environment / "python"
+    said = succeeded(run(python, "-c", SAY_WHAT_RUNS, cwd=tmp_path, PYTHONPATH=path))
+    assert said.strip() == "False"
+    script = tmp_path / "use_it.py"
+    script.write_text(USE_IT_EMBEDDED)
+    succeeded(run(python, script, tmp_path / "data", cwd=tmp_path, PYTHONPATH=path))
+
+
+def test_the_compiled_parts_run_unless_plain_python_is_asked_for(
+    environment: Path, tmp_path: Path
+) -> None:
+    python = environment / "python"
+    assert succeeded(run(python, "-c", SAY_WHAT_RUNS, cwd=tmp_path)).strip() == "True"
+    plain = run(python, "-c", SAY_WHAT_RUNS, cwd=tmp_path, HEADRACE_PURE="1")
+    assert succeeded(plain).strip() == "False"
 
 
 def test_an_empty_environment_can_publish_lease_and_ack(environment: Path, tmp_path: Path) -> None:
@@ -101,7 +159,7 @@ def test_an_empty_environment_can_publish_lease_and_ack(environment: Path, tmp_p
 def test_the_command_says_the_version_of_the_project(environment: Path, tmp_path: Path) -> None:
     version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
     answer = succeeded(run(environment / "headrace", "--version", cwd=tmp_path))
-    assert version in answer.split()
+    assert answer.split() == ["headrace", version, "(compiled)"]
 
 
 def test_the_package_says_the_version_of_the_project(environment: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import errno
 import os
 import signal
 import sys
+from importlib.metadata import version
 from types import FrameType
 from typing import Any
 
@@ -42,6 +43,7 @@ from headrace.cli.serve import serve
 from headrace.cli.status import status
 from headrace.cli.topic import topic
 from headrace.cli.work import work
+from headrace.compiled import is_compiled
 from headrace.core.errors import HeadraceError
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -101,8 +103,22 @@ def _on_terminate(signal_number: int, frame: FrameType | None) -> None:
     raise SystemExit(EXIT_TERMINATED)
 
 
+def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        code = "compiled" if is_compiled() else "plain Python"
+        click.echo(f"headrace {version('headrace')} ({code})")
+        ctx.exit()
+
+
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="headrace", prog_name="headrace", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version, and whether the compiled parts are in use.",
+)
 @click.option(
     "--data",
     "directory",

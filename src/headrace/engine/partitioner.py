@@ -22,6 +22,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
+from headrace.compiled import compiled
 from headrace.core.errors import InvalidArgument
 
 # A batch of this size has paid for its header and its write. The count stands
@@ -42,6 +43,7 @@ _CACHED_KEY_BYTES_MAX: Final = 64
 _WORDS: Final = tuple(Struct(f"<{count}I") for count in range(65))
 
 
+@compiled
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2, unsigned. Java shows the same bits as signed."""
     length = len(data)

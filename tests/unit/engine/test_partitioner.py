@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections.abc import Callable
 
 import pytest
+from tests.twins import both
 
 from headrace.core.errors import InvalidArgument
 from headrace.engine.partitioner import (
@@ -13,7 +15,6 @@ from headrace.engine.partitioner import (
     STICKY_MESSAGES_MAX,
     RoundRobinPartitioner,
     StickyPartitioner,
-    murmur2,
     partition_of_key,
 )
 
@@ -33,12 +34,20 @@ KAFKA_VECTORS = {
 }
 
 
+Murmur = Callable[[bytes], int]
+each_murmur2 = pytest.mark.parametrize("murmur2", both("headrace.engine.partitioner.murmur2"))
+
+
+@each_murmur2
 @pytest.mark.parametrize(("key", "expected"), KAFKA_VECTORS.items())
-def test_murmur2_agrees_with_the_vectors_of_kafka(key: bytes, expected: int) -> None:
+def test_murmur2_agrees_with_the_vectors_of_kafka(
+    key: bytes, expected: int, murmur2: Murmur
+) -> None:
     assert murmur2(key) == expected & 0xFFFFFFFF
 
 
-def test_murmur2_agrees_with_kafka_python_at_every_length() -> None:
+@each_murmur2
+def test_murmur2_agrees_with_kafka_python_at_every_length(murmur2: Murmur) -> None:
     chance = random.Random(7)
     for length in [*range(300), 1024, 65_537]:
         key = chance.randbytes(length)
