@@ -42,7 +42,10 @@ JARS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 # Share consumers came with 4.0.
-PROGRAMS = {"4.3.0": ("RoundTrip", "ShareMember", "ShareOffsets"), "3.9.0": ("RoundTrip",)}
+PROGRAMS = {
+    "4.3.0": ("RoundTrip", "ShareMember", "ShareOffsets", "ShareWorker"),
+    "3.9.0": ("RoundTrip",),
+}
 DOWNLOAD_SECONDS = 600
 
 
