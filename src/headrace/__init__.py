@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace import testing as testing
+    from headrace.client.app import App, Reject, Retry
     from headrace.client.async_letters import AsyncDeadLetters, AsyncDelayed
     from headrace.client.async_queue import AsyncQueue
     from headrace.client.async_stream import AsyncStream
@@ -83,6 +84,9 @@ __all__ = [
     "Message",
     "AsyncMessage",
     "Record",
+    "App",
+    "Reject",
+    "Retry",
     "NewMessage",
     "PublishedMessage",
     "PublishedMessages",
@@ -147,6 +151,9 @@ _HOMES = {
     "Message": f"{_CLIENT}.message",
     "AsyncMessage": f"{_CLIENT}.message",
     "Record": f"{_CLIENT}.views",
+    "App": f"{_CLIENT}.app",
+    "Reject": f"{_CLIENT}.app",
+    "Retry": f"{_CLIENT}.app",
     "DeadLetterView": f"{_CLIENT}.views",
     "DelayedView": f"{_CLIENT}.views",
     "DeadLetters": f"{_CLIENT}.dead_letters",

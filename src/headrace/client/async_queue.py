@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, overload
 from headrace.client.async_waiting import Calls, wait_for_some
 from headrace.client.backend import Outcomes
 from headrace.client.connection import Connection
-from headrace.client.message import AsyncMessage
+from headrace.client.message import AsyncMessage, Message
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.queue import Queue, checked_count
 from headrace.client.settling import Settleable, Settleables
@@ -125,6 +125,14 @@ class AsyncQueue(Generic[T]):
     async def _give_back(self, ahead: deque[Delivery]) -> None:
         if ahead and not self.closed:
             await self._calls.run(self._queue.give_back, ahead)
+
+    async def next_due_ms(self) -> int | None:
+        """When time alone may make something ready."""
+        return await self._calls.run(self._queue.next_due_ms)
+
+    def blocking(self, message: AsyncMessage[T]) -> Message[T]:
+        """The same message for a thread, where its words block."""
+        return Message(message.delivery, self._queue)
 
     # Settling.
 

@@ -30,6 +30,7 @@ from headrace.client.positions import Start
 from headrace.client.queue import PREFETCH_DEFAULT
 from headrace.client.stream import AUTO_COMMIT_SECONDS
 from headrace.client.times import Duration
+from headrace.core.ports import Clock
 from headrace.core.values import GroupInfo, MessageStatus, QueueStatistics, TopicInfo
 
 T = TypeVar("T")
@@ -288,6 +289,14 @@ class AsyncHeadrace:
         return await self._run(self._handle.depth, topic, group=group)
 
     # The end.
+
+    @property
+    def clock(self) -> Clock:
+        return self._handle.connection.reach().clock
+
+    def detach(self) -> None:
+        """Give up the threads of this face, and leave what it stands on open."""
+        self._calls.close()
 
     @property
     def closed(self) -> bool:

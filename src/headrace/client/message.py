@@ -81,6 +81,10 @@ class LeasedView(RecordView[T]):
         """Whether it was acked, nacked, rejected or given back through here."""
         return self._settled
 
+    @property
+    def delivery(self) -> Delivery:
+        return self._stored
+
     def proof(self) -> Receipt:
         return self._stored.receipt
 

@@ -60,6 +60,8 @@ SHARE_SESSIONS_MAX: Final = 10_000
 SHARE_SESSION_PARTITIONS_MAX: Final = 100_000
 REDRIVES_MAX: Final = 3
 PAGE_ITEMS_MAX: Final = 1_000
+# Messages that one worker function handles at the same time.
+CONCURRENCY_MAX: Final = 1_000
 
 # Time. A delay has no upper limit but what a millisecond timestamp can hold.
 TIMESTAMP_MS_MAX: Final = 2**62

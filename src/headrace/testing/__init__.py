@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.platform.memory_disk import MemoryDisk
+    from headrace.testing.drain import drain, drain_async
     from headrace.testing.fault_disk import FaultDisk
     from headrace.testing.handles import open_async_in_memory as open_async
     from headrace.testing.handles import open_in_memory as open
     from headrace.testing.manual_clock import ManualClock
 
-__all__ = ["open", "open_async", "ManualClock", "MemoryDisk", "FaultDisk"]
+__all__ = ["open", "open_async", "drain", "drain_async", "ManualClock", "MemoryDisk", "FaultDisk"]
 
 _HOMES = {
     "open": ("headrace.testing.handles", "open_in_memory"),
     "open_async": ("headrace.testing.handles", "open_async_in_memory"),
+    "drain": ("headrace.testing.drain", "drain"),
+    "drain_async": ("headrace.testing.drain", "drain_async"),
     "ManualClock": ("headrace.testing.manual_clock", "ManualClock"),
     "MemoryDisk": ("headrace.platform.memory_disk", "MemoryDisk"),
     "FaultDisk": ("headrace.testing.fault_disk", "FaultDisk"),

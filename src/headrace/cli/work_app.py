@@ -1,0 +1,156 @@
+"""`headrace work MODULE:APP`: run the workers of an app until told to stop.
+
+On Ctrl-C or SIGTERM nothing more is leased, and what runs may end within the grace;
+a second one does not wait for that. With --reload the app runs in a process of its
+own, which is ended and started again when a Python file below the current directory
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from headrace.client.app import App
+    from headrace.client.asynchronous import AsyncHeadrace, Opening
+    from headrace.client.crew import Crew
+
+WATCH_SECONDS = 0.5
+# Set for the process that a watching one has started.
+RELOADED = "HEADRACE_RELOADED"
+
+
+def load_app(place: str) -> App:
+    """The app that `module:name` names; InvalidArgument says what is not there."""
+    from headrace.client.app import App
+
+    module_name, _, attribute = place.partition(":")
+    if not module_name or not attribute:
+        raise InvalidArgument(f"name an app as MODULE:APP, as in shop.workers:app, not {place!r}")
+    # As `python -m` does it: what lies here can be imported.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidArgument(
+            f"there is no module {error.name!r} here; run this where it can be imported from"
+        ) from error
+    for name in attribute.split("."):
+        found = getattr(found, name, None)  # type: ignore[assignment]
+    if not isinstance(found, App):
+        raise InvalidArgument(f"{attribute!r} in {module_name} is not a headrace.App")
+    return found
+
+
+def run_app(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:
+    """Until SIGINT or SIGTERM."""
+    _log_to_stderr()
+    asyncio.run(_run(app, opening, grace_seconds))
+    if any(thread.name.startswith("ThreadPoolExecutor") for thread in threading.enumerate()):
+        logging.getLogger("headrace.work").debug("threads are still at work")
+    abandoned = [each for each in threading.enumerate() if each.name in _names(app)]
+    if abandoned:
+        click.echo(f"headrace: {len(abandoned)} calls did not end in time; left alone", err=True)
+        sys.stderr.flush()
+        # Leaving in the ordinary way would wait for their threads.
+        os._exit(0)
+
+
+def _names(app: App) -> set[str]:
+    return {
+        f"{worker.name}_{number}"
+        for worker in app.workers
+        for number in range(worker.concurrency)
+    }
+
+
+async def _run(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:
+    from headrace.client.crew import Crew
+
+    async with opening as handle:
+        crew = Crew(app, handle)
+        running = asyncio.create_task(crew.run(grace=grace_seconds))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _stop, crew, running)
+        try:
+            await running
+        except asyncio.CancelledError:
+            # Told twice: whatever runs was given back.
+            return
+
+
+def _stop(crew: Crew, running: asyncio.Task[None]) -> None:
+    if crew.is_stopping:
+        running.cancel()
+    crew.stop()
+
+
+def _log_to_stderr() -> None:
+    from headrace.cli.logs import Lines
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines(as_json=False))
+    root = logging.getLogger("headrace")
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+# Reloading.
+
+
+def is_reloaded() -> bool:
+    return RELOADED in os.environ
+
+
+def run_and_reload() -> None:
+    """Run this very command again, as a child, whenever a file changes."""
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    while not stopping.is_set():
+        before = _stamps()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "headrace", *sys.argv[1:]],
+            env={**os.environ, RELOADED: "1"},
+        )
+        while not stopping.wait(WATCH_SECONDS):
+            # A child that failed is started again when somebody has changed something.
+            if _stamps() != before:
+                click.echo("headrace: files changed, starting again", err=True)
+                break
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+
+
+def _stamps() -> dict[str, float]:
+    """When each Python file below here was last changed."""
+    found = {}
+    for folder, folders, files in os.walk("."):
+        folders[:] = [each for each in folders if not each.startswith((".", "__pycache__"))]
+        for name in files:
+            if name.endswith(".py"):
+                path = Path(folder, name)
+                try:
+                    found[str(path)] = path.stat().st_mtime
+                except FileNotFoundError:
+                    continue
+    return found
