@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 PROJECT = Path(__file__).parent.parent.parent
-PAGES = ("sdk.md", "testing.md")
+PAGES = ("sdk.md", "testing.md", "workers.md")
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

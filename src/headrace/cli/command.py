@@ -22,6 +22,7 @@ import click
 from headrace.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from headrace.client.asynchronous import AsyncHeadrace, Opening
     from headrace.client.backend import Backend
     from headrace.client.handle import Headrace
 
@@ -131,6 +132,14 @@ def open_handle(directory: str, *, read_only: bool = False, create: bool = False
     if not create:
         check_exists(directory)
     return headrace.open(directory, read_only=read_only)
+
+
+def open_async_handle(directory: str) -> Opening[AsyncHeadrace]:
+    """As `open_handle`, for asyncio: use it by `async with`."""
+    import headrace
+
+    check_exists(directory)
+    return headrace.open_async(directory)
 
 
 @contextmanager

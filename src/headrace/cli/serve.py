@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
-import logging
 import os
 import sys
 import tomllib
@@ -13,10 +11,9 @@ from typing import Any
 import click
 
 from headrace.cli.command import command
+from headrace.cli.logs import set_up_logging
 from headrace.core.errors import InvalidArgument
-from headrace.core.node_settings import NodeSettings, Sourced, sourced_settings
-
-_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+from headrace.core.node_settings import Sourced, sourced_settings
 
 
 def settings_options(function: Any) -> Any:
@@ -78,7 +75,7 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     from headrace.node.serving import serve as run
 
     settings = read_settings(config, directory, flags).settings
-    _set_up_logging(settings)
+    set_up_logging(settings.log_level, as_json=settings.log_format == "json")
     # Syncs come back from threads: with the default of 5 ms they would wait that
     # long for a busy loop.
     sys.setswitchinterval(0.0005)
@@ -98,34 +95,3 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
         asyncio.run(run(settings, on_ready))
     else:
         require("uvloop", "server").run(run(settings, on_ready))
-
-
-def _set_up_logging(settings: NodeSettings) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Lines(as_json=settings.log_format == "json"))
-    root = logging.getLogger("headrace")
-    root.handlers = [handler]
-    root.setLevel(settings.log_level.upper())
-    root.propagate = False
-
-
-class _Lines(logging.Formatter):
-    """One line an event, with its fields: for people, or as JSON."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        super().__init__()
-        self._as_json = as_json
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {k: v for k, v in record.__dict__.items() if k not in _PLAIN}
-        event = record.getMessage()
-        error = self.formatException(record.exc_info) if record.exc_info else None
-        at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}"
-        if self._as_json:
-            document = {"at": at, "level": record.levelname.lower(), "event": event, **fields}
-            if error:
-                document["error"] = error
-            return json.dumps(document, default=str)
-        line = f"{at} {record.levelname.lower():7} {event}"
-        line += "".join(f" {name}={value}" for name, value in fields.items())
-        return f"{line}\n{error}" if error else line

@@ -1,5 +1,6 @@
 """`headrace work`: lease messages, do something with them, settle them.
 
+    MODULE:APP       the workers of an app: see `work_app`
     --exec COMMAND   the value goes to the command's stdin
                          exit 0      ack: done
                          exit 100    reject: to the dead letters at once
@@ -18,12 +19,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from headrace.cli import work_app
 from headrace.cli.arguments import DURATION, SETTING, settings_of
 from headrace.cli.command import (
     EXIT_NOTHING_FOUND,
     command,
     json_option,
+    open_async_handle,
     open_handle,
     wait_in_slices,
 )
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.client.queue import Queue
 
 LEASE_MESSAGES = 500
+GRACE_SECONDS = 30.0
 
 
 @command(
@@ -55,6 +60,7 @@ LEASE_MESSAGES = 500
     headrace work orders --group billing --exec 'jq .total' --concurrency 4
     headrace work orders --group billing --count 1 --wait 5s
     headrace work orders --group billing --peek --count 10 --json
+    headrace work shop.workers:app --reload
     """,
 )
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
@@ -69,6 +75,10 @@ LEASE_MESSAGES = 500
 @click.option("--visibility", type=DURATION, help="How long a lease lasts.  [default: the group's]")
 @click.option("--concurrency", type=click.IntRange(1, 256), default=1, show_default=True)
 @click.option("--set", "settings", type=SETTING, multiple=True, help="A setting of a new group.")
+@click.option(
+    "--grace", type=DURATION, help="Of an app: how long to wait at the end.  [default: 30s]"
+)
+@click.option("--reload", "reloads", is_flag=True, help="Of an app: again when a file changes.")
 @json_option
 def work(
     topics: tuple[str, ...],
@@ -80,13 +90,21 @@ def work(
     visibility: int | None,
     concurrency: int,
     settings: tuple[tuple[str, str | int], ...],
+    grace: int | None,
+    reloads: bool,
     as_json: bool,
     directory: str,
 ) -> int | None:
-    """Lease messages of one or more topics and settle them.
+    """Lease messages of one or more topics and settle them, or run the workers
+    of an app that is named as MODULE:APP.
 
     Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came.
     """
+    if any(":" in topic for topic in topics):
+        _work_for_app(topics, grace, reloads, directory)
+        return None
+    if grace is not None or reloads:
+        raise click.UsageError("--grace and --reload are for an app: headrace work MODULE:APP")
     if shell_command is not None and settle != "ack":
         raise click.UsageError("with --exec the command's exit code settles the message")
     if settle == "release" and count is None:
@@ -104,6 +122,22 @@ def work(
                 runner = Runner(shell_command)
                 done = _run_commands(queue, runner, count, wait_seconds, concurrency)
     return None if done else EXIT_NOTHING_FOUND
+
+
+def _work_for_app(
+    places: tuple[str, ...], grace: int | None, reloads: bool, directory: str
+) -> None:
+    given = click.get_current_context().get_parameter_source
+    options = ("shell_command", "count", "wait_ms", "visibility", "concurrency", "settings")
+    typed = [name for name in options if given(name) is ParameterSource.COMMANDLINE]
+    if len(places) > 1 or typed:
+        raise click.UsageError("an app says itself what it works on; give MODULE:APP alone")
+    if reloads and not work_app.is_reloaded():
+        work_app.run_and_reload()
+        return
+    app = work_app.load_app(places[0])
+    grace_seconds = GRACE_SECONDS if grace is None else grace / 1000
+    work_app.run_app(app, open_async_handle(directory), grace_seconds)
 
 
 def _receive(queue: Queue[Any], most: int, wait_seconds: float | None) -> list[Message[Any]]:

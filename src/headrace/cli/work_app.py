@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import os
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.logs import set_up_logging
 from headrace.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.client.crew import Crew
 
 WATCH_SECONDS = 0.5
+PROGRAM = "from headrace.cli.main import main; main()"
 # Set for the process that a watching one has started.
 RELOADED = "HEADRACE_RELOADED"
 
@@ -60,24 +61,15 @@ def load_app(place: str) -> App:
 
 def run_app(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:
     """Until SIGINT or SIGTERM."""
-    _log_to_stderr()
+    set_up_logging("info")
     asyncio.run(_run(app, opening, grace_seconds))
-    if any(thread.name.startswith("ThreadPoolExecutor") for thread in threading.enumerate()):
-        logging.getLogger("headrace.work").debug("threads are still at work")
-    abandoned = [each for each in threading.enumerate() if each.name in _names(app)]
-    if abandoned:
-        click.echo(f"headrace: {len(abandoned)} calls did not end in time; left alone", err=True)
+    names = tuple(f"{worker.name}_" for worker in app.workers)
+    left = [each for each in threading.enumerate() if each.name.startswith(names)]
+    if any(each.is_alive() for each in left):
+        click.echo("headrace: a function did not end in time and is left alone", err=True)
         sys.stderr.flush()
-        # Leaving in the ordinary way would wait for their threads.
+        # Leaving in the ordinary way would wait for its thread.
         os._exit(0)
-
-
-def _names(app: App) -> set[str]:
-    return {
-        f"{worker.name}_{number}"
-        for worker in app.workers
-        for number in range(worker.concurrency)
-    }
 
 
 async def _run(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:
@@ -102,17 +94,6 @@ def _stop(crew: Crew, running: asyncio.Task[None]) -> None:
     crew.stop()
 
 
-def _log_to_stderr() -> None:
-    from headrace.cli.logs import Lines
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(Lines(as_json=False))
-    root = logging.getLogger("headrace")
-    root.handlers = [handler]
-    root.setLevel(logging.INFO)
-    root.propagate = False
-
-
 # Reloading.
 
 
@@ -128,8 +109,7 @@ def run_and_reload() -> None:
     while not stopping.is_set():
         before = _stamps()
         child = subprocess.Popen(
-            [sys.executable, "-m", "headrace", *sys.argv[1:]],
-            env={**os.environ, RELOADED: "1"},
+            [sys.executable, "-c", PROGRAM, *sys.argv[1:]], env={**os.environ, RELOADED: "1"}
         )
         while not stopping.wait(WATCH_SECONDS):
             # A child that failed is started again when somebody has changed something.

@@ -66,6 +66,10 @@ class Crew:
         self._stopping.set()
 
     @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
     def counts(self) -> dict[str, Counts]:
         return {station.worker.name: station.counts for station in self._stations}
 

@@ -1,0 +1,40 @@
+"""What a running command tells of itself, on stderr: one line an event."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+# What every record has, whoever logs it.
+_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def set_up_logging(level: str, *, as_json: bool = False) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines(as_json=as_json))
+    root = logging.getLogger("headrace")
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+
+
+class _Lines(logging.Formatter):
+    """One line an event, with its fields: for people, or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {k: v for k, v in record.__dict__.items() if k not in _PLAIN}
+        event = record.getMessage()
+        error = self.formatException(record.exc_info) if record.exc_info else None
+        at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}"
+        if self._as_json:
+            document = {"at": at, "level": record.levelname.lower(), "event": event, **fields}
+            if error:
+                document["error"] = error
+            return json.dumps(document, default=str)
+        line = f"{at} {record.levelname.lower():7} {event}"
+        line += "".join(f" {name}={value}" for name, value in fields.items())
+        return f"{line}\n{error}" if error else line
