@@ -11,12 +11,9 @@ from __future__ import annotations
 import os
 from typing import Self
 
+from headrace.calls.face import Face
 from headrace.core.ports import Clock, Disk, Entropy, Lock
-from headrace.node.groups import GroupCalls
-from headrace.node.letters import LetterCalls
-from headrace.node.queues import QueueCalls
-from headrace.node.streams import StreamCalls
-from headrace.node.topics import TopicCalls
+from headrace.node.served import Embedded
 from headrace.platform.clock import SystemClock
 from headrace.platform.directory import check_format, claim, keep_reserve
 from headrace.platform.disk import RealDisk
@@ -27,7 +24,7 @@ MEMORY = ":memory:"
 FREE_BYTES_MIN = 64 * 1024 * 1024
 
 
-class Node(TopicCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls):
+class Node(Embedded, Face):
     """Made by `Node.open`."""
 
     @classmethod

@@ -1,17 +1,16 @@
-"""How every call to a node runs: the lock, the time, and the wait for the disk."""
+"""Serving in this process: the lock, the time, and a wait for the disk that blocks."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from headrace.core.errors import Closed, ReadOnly, SyncFailed, UnknownTopic
+from headrace.calls.served import Served
+from headrace.core.errors import Closed, ReadOnly, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, Lock
-from headrace.core.settings import TopicSettings
-from headrace.engine.broker import Broker
-from headrace.engine.catalog import Topic
+from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
 from headrace.platform.directory import give_up_reserve, keep_reserve
 from headrace.platform.group_commit import GroupCommit
@@ -21,9 +20,7 @@ T = TypeVar("T")
 MAINTAIN_MS = 30_000
 
 
-class Served:
-    """What the parts of the node's face have in common."""
-
+class Embedded(Served):
     def __init__(
         self, disk: Disk, clock: Clock, entropy: Entropy, claimed: Lock | None, *,
         auto_create: bool, free_bytes_min: int,
@@ -113,6 +110,20 @@ class Served:
         with self._reading() as now_ms:
             yield now_ms
 
+    def _catch_up(self) -> None:
+        # Every write was waited for.
+        return
+
+    def _remove(self, deleted: Deleted, commit: Commit) -> None:
+        self._commits.forget(deleted.topics)
+        self._commits.finish(commit)
+        # A round that is under way may still be at work on their files.
+        self._commits.wait_for_round()
+        for partition in deleted.partitions:
+            partition.close_files()
+        for topic in deleted.topics:
+            self._broker.topics.remove_files(topic)
+
     def _maintain(self, now_ms: int) -> None:
         if now_ms - self._maintained_ms >= MAINTAIN_MS:
             self._maintained_ms = now_ms
@@ -136,15 +147,14 @@ class Served:
         for wake in self._listeners:
             wake()
 
-    # Names.
+    # In one process looking again is cheap, so everybody is woken by everything.
 
-    def _topic_to_write(self, name: str, now_ms: int) -> Topic:
-        try:
-            return self._broker.topics.named(name)
-        except UnknownTopic:
-            if not self._auto_create:
-                raise
-            return self._broker.topics.create(name, 3, TopicSettings(), now_ms)
+    def _notify_published(self) -> None:
+        for wake in self._listeners:
+            wake()
 
-    def _topics_named(self, names: Sequence[str]) -> list[Topic]:
-        return [self._broker.topics.named(name) for name in names]
+    def _notify_freed(self, group: str) -> None:
+        self._notify()
+
+    def _notify_changed(self) -> None:
+        self._notify()

@@ -32,10 +32,11 @@ async def delete_topics(service: Service, topics: list[Topic]) -> None:
     service.wake_partitions(partitions)
     await service.finish(commit)
     # Files that stay behind, when the node ends before this, go with its next start.
-    await service.loop.run_in_executor(None, _remove, broker.topics, deleted)
+    await service.loop.run_in_executor(None, remove_files, broker.topics, deleted)
 
 
-def _remove(topics: Topics, deleted: list[Deleted]) -> None:
+def remove_files(topics: Topics, deleted: list[Deleted]) -> None:
+    """Of topics whose deletion is on disk. It may take a while."""
     for each in deleted:
         for partition in each.partitions:
             partition.close_files()

@@ -47,6 +47,8 @@ class Service:
         self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
         self.logger = logging.getLogger("headrace")
         self._waiting: dict[Partition, set[Wake]] = {}
+        # Those who also wait for topics and members to come and go.
+        self._watching: set[Wake] = set()
         self._maintenance = self.loop.call_later(MAINTAIN_SECONDS, self._maintain)
 
     def _on_failure(self, error: SyncFailed) -> None:
@@ -77,6 +79,16 @@ class Service:
             for partition in partitions:
                 for wake in tuple(self._waiting.get(partition, ())):
                     wake()
+
+    def watch(self, wake: Wake) -> None:
+        self._watching.add(wake)
+
+    def stop_watching(self, wake: Wake) -> None:
+        self._watching.discard(wake)
+
+    def wake_watching(self) -> None:
+        for wake in tuple(self._watching):
+            wake()
 
     # Committing.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.calls.served import Served
 from headrace.core.errors import UnknownGroup
 from headrace.core.values import GroupInfo, MessageId, MessageStatus, QueueStatistics
 from headrace.engine.catalog import Group
-from headrace.node.served import Served
 
 
 class GroupCalls(Served):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.calls.served import Served
 from headrace.core import limits
 from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
 from headrace.core.values import Delivery, Receipt
 from headrace.engine.commit import Commit
 from headrace.engine.leasing import check_lease
-from headrace.node.served import Served
 
 Outcomes = list[HeadraceError | None]
 
@@ -52,6 +52,7 @@ class QueueCalls(Served):
         leased, moved = self._lease(group, topics, consumer, count, visibility_ms)
         if not leased and moved:
             # What was just given up may have been what others waited for.
+            self._catch_up()
             leased, _ = self._lease(group, topics, consumer, count, visibility_ms)
         return leased
 
@@ -81,7 +82,7 @@ class QueueCalls(Served):
         outcomes, is_ordered = self._write(ack)
         if is_ordered:
             # Only where messages wait for each other does an ack set others free.
-            self._notify()
+            self._notify_freed(group)
         return outcomes
 
     def nack(
@@ -98,7 +99,7 @@ class QueueCalls(Served):
         with self._writing() as (now_ms, commit):
             found = self._broker.groups.named(group)
             outcomes = settling.nack(found, receipts, delay_ms, _short(error), now_ms, commit)
-        self._notify()
+        self._notify_freed(group)
         return outcomes
 
     def reject(
@@ -108,7 +109,7 @@ class QueueCalls(Served):
         with self._writing() as (now_ms, commit):
             found = self._broker.groups.named(group)
             outcomes = settling.reject(found, receipts, _short(reason), now_ms, commit)
-        self._notify()
+        self._notify_freed(group)
         return outcomes
 
     def extend(
@@ -125,7 +126,7 @@ class QueueCalls(Served):
         settling = self._broker.settling
         with self._writing() as (now_ms, _):
             outcomes = settling.release(self._broker.groups.named(group), receipts, now_ms)
-        self._notify()
+        self._notify_freed(group)
         return outcomes
 
     def held(self, group: str, consumer: str) -> dict[tuple[str, int, int], Receipt]:
@@ -135,7 +136,7 @@ class QueueCalls(Served):
     def leave(self, group: str, consumer: str) -> None:
         with self._writing() as (now_ms, _):
             self._broker.settling.leave(self._broker.groups.named(group), consumer, now_ms)
-        self._notify()
+        self._notify_freed(group)
 
 
 def _short(text: str | None) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.calls.served import Served
 from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.node.served import Served
 
 
 class TopicCalls(Served):
@@ -27,23 +27,15 @@ class TopicCalls(Served):
             if topic is None:
                 topic = self._broker.topics.create(name, partitions, wanted, now_ms)
             info = self._describe(topic)
-        self._notify()
+        self._notify_changed()
         return info
 
     def delete_topic(self, name: str) -> None:
         broker = self._broker
         with self._writing() as (now_ms, commit):
             topic = broker.topics.named(name)
-            gone, closing = broker.delete_topic(topic, now_ms, commit)
-            self._commits.forget(gone)
-            self._commits.finish(commit)
-            # A round that is under way may still be at work on their files.
-            self._commits.wait_for_round()
-            for partition in closing:
-                partition.close_files()
-            for each in gone:
-                broker.topics.remove_files(each)
-        self._notify()
+            self._remove(broker.delete_topic(topic, now_ms, commit), commit)
+        self._notify_changed()
 
     def alter_topic(self, name: str, settings: Mapping[str, Any]) -> TopicInfo:
         with self._writing() as (now_ms, _):
@@ -58,7 +50,7 @@ class TopicCalls(Served):
                 topic, partitions, now_ms, commit, break_key_order=break_key_order
             )
             info = self._describe(grown)
-        self._notify()
+        self._notify_changed()
         return info
 
     def topic(self, name: str) -> TopicInfo:
@@ -114,7 +106,7 @@ class TopicCalls(Served):
             return published
 
         published = self._write(publish, waits=self._is_synced(topic))
-        self._notify()
+        self._notify_published()
         return published
 
     def publish_values(
@@ -135,5 +127,5 @@ class TopicCalls(Served):
             return published
 
         published = self._write(publish, waits=self._is_synced(topic))
-        self._notify()
+        self._notify_published()
         return published

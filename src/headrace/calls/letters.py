@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.calls.served import Served
 from headrace.core.values import DeadLetter, DelayedMessage, MessageId, RedriveResult
-from headrace.node.served import Served
 
 
 class LetterCalls(Served):
@@ -45,7 +45,7 @@ class LetterCalls(Served):
                 self._broker.topics.named(topic), ids, now_ms, commit,
                 dry_run=dry_run, force=force,
             )  # fmt: skip
-        self._notify()
+        self._notify_changed()
         return result
 
     def purge(self, topic: str, ids: Sequence[MessageId]) -> int:

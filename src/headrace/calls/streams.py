@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headrace.calls.served import Served
 from headrace.core.errors import InvalidArgument, OffsetOutOfRange
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Commitment
-from headrace.node.served import Served
 
 READ_BYTES_MAX = 1024 * 1024
 Place = tuple[str, int]
@@ -50,13 +50,13 @@ class StreamCalls(Served):
     ) -> None:
         with self._writing() as (now_ms, commit):
             self._join(group, topics, member, reset, now_ms, commit)
-        self._notify()
+        self._notify_changed()
 
     def change_stream(self, group: str, member: str, topics: Sequence[str]) -> None:
         with self._writing() as (now_ms, commit):
             reset = self._broker.cursors.reset_of(group, member)
             self._join(group, topics, member, reset, now_ms, commit)
-        self._notify()
+        self._notify_changed()
 
     def _join(
         self, group: str, topics: Sequence[str], member: str, reset: OffsetReset,
@@ -87,7 +87,7 @@ class StreamCalls(Served):
     def leave_stream(self, group: str, member: str) -> None:
         with self._reading():
             self._broker.cursors.leave(group, member)
-        self._notify()
+        self._notify_changed()
 
     def assignment(self, group: str, member: str) -> tuple[int, dict[Place, int]]:
         """The generation, and where this member reads."""

@@ -1,0 +1,14 @@
+"""All calls as one face: the words that every door and the SDK have in common."""
+
+from __future__ import annotations
+
+from headrace.calls.groups import GroupCalls
+from headrace.calls.letters import LetterCalls
+from headrace.calls.queues import QueueCalls
+from headrace.calls.streams import StreamCalls
+from headrace.calls.topics import TopicCalls
+
+
+class Face(TopicCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls):
+    """Put together with an implementation of `Served`, which comes first among
+    the bases."""

@@ -1,0 +1,237 @@
+"""The calls on an event loop: carried out at once, answered when the disk is done.
+
+    answer = await calls.run(Face.lease, "billing", ["orders"], "worker-1", 10)
+
+    loop's thread   call ---- collected: commits, wakes, files to remove
+                                  |
+                              awaited: the commits' syncs
+                                  |
+                              done: wakes are called, files removed, the answer
+
+A call runs in one piece on the loop's thread, so it needs no lock. Where it wants to
+look again at what the disk must bring about first, it is carried out anew when that
+is done: until then it has only looked.
+
+`wait_for_some` waits for messages, as the SDK's own waiting does: `Watch` listens
+before anybody looks, so nothing that comes between the two is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Concatenate, ParamSpec, TypeVar
+
+from headrace.calls.face import Face
+from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles, UnknownTopic
+from headrace.engine.broker import Deleted
+from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
+from headrace.server.deletion import remove_files
+from headrace.server.service import Service
+
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+Found = TypeVar("Found")
+
+# How often a call is carried out anew because more has come due meanwhile.
+LOOKS_MAX = 3
+
+
+class Calls:
+    """What one client of a door may ask for, typed as the face is."""
+
+    def __init__(self, service: Service, *, auto_create: bool = False) -> None:
+        self.service = service
+        self._face = _LoopFace(service, auto_create)
+
+    async def run(
+        self,
+        call: Callable[Concatenate[Face, Parameters], Answer],
+        /,
+        *args: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Answer:
+        """What the call returns or raises, once everything it did is safe."""
+        for looks_left in reversed(range(LOOKS_MAX + 1)):
+            turn = self._face.begin(looks_left)
+            try:
+                answer = call(self._face, *args, **named)
+            except _LookAgain:
+                await self._finish(turn)
+                continue
+            except OSError as error:
+                raise _judged(error) from error
+            await self._finish(turn)
+            return answer
+        raise AssertionError("a call without looks left does not ask for one")
+
+    async def _finish(self, turn: _Turn) -> None:
+        for commit in turn.commits:
+            await self.service.finish(commit)
+        for wake in turn.wakes:
+            wake()
+        if turn.deleted:
+            topics = self.service.broker.topics
+            await self.service.loop.run_in_executor(None, remove_files, topics, turn.deleted)
+
+    async def wait_for_some(
+        self,
+        attempt: Callable[[], Awaitable[list[Found]]],
+        group: str | None,
+        topics: Sequence[str],
+        wait_ms: int,
+    ) -> list[Found]:
+        """The first answer of `attempt` that is not empty; empty when the time is
+        over before there is one."""
+        found = await attempt()
+        if found or wait_ms <= 0:
+            return found
+        loop, clock = self.service.loop, self.service.clock
+        deadline = loop.time() + wait_ms / 1000
+        with Watch(self.service, topics) as watch:
+            while True:
+                watch.news.clear()
+                found = await attempt()
+                left = deadline - loop.time()
+                if found or left <= 0:
+                    return found
+                due_ms = await self.run(Face.next_due_ms, group, topics)
+                if due_ms is not None:
+                    left = min(left, max(0.001, (due_ms - clock.now_ms()) / 1000))
+                await watch.wait(left)
+
+
+class Watch:
+    """Listens for whatever may bring something to these topics, from the moment it
+    is made until it is closed."""
+
+    def __init__(self, service: Service, topics: Sequence[str]) -> None:
+        self.news = asyncio.Event()
+        self._service = service
+        self._partitions: list[Partition] = []
+        for name in topics:
+            # A topic that is gone comes back as a change.
+            with contextlib.suppress(UnknownTopic):
+                topic = service.broker.topics.named(name)
+                self._partitions += service.broker.topics.partitions(topic)
+        service.wait_on(self._partitions, self.news.set)
+        service.watch(self.news.set)
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether there was news before the time was over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.news.wait()
+        return self.news.is_set()
+
+    def close(self) -> None:
+        self._service.stop_waiting(self._partitions, self.news.set)
+        self._service.stop_watching(self.news.set)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _LookAgain(Exception):
+    """The disk has to bring something about before this call can be answered."""
+
+
+class _Turn:
+    """What one call has begun."""
+
+    __slots__ = ("commits", "deleted", "looks_left", "wakes")
+
+    def __init__(self, looks_left: int) -> None:
+        self.looks_left = looks_left
+        self.commits: list[Commit] = []
+        self.wakes: list[Callable[[], None]] = []
+        self.deleted: list[Deleted] = []
+
+
+class _LoopFace(Face):
+    def __init__(self, service: Service, auto_create: bool) -> None:
+        self.clock = service.clock
+        self._broker = service.broker
+        self._auto_create = auto_create
+        self._service = service
+        self._turn = _Turn(0)
+
+    def begin(self, looks_left: int) -> _Turn:
+        self._turn = _Turn(looks_left)
+        return self._turn
+
+    @contextmanager
+    def _reading(self) -> Iterator[int]:
+        yield self.clock.now_ms()
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[int, Commit]]:
+        self._check_writable()
+        commit = self._broker.commit()
+        yield self.clock.now_ms(), commit
+        self._turn.commits.append(commit)
+
+    def _write(self, work: Callable[[int, Commit], Answer], *, waits: bool = True) -> Answer:
+        self._check_writable()
+        commit = self._broker.commit()
+        answer = work(self.clock.now_ms(), commit)
+        self._turn.commits.append(commit)
+        return answer
+
+    def _check_writable(self) -> None:
+        if self._service.commits.failed is not None:
+            raise self._service.commits.failed
+
+    @contextmanager
+    def _looking(self) -> Iterator[int]:
+        if self._turn.looks_left and self._service.commits.failed is None:
+            commit = self._broker.commit()
+            self._broker.fates.tick(list(self._broker.topics), self.clock.now_ms(), commit)
+            commit.seal()
+            if self._broker.moves or not commit.is_done():
+                self._turn.commits.append(commit)
+                raise _LookAgain
+        yield self.clock.now_ms()
+
+    def _catch_up(self) -> None:
+        if self._turn.looks_left:
+            raise _LookAgain
+
+    def _remove(self, deleted: Deleted, commit: Commit) -> None:
+        self._service.commits.forget(deleted.partitions)
+        self._turn.deleted.append(deleted)
+        self._turn.wakes.append(lambda: self._service.wake_partitions(deleted.partitions))
+
+    def _notify_published(self) -> None:
+        # Moving the high watermark wakes whoever waits for these partitions.
+        return
+
+    def _notify_freed(self, group: str) -> None:
+        self._turn.wakes.append(lambda: self._wake_group(group))
+
+    def _wake_group(self, name: str) -> None:
+        group = self._broker.topics.catalog.groups.get(name)
+        if group is not None:
+            self._service.wake_partitions(
+                [partition for partition, _ in self._broker.groups.views(group)]
+            )
+
+    def _notify_changed(self) -> None:
+        self._turn.wakes.append(self._service.wake_watching)
+
+
+def _judged(error: OSError) -> HeadraceError:
+    """What a client is told when a write failed. Nothing of the call has taken
+    effect; a sync that fails ends the node, elsewhere."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"the node's disk is full ({error.strerror}); reading and acking go on")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return TooManyFiles("the node has too many files open; raise its limit (ulimit -n)")
+    return SyncFailed(f"the node's disk failed ({error}); check it and start the node again")
