@@ -17,7 +17,7 @@ SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/con
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench tools wheel crash power-loss rot soak clean
+.PHONY: help demo test check lint format bench bench-kafka tools wheel crash power-loss rot soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ format: $(STAMP) ## format the code and sort the imports
 
 bench: $(STAMP) ## measure this machine; prints numbers, asserts nothing
 	@.venv/bin/python -m benchmarks $(ARGS)
+
+bench-kafka: $(STAMP) ## measure a node under load from C, beside Apache Kafka
+	@.venv/bin/python -m benchmarks.kafka $(ARGS)
 
 tools: ## install the programs that some tests run (root or sudo)
 	@scripts/tools $(DEBIAN_TOOLS)

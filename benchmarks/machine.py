@@ -32,9 +32,12 @@ def commit() -> str:
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError:
+            return ""
         return done.stdout.strip()
 
     name = git("rev-parse", "--short", "HEAD") or "unknown"

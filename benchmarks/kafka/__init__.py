@@ -1,0 +1,1 @@
+"""The node under load from a C client, beside a real Apache Kafka."""
