@@ -100,7 +100,7 @@ async def serve_once(data: bytes, pieces: list[int]) -> FakeTransport:
     disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
     broker = Broker(disk, entropy, clock.now_ms())
     service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
-    door = Door(service, NodeSettings(), HANDLERS)
+    door = Door(service, NodeSettings(data="."), HANDLERS)
     complaints = Complaints()
     door.logger.addHandler(complaints)
     connection, transport = Connection(door), FakeTransport()
@@ -190,7 +190,7 @@ def test_frames_of_any_size_are_cut_where_they_should_be(sizes: list[int]) -> No
         disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
         broker = Broker(disk, entropy, clock.now_ms())
         service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
-        door = Door(service, NodeSettings(), HANDLERS)
+        door = Door(service, NodeSettings(data="."), HANDLERS)
 
         def note(connection: Connection, slot: Any, frame: memoryview) -> None:
             seen.append(bytes(frame))

@@ -5,7 +5,6 @@ A segment knows offsets and byte positions, not topics or leaders.
     00000000000000004096.log         batches, back to back
     00000000000000004096.index       (offset delta, position), one per ~4 KiB
     00000000000000004096.timeindex   (timestamp, offset delta)
-    00000000000000004096.txnindex    aborted transactions; see `aborted`
 
     0              written_from         size_bytes      size of the file
     | from before the open | since then | what a failed write left |
@@ -28,15 +27,15 @@ from typing import Final, NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer, Disk, File
-from headrace.log.segment_index import INDEX_SUFFIXES, SegmentIndex
+from headrace.log.segment_index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentIndex
 from headrace.record.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD,
     BatchHeader,
     check_batch,
-    patch_batch,
     read_header,
 )
+from headrace.record.placing import place_batches, places_of
 
 LOG_SUFFIX: Final = ".log"
 # What an index entry can hold with room to spare for one more append.
@@ -147,27 +146,18 @@ class Segment:
         """Write the batches at the end and return the next offset. With an
         epoch they are given their places from `offset` on; without, they have
         them. When the write fails, the segment is as it was."""
-        position = 0
-        total = len(batches)
         start = self.size_bytes
         index = self._index or self.index()
-        placed = []
-        while position < total:
-            header = read_header(batches, position)
-            if epoch is None:
-                offset = header.base_offset
-            else:
-                assert not isinstance(batches, bytes)
-                patch_batch(batches, offset, epoch, position)
-            offset += header.last_offset_delta + 1
-            size = header.batch_length + LENGTH_OVERHEAD
-            placed.append((offset - 1, start + position, size, header.max_timestamp_ms))
-            position += size
+        if epoch is None:
+            offset, placed = places_of(batches)
+        else:
+            assert not isinstance(batches, bytes)
+            offset, placed = place_batches(batches, offset, epoch)
         (self._file or self.file()).write(batches, start)
-        self._size_bytes = start + total
+        self._size_bytes = start + len(batches)
         self.next_offset = offset
-        for entry in placed:
-            index.note(*entry)
+        for last_offset, position, size, timestamp_ms in placed:
+            index.note(last_offset, start + position, size, timestamp_ms)
         return offset
 
     def reserve(self, more_bytes: int, segment_bytes: int) -> None:
@@ -187,7 +177,7 @@ class Segment:
         self._reserved_bytes = 0
         self.next_offset = next_offset
         self.written_from = min(self.written_from or 0, position)
-        for suffix in INDEX_SUFFIXES:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._disk.remove(self.path + suffix)
         self._index = None
         self.saved_bytes = 0
@@ -378,7 +368,7 @@ class Segment:
         return file
 
     def remove(self) -> None:
-        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             self._disk.remove(self.path + suffix)
 
 

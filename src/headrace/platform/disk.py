@@ -6,8 +6,7 @@
 
 A handle has no cursor, so reading threads never disturb one another. Symbolic
 links inside the root are the owner's business; names that reach us are not, and
-cannot leave the root. More files can be held than the system allows to be open;
-see `descriptors`.
+cannot leave the root.
 
 Rejected: O_DIRECT. It would take the page cache away from consumers, who mostly
 read what was just written.
@@ -27,7 +26,6 @@ from typing import Any
 
 from headrace.core.errors import InUse
 from headrace.core.ports import Buffer, File, Lock
-from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
 from headrace.platform.memory_disk import checked_path
 
 _WINDOWS = sys.platform == "win32"
@@ -40,32 +38,18 @@ _HOLDER_BYTES_MAX = 4096
 _LOCKED_BYTE = 1 << 30
 
 
-class RealFile(Handle):
-    """One open file, whose descriptor may be given up and opened again between two
-    calls. A closed one refuses every call."""
+class RealFile:
+    """One open file. `_descriptor` is -1 once closed, which every call refuses."""
 
-    __slots__ = ()
-
-    def _use(self) -> Descriptor:
-        """To be held while its number is in use."""
-        descriptor = self.descriptor or DESCRIPTORS.reopen(self)
-        descriptor.used = True
-        return descriptor
-
-    def _changed(self, descriptor: Descriptor) -> None:
-        """Something was written by this descriptor, which is still held."""
-        self.is_dirty = True
-        if self.descriptor is not descriptor:
-            # It was given up meanwhile, maybe before the write; see there.
-            DESCRIPTORS.reopen(self)
-            self.is_dirty = True
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
 
     def size(self) -> int:
-        return os.fstat(self._use().number).st_size
+        return os.fstat(self._descriptor).st_size
 
     def read(self, length: int, position: int) -> bytes:
-        descriptor = self._use()
-        data = os.pread(descriptor.number, length, position)
+        data = os.pread(self._descriptor, length, position)
         if len(data) == length or not data:
             return data
         # A read is short at the end of the file, but also when a signal came or
@@ -74,84 +58,66 @@ class RealFile(Handle):
         missing = length - len(data)
         while missing and data:
             position += len(data)
-            data = os.pread(descriptor.number, missing, position)
+            data = os.pread(self._descriptor, missing, position)
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
 
     def write(self, data: Buffer, position: int) -> None:
-        descriptor = self._use()
-        written = os.pwrite(descriptor.number, data, position)
-        if written < len(data):
-            self._write_rest(descriptor, memoryview(data)[written:], position + written)
-        self._changed(descriptor)
-
-    def _write_rest(self, descriptor: Descriptor, rest: memoryview, position: int) -> None:
-        while rest:
-            written = os.pwrite(descriptor.number, rest, position)
-            if not written:
-                raise OSError(errno.EIO, "the disk took nothing", self.path)
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)
+        while written < len(rest):
             rest = rest[written:]
             position += written
+            written = os.pwrite(self._descriptor, rest, position)
+            if not written:
+                raise OSError(errno.EIO, "the disk took nothing", self.path)
 
     def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
-        descriptor = self._use()
         for first in range(0, len(parts), _PARTS_PER_CALL):
             some = parts[first : first + _PARTS_PER_CALL]
             total = sum(map(len, some))
-            written = os.pwritev(descriptor.number, some, position)
+            written = os.pwritev(self._descriptor, some, position)
             if written < total:
-                rest = memoryview(b"".join(some))[written:]
-                self._write_rest(descriptor, rest, position + written)
+                self.write(memoryview(b"".join(some))[written:], position + written)
             position += total
-        self._changed(descriptor)
 
     def truncate(self, size: int) -> None:
-        descriptor = self._use()
-        os.ftruncate(descriptor.number, size)
-        self._changed(descriptor)
+        os.ftruncate(self._descriptor, size)
 
     def reserve(self, size: int) -> None:
         if _fallocate is not None:
             # The answer does not matter: without the reservation the write itself
             # meets the full disk, and says so.
-            descriptor = self._use()
-            _fallocate(descriptor.number, _FALLOC_FL_KEEP_SIZE, 0, size)
-            self._changed(descriptor)
+            _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, 0, size)
 
     def sync(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-        descriptor = self._use()
-        # Before the sync: what is written while it runs may not be in it.
-        self.is_dirty = False
-        try:
-            sync_descriptor(descriptor.number)
-        except OSError as error:
-            self.failure = error
-            raise
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        _sync_descriptor(self._descriptor)
 
     def close(self) -> None:
-        DESCRIPTORS.close(self)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class WindowsFile(RealFile):
     """The same by seek and read or write, one at a time. Where the system has
     no positioned calls this also works elsewhere, which is how it is tested."""
 
-    __slots__ = ("_cursor",)
-
-    def __init__(self, descriptor: Descriptor, path: str, flags: int, *, is_note: bool) -> None:
-        super().__init__(descriptor, path, flags, is_note=is_note)
+    def __init__(self, descriptor: int, path: str) -> None:
+        super().__init__(descriptor, path)
         self._cursor = threading.Lock()
 
     def read(self, length: int, position: int) -> bytes:
         parts = []
         with self._cursor:
-            descriptor = self._use()
-            os.lseek(descriptor.number, position, os.SEEK_SET)
+            os.lseek(self._descriptor, position, os.SEEK_SET)
             while length:
-                data = os.read(descriptor.number, length)
+                data = os.read(self._descriptor, length)
                 if not data:
                     break
                 parts.append(data)
@@ -161,11 +127,9 @@ class WindowsFile(RealFile):
     def write(self, data: Buffer, position: int) -> None:
         rest = memoryview(data)
         with self._cursor:
-            descriptor = self._use()
-            os.lseek(descriptor.number, position, os.SEEK_SET)
+            os.lseek(self._descriptor, position, os.SEEK_SET)
             while rest:
-                rest = rest[os.write(descriptor.number, rest) :]
-            self._changed(descriptor)
+                rest = rest[os.write(self._descriptor, rest) :]
 
     def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
         self.write(b"".join(parts), position)
@@ -189,16 +153,14 @@ class RealDisk:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
 
-    def open(
-        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
-    ) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         flags = os.O_RDONLY if read_only and not create else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
         flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         full = self._full(path)
-        descriptor = DESCRIPTORS.open(full, flags | os.O_CREAT if create else flags)
-        file = (WindowsFile if _WINDOWS else RealFile)(descriptor, full, flags, is_note=note)
-        DESCRIPTORS.add(file)
-        return file
+        descriptor = os.open(full, flags, 0o644)
+        return (WindowsFile if _WINDOWS else RealFile)(descriptor, full)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._full(path))
@@ -213,27 +175,24 @@ class RealDisk:
         os.makedirs(self._full(path), exist_ok=True)
 
     def remove(self, path: str) -> None:
-        full = self._full(path)
-        DESCRIPTORS.keep((full,))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(full)
+            os.unlink(self._full(path))
 
     def remove_tree(self, path: str) -> None:
-        full = self._full(path)
-        DESCRIPTORS.keep(DESCRIPTORS.below(full))
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(full)
+            shutil.rmtree(self._full(path))
 
     def rename(self, source: str, target: str) -> None:
-        full_source, full_target = self._full(source), self._full(target)
-        DESCRIPTORS.keep((full_source, full_target))
-        os.replace(full_source, full_target)
+        os.replace(self._full(source), self._full(target))
 
     def sync_directory(self, path: str) -> None:
         if _WINDOWS:
             return
-        descriptor = DESCRIPTORS.open(self._full(path), os.O_RDONLY)
-        sync_descriptor(descriptor.number)
+        descriptor = os.open(self._full(path), os.O_RDONLY)
+        try:
+            _sync_descriptor(descriptor)
+        finally:
+            os.close(descriptor)
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free
@@ -263,6 +222,17 @@ class RealDisk:
     def _full(self, path: str) -> str:
         path = checked_path(path)
         return os.path.join(self.root, path) if path else self.root
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif sys.platform == "linux":
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
 
 
 def _lock_descriptor(descriptor: int) -> None:

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
+from headrace.server.kafka.produce_runs import handle_run
+from headrace.wire.kafka.produce_run import Routes
 
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Door
@@ -48,11 +50,13 @@ WRITE_BYTES_LOW = 1024 * 1024
 
 
 class Slot:
-    """The place of one answer in the order of a connection's answers."""
+    """The place of one answer in the order of a connection's answers, or of the
+    answers to a run of requests, which are known together."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("count", "parts")
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
         # None until it is known; empty for a request that gets no answer.
         self.parts: Sequence[Buffer] | None = None
 
@@ -73,6 +77,9 @@ class Connection(asyncio.BufferedProtocol):
         self._large_end = 0
         self._large_size = 0
         self._slots: deque[Slot] = deque()
+        self._open_requests = 0
+        # What its Produce requests have in common; see there.
+        self.routes = Routes()
         # Bytes of answers that are known and wait for an earlier one.
         self._held_bytes = 0
         self._is_paused = False
@@ -102,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._slots.clear()
+        self._open_requests = 0
         self._held_bytes = 0
         self._kept = bytearray()
         self._drop_large()
@@ -144,20 +152,40 @@ class Connection(asyncio.BufferedProtocol):
                     self._begin_large(data[start:], 4 + length)
                     return
                 break
-            self._handle(data[start + 4 : stop])
-            start = stop
-            if len(self._slots) >= OPEN_REQUESTS_MAX:
+            start = self._handle(data, start, stop)
+            if self._open_requests >= OPEN_REQUESTS_MAX:
                 self._pause()
         if start < end and not self.is_closed:
             self._kept = bytearray(data[start:])
 
-    def _handle(self, frame: memoryview) -> None:
-        slot = Slot()
+    def _handle(self, data: memoryview, start: int, stop: int) -> int:
+        """Handle the request there, and those behind it that can be handled with
+        it. Returns where the next one starts."""
+        route = self.routes.find(data, start)
+        if route is not None:
+            is_done, behind = handle_run(self._door.service, self, data, start, route)
+            if is_done:
+                return behind
+            stop = max(stop, behind)
+        while start < stop and not self.is_closed:
+            end = start + 4 + _LENGTH.unpack_from(data, start)[0]
+            try:
+                self._door.handle(self, self.new_slot(), data[start + 4 : end])
+            except MalformedMessage as error:
+                self.close(str(error))
+            start = end
+        return start
+
+    def new_slot(self, count: int = 1) -> Slot:
+        slot = Slot(count)
         self._slots.append(slot)
-        try:
-            self._door.handle(self, slot, frame)
-        except MalformedMessage as error:
-            self.close(str(error))
+        self._open_requests += count
+        return slot
+
+    @property
+    def requests_left(self) -> int:
+        """How many more may be open."""
+        return OPEN_REQUESTS_MAX - self._open_requests
 
     def _begin_large(self, data: memoryview, size: int) -> None:
         self._large_size = size
@@ -175,8 +203,8 @@ class Connection(asyncio.BufferedProtocol):
             self._make_room(large, min(self._large_size, len(large) * GROWTH))
             return
         self._drop_large()
-        self._handle(memoryview(large)[4:])
-        if len(self._slots) >= OPEN_REQUESTS_MAX:
+        self._handle(memoryview(large), 0, len(large))
+        if self._open_requests >= OPEN_REQUESTS_MAX:
             self._pause()
 
     def _make_room(self, data: Buffer, room: int) -> None:
@@ -204,8 +232,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         ready: list[Buffer] = list(parts)
         slots.popleft()
+        self._open_requests -= slot.count
         while slots and slots[0].parts is not None:
-            held = slots.popleft().parts or ()
+            slot = slots.popleft()
+            self._open_requests -= slot.count
+            held = slot.parts or ()
             self._held_bytes -= sum(map(len, held))
             ready += held
         if ready and self.transport is not None:
@@ -238,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _may_read(self, open_max: int) -> bool:
-        return self._is_writable and not self._is_stopping and len(self._slots) < open_max
+        return self._is_writable and not self._is_stopping and self._open_requests < open_max
 
     def _pause(self) -> None:
         if not self._is_paused and not self.is_closed and self.transport is not None:

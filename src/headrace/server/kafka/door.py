@@ -36,6 +36,7 @@ from headrace.wire.kafka.api import (
     encode_response,
 )
 from headrace.wire.kafka.frame import decode_request_header, encode_response_frame
+from headrace.wire.kafka.produce_run import PRODUCE
 
 SWEEP_SECONDS = 10.0
 # How many sweeps in a row may find no progress.
@@ -177,7 +178,8 @@ class Door:
 
     def handle(self, connection: Connection, slot: Slot, frame: memoryview) -> None:
         """MalformedMessage when the frame is not a request that we offer."""
-        key, version, correlation_id, client_id, position = decode_request_header(frame)
+        header = decode_request_header(frame)
+        key, version, correlation_id, client_id, position = header
         api = APIS.get(key)
         handler = self.handlers.get(key)
         if api is None or handler is None or not api.speaks(version):
@@ -185,6 +187,8 @@ class Door:
             return
         request = decode_request(key, version, frame, position)
         call = Call(self, connection, api, version, correlation_id, client_id or "")
+        if key == PRODUCE:
+            connection.routes.learn(frame, header, request)
         try:
             result = handler(call, request)
         except Exception as error:

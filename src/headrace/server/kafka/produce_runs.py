@@ -1,0 +1,83 @@
+"""Runs of Produce requests: appended by one write, answered by one buffer.
+
+The quick way of the most common request, beside produce.py, which is the ordinary
+one and the only one that refuses: a run that cannot be appended whole is handed
+back, and its requests are handled one by one. What a run is, wire/kafka/produce_run.py
+says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headrace.core.errors import HeadraceError
+from headrace.record.batch import HEADER_BYTES, read_header
+from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import topic_of
+from headrace.wire.kafka.produce_run import (
+    Route,
+    encode_answer,
+    read_run,
+    write_answers,
+    write_refusals,
+)
+
+if TYPE_CHECKING:
+    from headrace.server.kafka.connection import Connection
+    from headrace.server.service import Service
+
+
+def handle_run(
+    service: Service, connection: Connection, data: memoryview, start: int, route: Route
+) -> tuple[bool, int]:
+    """Whether the requests from `start` on were taken, and where the next one starts;
+    when they were not, up to where there is no use in trying again."""
+    broker = service.broker
+    try:
+        topic = topic_of(service, route.name, route.topic_id)
+        partition = broker.topics.partition(topic, route.index)
+    except HeadraceError:
+        return False, start
+    bytes_max = topic.settings.record_bytes_max + HEADER_BYTES
+    run = read_run(data, start, route, bytes_max, connection.requests_left)
+    if run is None:
+        return False, start
+    stop, correlation_ids, batches = run
+    is_single = len(correlation_ids) == 4
+    # More than a segment holds would be put into one, and ids that are remembered
+    # are looked at before each batch.
+    if topic.is_internal or (
+        not is_single
+        and (len(batches) > partition.log.settings.segment_bytes or partition.dedup is not None)
+    ):
+        return False, stop
+    try:
+        broker.check_space(len(batches))
+        appended = partition.append(batches, read_header(batches), service.clock.now_ms())
+    except (HeadraceError, OSError):
+        return False, stop
+    if appended.duplicate:
+        return False, stop
+    commit = service.commit()
+    commit.data.append((partition, appended.next_offset))
+    waiting = service.submit(commit)
+    answer = connection.routes.answer(route, partition.log.start_offset)
+    # Before the frame's bytes are another's.
+    answers = write_answers(answer, correlation_ids, batches)
+    slot = connection.new_slot(len(correlation_ids) >> 2)
+    if waiting is None:
+        connection.answer(slot, (answers,))
+        return True, stop
+
+    def on_safe(done: asyncio.Future[None]) -> None:
+        if done.cancelled():
+            return
+        if done.exception() is None:
+            connection.answer(slot, (answers,))
+        else:
+            refusal = encode_answer(route, Error.KAFKA_STORAGE_ERROR, -1)
+            connection.answer(slot, (write_refusals(refusal, correlation_ids),))
+
+    waiting.add_done_callback(on_safe)
+    return True, stop
