@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from headrace.client.stream import Stream
     from headrace.client.views import DeadLetterView, DelayedView, Record
     from headrace.core.errors import (
+        BrokerUnreachable,
         Closed,
         CorruptBatch,
         CorruptLog,
+        DataLost,
         DecodeError,
         DiskFull,
         FencedLeader,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         InUse,
         InvalidArgument,
         InvalidName,
+        InvalidOption,
         InvalidReceipt,
         LimitExceeded,
         MalformedMessage,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
         OutOfOrderSequence,
         ReadOnly,
         RecordTooLarge,
+        RefusedByBroker,
         StaleGeneration,
         StaleReceipt,
         SyncFailed,
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
         UnknownMessage,
         UnknownPartition,
         UnknownTopic,
+        UnsupportedByBroker,
         UnsupportedFormat,
     )
     from headrace.core.settings import GroupSettings, TopicSettings
@@ -103,9 +108,11 @@ __all__ = [
     "TopicSettings",
     "GroupSettings",
     "HeadraceError",
+    "BrokerUnreachable",
     "Closed",
     "CorruptBatch",
     "CorruptLog",
+    "DataLost",
     "DecodeError",
     "DiskFull",
     "FencedLeader",
@@ -116,6 +123,7 @@ __all__ = [
     "InUse",
     "InvalidArgument",
     "InvalidName",
+    "InvalidOption",
     "InvalidReceipt",
     "LimitExceeded",
     "MalformedMessage",
@@ -124,6 +132,7 @@ __all__ = [
     "OutOfOrderSequence",
     "ReadOnly",
     "RecordTooLarge",
+    "RefusedByBroker",
     "StaleGeneration",
     "StaleReceipt",
     "SyncFailed",
@@ -134,6 +143,7 @@ __all__ = [
     "UnknownMessage",
     "UnknownPartition",
     "UnknownTopic",
+    "UnsupportedByBroker",
     "UnsupportedFormat",
     "__version__",
 ]

@@ -206,3 +206,37 @@ class MissingExtra(HeadraceError, ImportError):
     """An optional part is not installed. The message has the pip command."""
 
     code = "missing-extra"
+
+
+# Other people's brokers, and pipelines.
+
+
+class BrokerUnreachable(HeadraceError, ConnectionError):
+    """Nobody answers there, or the connection was cut."""
+
+    code = "broker-unreachable"
+    retriable = True
+
+
+class UnsupportedByBroker(HeadraceError):
+    """The broker has no version of a request that we speak."""
+
+    code = "unsupported-by-broker"
+
+
+class RefusedByBroker(HeadraceError):
+    """A broker answered with an error that asking again does not cure."""
+
+    code = "refused-by-broker"
+
+
+class InvalidOption(InvalidArgument):
+    """An option of a Spark reader or writer that is wrong, or contradicts another."""
+
+    code = "invalid-option"
+
+
+class DataLost(HeadraceError):
+    """What a query was to read next is not there any more."""
+
+    code = "data-lost"

@@ -46,7 +46,11 @@ def read_records(batch: Buffer, header: BatchHeader | None = None) -> list[Recor
     """
     if header is None:
         header = read_header(batch)
-    data = read_block(batch, header)
+    return read_block_records(read_block(batch, header), header)
+
+
+def read_block_records(data: bytes, header: BatchHeader) -> list[Record]:
+    """The records in these bytes, which `read_block` returned for this header."""
     try:
         return _read_values(data, header) or _read_all(data, header)
     except IndexError:
