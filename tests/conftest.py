@@ -25,10 +25,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LEFTOVER_GRACE_MS = 2_000
 
@@ -78,9 +82,22 @@ def flips() -> int:
     return int(os.environ.get("HEADRACE_FLIPS", "300"))
 
 
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark of a test run: two cores, tasks tried up to four times. Whoever
+    uses it runs in the same worker."""
+    from tests.spark.session import start_session
+
+    session = start_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
         for soak in SOAKS:
             if f"_{soak}_" in f"_{item.path.stem}_":
                 item.add_marker(soak)

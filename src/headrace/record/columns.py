@@ -10,8 +10,8 @@
         validity    0b11            a bit a row, low bits first; None: nothing is null
 
 This is the same decoding as in the reader, and as distrustful: whatever the bytes
-are, the outcome is columns or CorruptBatch. `_columns.pyx` is the same in C where it
-was compiled; what is here is the plain twin, and the specification of it.
+are, the outcome is columns or CorruptBatch. Timestamps beyond what microseconds can
+hold become the nearest that they can.
 
 Rejected: Arrow's own builders. They take a Python object for each value; a buffer
 takes none.
@@ -23,6 +23,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from headrace.compiled import compiled
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.record.batch import HEADER_BYTES, BatchHeader
@@ -31,6 +32,7 @@ from headrace.record.reader import read_block_records
 
 # Starts are int32: so many bytes fit into one column.
 COLUMN_BYTES_MAX: Final = 2**31 - 1
+_MS_MAX: Final = (2**63 - 1) // 1000
 
 
 class Block(NamedTuple):
@@ -77,12 +79,13 @@ def open_block(batch: Buffer, header: BatchHeader) -> Block:
     if end > len(batch):
         raise CorruptBatch(f"the batch is cut off: {len(batch)} of {end} bytes")
     block = memoryview(batch)[HEADER_BYTES:end]
-    if header.codec == Codec.NONE or not header.count and not block:
+    if header.codec == Codec.NONE or (not header.count and not block):
         return Block(block, header)
     return Block(decompress(header.codec, block), header)
 
 
-def plain_columns(
+@compiled
+def decode_columns(
     blocks: Sequence[Block], start: int, end: int, *, with_headers: bool = False
 ) -> Columns:
     """The records of these blocks whose offsets are in [start, end), in order."""
@@ -103,7 +106,7 @@ def plain_columns(
             keys.add(record.key)
             values.add(record.value)
             offsets.append(record.offset)
-            timestamps.append(record.timestamp_ms * 1000)
+            timestamps.append(min(max(record.timestamp_ms, -_MS_MAX), _MS_MAX) * 1000)
             types.append(timestamp_type)
             if with_headers:
                 for name, value in record.headers:
@@ -165,9 +168,7 @@ class _BytesBuilder:
         self._validity.add(value is not None)
 
     def column(self) -> BytesColumn:
-        return BytesColumn(
-            self._starts.tobytes(), b"".join(self._parts), self._validity.bits()
-        )
+        return BytesColumn(self._starts.tobytes(), b"".join(self._parts), self._validity.bits())
 
 
 def pack_bits(flags: Iterable[bool]) -> bytes:

@@ -49,16 +49,16 @@ Place = tuple[str, int]
 Answer = TypeVar("Answer")
 
 
+_CODES: Final = {int(code): code for code in ErrorCode}
+
+
 class KafkaError(RefusedByBroker):
     """`error` is the broker's code; `doing` says what was tried."""
 
     def __init__(self, error: int, doing: str) -> None:
-        try:
-            known = ErrorCode(error)
-            text = f"{doing}: {known.name}: {known.description}"
-        except ValueError:
-            text = f"{doing}: error {error}"
-        super().__init__(text)
+        known = _CODES.get(error)
+        says = f"error {error}" if known is None else f"{known.name}: {known.description}"
+        super().__init__(f"{doing}: {says}")
         self.error = error
         self.doing = doing
 
@@ -69,10 +69,8 @@ class KafkaError(RefusedByBroker):
     @property
     def passes(self) -> bool:
         """Whether it may be gone when asked again."""
-        try:
-            return ErrorCode(self.error).retriable
-        except ValueError:
-            return False
+        known = _CODES.get(self.error)
+        return known is not None and known.retriable
 
 
 class TopicInfo(NamedTuple):
@@ -148,9 +146,7 @@ class KafkaCluster:
     def connect(self, address: tuple[str, int]) -> KafkaConnection:
         """A connection of its own, for who sends ahead."""
         host, port = address
-        return KafkaConnection(
-            host, port, client_id=self.client_id, timeout_ms=self.timeout_ms
-        )
+        return KafkaConnection(host, port, client_id=self.client_id, timeout_ms=self.timeout_ms)
 
     def _shared(self, address: tuple[str, int]) -> KafkaConnection:
         connection = self._connections.get(address)

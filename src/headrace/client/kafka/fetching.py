@@ -169,8 +169,7 @@ class PartitionFetch:
         found = self._cluster.offsets({self._place: EARLIEST})[self._place].offset
         if found <= self._position:
             raise DataLost(
-                f"{self._shown} has nothing at offset {self._position} any more, "
-                f"and ends before it"
+                f"{self._shown} has nothing at offset {self._position} any more, and ends before it"
             )
         if not self._gaps_allowed:
             raise DataLost(

@@ -1,0 +1,85 @@
+"""What a group has committed, by whoever is not a member of it.
+
+    commit_offsets(cluster, "rollup", {("orders", 0): 1200})
+    committed_offsets(cluster, "rollup", {"orders": (0, 1)})
+
+A group without members takes commits from anybody; that is how progress that is kept
+elsewhere is shown to every tool that knows lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.client.kafka.cluster import GROUP, KafkaCluster, KafkaError, Place
+from headrace.client.kafka.connection import OFFSET_COMMIT, OFFSET_FETCH
+from headrace.wire.kafka.generated.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headrace.wire.kafka.generated.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+
+def commit_offsets(cluster: KafkaCluster, group: str, offsets: Mapping[Place, int]) -> None:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (name, index), offset in offsets.items():
+        topics.setdefault(name, []).append(OffsetCommitRequestPartition(index, offset))
+    request = OffsetCommitRequest(
+        group,
+        topics=tuple(
+            OffsetCommitRequestTopic(name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+    )
+
+    def attempt() -> None:
+        answer = cluster.ask_coordinator(GROUP, group, OFFSET_COMMIT, request)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    raise KafkaError(partition.error_code, f"committing offsets of {group!r}")
+
+    cluster.persist(attempt, cluster.forget)
+
+
+def committed_offsets(
+    cluster: KafkaCluster, group: str, places: Mapping[str, Sequence[int]]
+) -> dict[Place, int]:
+    """Where nothing is committed, the offset is -1. Waits for transactions that are
+    about to change an answer."""
+    request = OffsetFetchRequest(
+        group,
+        tuple(OffsetFetchRequestTopic(name, tuple(each)) for name, each in places.items()),
+        (
+            OffsetFetchRequestGroup(
+                group,
+                topics=tuple(
+                    OffsetFetchRequestTopics(name, partition_indexes=tuple(each))
+                    for name, each in places.items()
+                ),
+            ),
+        ),
+        require_stable=True,
+    )
+
+    def attempt() -> dict[Place, int]:
+        answer = cluster.ask_coordinator(GROUP, group, OFFSET_FETCH, request)
+        # From version 8 on many groups are asked for at once.
+        found = answer.groups[0] if answer.groups else answer
+        if found.error_code:
+            raise KafkaError(found.error_code, f"looking up offsets of {group!r}")
+        offsets = {}
+        for topic in found.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    raise KafkaError(partition.error_code, f"looking up offsets of {group!r}")
+                offsets[topic.name, partition.partition_index] = partition.committed_offset
+        return offsets
+
+    return cluster.persist(attempt, cluster.forget)

@@ -1,0 +1,14 @@
+"""Topics as tables and tables as topics: `format("headrace")` for PySpark.
+
+    source       the data source that Spark finds: schema, reader, writer
+    options      every option, checked when a query is planned
+    offset_words where to begin and to end, as users write it
+    offsets      where a stream stands, as Spark's checkpoint keeps it
+    planning     topics, bounds and splits, by Kafka's protocol
+    batch        reading once
+    stream       reading on and on
+    rows         a split's records as Arrow batches, in an executor
+
+Splits are what Spark calls input partitions. Nothing here keeps state between two
+calls but a stream's reader; Spark's checkpoint owns the truth.
+"""

@@ -1,0 +1,63 @@
+"""How values are decoded, if at all.
+
+valueFormat   raw | json | avro | protobuf
+valueSchema   json: DDL; avro: the schema's JSON; protobuf: a descriptor set,
+              as the path of a file on the driver or in base64
+valueMessage  protobuf: the message's full name
+valueFraming  avro, protobuf: none, or confluent for values behind a registry's five bytes
+badRecords    column: the reason stands beside the row, in `decodeError`
+              dead-letters: the record goes to the topic's dead letters instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headrace.core.errors import InvalidOption
+from headrace.spark.option_values import choice
+
+FORMATS = ("raw", "json", "avro", "protobuf")
+DECODED = "decoded"
+DECODE_ERROR = "decodeError"
+
+
+class Decoding(NamedTuple):
+    format: str
+    schema: str
+    message: str | None
+    framing: str
+    to_dead_letters: bool
+
+
+def parse_decoding(given: Mapping[str, str]) -> Decoding | None:
+    """None when values stay as they are."""
+    format = choice(given, "valueFormat", FORMATS)
+    if format == "raw":
+        for name in ("valueSchema", "valueMessage", "valueFraming", "badRecords"):
+            if name in given:
+                raise InvalidOption(
+                    f"option {name!r} needs 'valueFormat'; set it to json, avro or protobuf"
+                )
+        return None
+    schema = given.get("valueSchema", "").strip()
+    if not schema:
+        raise InvalidOption(
+            f"option 'valueSchema' is missing: valueFormat {format!r} needs it; set it to "
+            + {
+                "json": "DDL such as 'id BIGINT, name STRING'",
+                "avro": "the Avro schema's JSON",
+                "protobuf": "the path of a descriptor set, or its bytes in base64",
+            }[format]
+        )
+    if format == "protobuf" and "valueMessage" not in given:
+        raise InvalidOption(
+            "option 'valueMessage' is missing: set it to the full name of the message"
+        )
+    if format != "protobuf" and "valueMessage" in given:
+        raise InvalidOption("option 'valueMessage' is for valueFormat 'protobuf'; leave it out")
+    framing = choice(given, "valueFraming", ("none", "confluent"))
+    if framing != "none" and format == "json":
+        raise InvalidOption("option 'valueFraming' is for avro and protobuf; leave it out")
+    bad = choice(given, "badRecords", ("column", "dead-letters"))
+    return Decoding(format, schema, given.get("valueMessage"), framing, bad == "dead-letters")

@@ -1,0 +1,158 @@
+"""Planning: which topics there are, where they begin and end, and what is lost.
+
+    options ─> topics ─> bounds of each partition ─> ranges ─> splits
+
+Runs on the driver. Everything is looked up by Kafka's protocol; nothing is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from headrace.client.kafka.cluster import (
+    EARLIEST,
+    LATEST,
+    FoundOffset,
+    KafkaCluster,
+    Place,
+    TopicInfo,
+)
+from headrace.core.errors import InvalidOption
+from headrace.spark.offset_words import Bound
+from headrace.spark.offsets import Position, TopicPosition
+from headrace.spark.options import ReadOptions
+from headrace.spark.splits import OffsetRange
+
+
+def connect(options: ReadOptions) -> KafkaCluster:
+    return KafkaCluster(options.servers, client_id=options.client_id, timeout_ms=options.timeout_ms)
+
+
+class Planner:
+    """Answers the driver's questions about a cluster, at the isolation of the query."""
+
+    def __init__(self, options: ReadOptions, cluster: KafkaCluster) -> None:
+        self._options = options
+        self._cluster = cluster
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """Those to be read, as they are now. A topic that was named and is missing is
+        a mistake; a pattern may match nothing yet."""
+        wanted = self._options.topics
+        if wanted.pattern is not None:
+            pattern = re.compile(wanted.pattern)
+            return {
+                name: topic
+                for name, topic in sorted(self._cluster.topics().items())
+                if pattern.fullmatch(name) and not topic.is_internal
+            }
+        names = wanted.named() or ()
+        found = self._cluster.topics(names)
+        return {name: self._assigned(found[name]) for name in sorted(names) if name in found}
+
+    def _assigned(self, topic: TopicInfo) -> TopicInfo:
+        if self._options.topics.assigned is None:
+            return topic
+        wanted = self._options.topics.assigned[topic.name]
+        missing = [index for index in wanted if index not in topic.partitions]
+        if missing:
+            raise InvalidOption(
+                f"option 'assign': topic {topic.name!r} has no partition {missing[0]}; it has "
+                f"{len(topic.partitions)}"
+            )
+        return topic._replace(partitions=wanted)
+
+    def existing_topics(self) -> dict[str, TopicInfo]:
+        """Like `topics`, where one that is missing is a mistake."""
+        found = self.topics()
+        for name in self._options.topics.named() or ():
+            if name not in found:
+                option = "subscribe" if self._options.topics.assigned is None else "assign"
+                raise InvalidOption(
+                    f"option {option!r}: there is no topic {name!r} on "
+                    f"{','.join(self._options.servers)}; make it first, or correct the name"
+                )
+        return found
+
+    def offsets(self, topics: Iterable[TopicInfo], at: int) -> dict[Place, int]:
+        """EARLIEST or LATEST of every partition."""
+        wanted = {(topic.name, index): at for topic in topics for index in topic.partitions}
+        found = self._cluster.offsets(wanted, self._options.isolation_level)
+        return {place: each.offset for place, each in found.items()}
+
+    def resolve(self, bound: Bound, topics: Mapping[str, TopicInfo]) -> dict[Place, int]:
+        """The offsets that the bound means, of every partition."""
+        places = [(topic.name, index) for topic in topics.values() for index in topic.partitions]
+        for place in bound.places:
+            if place not in places:
+                raise InvalidOption(
+                    f"option {bound.option!r} names {place[0]}:{place[1]}, which is not read; "
+                    "remove it there"
+                )
+        asked = {}
+        fixed = {}
+        for place in places:
+            wanted = bound.places.get(place, bound.everywhere)
+            if bound.by_time or wanted in (EARLIEST, LATEST):
+                asked[place] = wanted
+            else:
+                fixed[place] = wanted
+        found = self._cluster.offsets(asked, self._options.isolation_level)
+        late = [place for place, each in found.items() if each.offset < 0]
+        if late:
+            found |= self._beyond_the_end(bound, late)
+        return {place: fixed[place] if place in fixed else found[place].offset for place in places}
+
+    def _beyond_the_end(self, bound: Bound, late: list[Place]) -> dict[Place, FoundOffset]:
+        """For a time that is later than every record, an end is the end."""
+        is_start = bound.option.startswith("starting")
+        if is_start and not self._options.late_start_is_end:
+            topic, partition = late[0]
+            time_ms = bound.places.get(late[0], bound.everywhere)
+            raise InvalidOption(
+                f"option {bound.option!r}: {topic}:{partition} has no record at or behind "
+                f"{time_ms}; give an earlier time, or set "
+                "'startingOffsetsByTimestampStrategy' to latest"
+            )
+        return self._cluster.offsets(dict.fromkeys(late, LATEST), self._options.isolation_level)
+
+    def position(self, topics: Mapping[str, TopicInfo], offsets: Mapping[Place, int]) -> Position:
+        return {
+            name: TopicPosition(
+                topic.id, {index: offsets[name, index] for index in topic.partitions}
+            )
+            for name, topic in topics.items()
+        }
+
+
+def batch_ranges(planner: Planner, options: ReadOptions) -> list[OffsetRange]:
+    """What a batch reads: from the starting to the ending offsets, within what there
+    is."""
+    topics = planner.existing_topics()
+    starts = planner.resolve(options.starting, topics)
+    ends = planner.resolve(options.ending, topics)
+    earliest = planner.offsets(topics.values(), EARLIEST)
+    latest = planner.offsets(topics.values(), LATEST)
+    ranges = []
+    for place, start in starts.items():
+        name, partition = place
+        shown = f"{name}:{partition}"
+        end = ends[place]
+        if options.fail_on_data_loss:
+            if start < earliest[place]:
+                raise _out_of_bounds(options.starting, shown, start, "begins", earliest[place])
+            if max(start, end) > latest[place]:
+                bound = options.starting if start > latest[place] else options.ending
+                raise _out_of_bounds(bound, shown, max(start, end), "ends", latest[place])
+        start, end = max(start, earliest[place]), min(end, latest[place])
+        if start < end:
+            ranges.append(OffsetRange(name, topics[name].id, partition, start, end))
+    return ranges
+
+
+def _out_of_bounds(bound: Bound, shown: str, offset: int, verb: str, there: int) -> InvalidOption:
+    return InvalidOption(
+        f"option {bound.option!r}: {shown} {verb} at offset {there}, so {offset} is not there; "
+        "correct it, or set 'failOnDataLoss' to false to read what there is"
+    )

@@ -1,0 +1,69 @@
+"""A node beside Spark, and topics to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tests.interop.conftest import NodeProcess
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One for all tests, which keep to topics of their own."""
+    process = NodeProcess(tmp_path_factory.mktemp("node") / "data")
+    yield process
+    process.stop()
+
+
+class Topic:
+    """A topic of one test, filled by somebody else's client."""
+
+    def __init__(self, node: NodeProcess, name: str) -> None:
+        self.name = name
+        self.node = node
+        self._admin = AdminClient({"bootstrap.servers": node.bootstrap})
+
+    def create(self, partitions: int, **settings: str) -> None:
+        new = NewTopic(self.name, partitions, config=settings)
+        self._admin.create_topics([new])[self.name].result(30)
+
+    def delete(self) -> None:
+        self._admin.delete_topics([self.name])[self.name].result(30)
+
+    def grow(self, partitions: int) -> None:
+        grown = NewPartitions(self.name, partitions)
+        self._admin.create_partitions([grown])[self.name].result(30)
+
+    def delete_before(self, offsets: Mapping[int, int]) -> None:
+        """As retention would."""
+        wanted = [TopicPartition(self.name, index, at) for index, at in offsets.items()]
+        for done in self._admin.delete_records(wanted).values():
+            done.result(30)
+
+    def publish(
+        self, values: Iterable[bytes], *, partition: int | None = None, compression: str = "none"
+    ) -> None:
+        """One value each; where no partition is named, they go round."""
+        producer = Producer(
+            {"bootstrap.servers": self.node.bootstrap, "compression.type": compression}
+        )
+        partitions = len(self._admin.list_topics(self.name).topics[self.name].partitions)
+        for number, value in enumerate(values):
+            producer.produce(
+                self.name, value, partition=number % partitions if partition is None else partition
+            )
+        assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def topic(node: NodeProcess) -> Topic:
+    made = Topic(node, f"topic-{next(_numbers)}")
+    made.create(2)
+    return made

@@ -1,0 +1,57 @@
+"""How tests start Spark: small, quiet, on the loopback, with this checkout in reach."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+
+
+def environment() -> dict[str, str]:
+    """What Spark and its Python workers need around them."""
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+
+
+def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ.update(environment())
+    (folder / "log4j2.properties").write_text(
+        "rootLogger.level = error\n"
+        "rootLogger.appenderRef.stdout.ref = console\n"
+        "appender.console.type = Console\n"
+        "appender.console.name = console\n"
+        "appender.console.target = SYSTEM_ERR\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %p %c{1}: %m%n\n"
+    )
+    builder = SparkSession.builder.master(master).appName("headrace-tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+    return (
+        builder.config("spark.local.dir", str(folder))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.extraJavaOptions", f"{logging} -Dderby.system.home={folder}")
+        .getOrCreate()
+    )

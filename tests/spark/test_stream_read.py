@@ -1,0 +1,132 @@
+"""Reading topics as streams: limits, restarts from the checkpoint, and what was lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.spark.conftest import Topic
+from tests.spark.test_batch_read import numbers
+
+
+class Query:
+    """A streaming query into Parquet files that reads what there is, and ends."""
+
+    def __init__(self, spark: SparkSession, topic: Topic, folder: Path) -> None:
+        self._spark = spark
+        self._topic = topic
+        self._folder = folder
+
+    def run(self, **options: object) -> StreamingQuery:
+        given = {"subscribe": self._topic.name, "startingOffsets": "earliest"} | options
+        reader = self._spark.readStream.format("headrace")
+        reader = reader.option("servers", self._topic.node.bootstrap)
+        for name, value in given.items():
+            reader = reader.option(name, str(value))
+        query = (
+            reader.load()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(self._folder / "table"))
+        )
+        query.awaitTermination()
+        return query
+
+    def values(self) -> list[bytes]:
+        table = self._spark.read.parquet(str(self._folder / "table"))
+        return sorted(bytes(row.value) for row in table.select("value").collect())
+
+
+@pytest.fixture
+def query(spark: SparkSession, topic: Topic, tmp_path: Path) -> Query:
+    return Query(spark, topic, tmp_path)
+
+
+def sizes(query: StreamingQuery) -> list[int]:
+    return [progress["numInputRows"] for progress in query.recentProgress]
+
+
+def test_a_restart_goes_on_where_the_checkpoint_stands(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100))
+    query.run()
+    topic.publish(numbers(100, 150))
+    query.run()
+    assert query.values() == numbers(0, 150)
+
+
+def test_a_limit_makes_several_batches_of_what_there_is(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100))
+    assert sizes(query.run(maxOffsetsPerTrigger=40)) == [40, 40, 20]
+    assert query.values() == numbers(0, 100)
+
+
+def test_partitions_that_were_added_are_read_from_their_beginning(
+    query: Query, topic: Topic
+) -> None:
+    topic.publish(numbers(0, 100))
+    query.run()
+    topic.grow(4)
+    topic.publish(numbers(100, 200))
+    query.run()
+    assert query.values() == numbers(0, 200)
+
+
+def test_what_retention_deleted_stops_the_query(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100), partition=0)
+    query.run()
+    topic.publish(numbers(100, 200), partition=0)
+    topic.delete_before({0: 150})
+    with pytest.raises(StreamingQueryException, match="begins at offset 150.*failOnDataLoss"):
+        query.run()
+    assert query.values() == numbers(0, 100)
+
+
+def test_what_retention_deleted_is_skipped_when_allowed(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100), partition=0)
+    query.run()
+    topic.publish(numbers(100, 200), partition=0)
+    topic.delete_before({0: 150})
+    query.run(failOnDataLoss=False)
+    assert query.values() == [*numbers(0, 100), *numbers(150, 200)]
+
+
+def test_a_topic_that_was_made_again_stops_the_query(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100))
+    query.run()
+    topic.delete()
+    topic.create(2)
+    topic.publish(numbers(500, 900))
+    with pytest.raises(StreamingQueryException, match="was deleted and made again.*checkpoint"):
+        query.run()
+
+
+def test_a_topic_that_was_made_again_is_read_anew_when_allowed(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100))
+    query.run()
+    topic.delete()
+    topic.create(2)
+    topic.publish(numbers(500, 540))
+    query.run(failOnDataLoss=False)
+    assert query.values() == [*numbers(0, 100), *numbers(500, 540)]
+
+
+def test_progress_is_shown_by_the_group(query: Query, topic: Topic) -> None:
+    topic.publish(numbers(0, 100))
+    # Spark tells a source that a batch is done when it plans the next one.
+    query.run(progressGroup="dashboard", maxOffsetsPerTrigger=50)
+    consumer = Consumer({"bootstrap.servers": topic.node.bootstrap, "group.id": "dashboard"})
+    try:
+        asked = [TopicPartition(topic.name, index) for index in (0, 1)]
+        assert [place.offset for place in consumer.committed(asked, 30)] == [25, 25]
+    finally:
+        consumer.close()
+
+
+def test_an_ending_in_a_stream_is_refused(query: Query) -> None:
+    with pytest.raises(StreamingQueryException, match="'endingOffsets' is not for a stream read"):
+        query.run(endingOffsets="latest")
