@@ -11,12 +11,13 @@ import pytest
 from headrace.core.errors import InUse
 from headrace.core.ports import Disk
 from headrace.platform import disk as real
+from headrace.platform.descriptors import Descriptors
 from headrace.platform.disk import RealDisk
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.testing.fault_disk import FaultDisk
 
 
-@pytest.fixture(params=["real", "seeking", "memory", "fault"])
+@pytest.fixture(params=["real", "crowded", "seeking", "memory", "fault"])
 def disk(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Disk]:
@@ -28,6 +29,9 @@ def disk(
         if request.param == "seeking":
             # The file that Windows gets, on whatever system this is.
             monkeypatch.setattr(real, "RealFile", real.WindowsFile)
+        if request.param == "crowded":
+            # Only one file may be open, so that each is opened again and again.
+            monkeypatch.setattr(real, "DESCRIPTORS", Descriptors(1))
         yield RealDisk(tmp_path)
 
 

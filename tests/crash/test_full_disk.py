@@ -261,8 +261,10 @@ class QuotaDisk(RealDisk):
         super().__init__(root)
         self.bytes_left: int | None = None
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        return QuotaFile(super().open(path, create=create, read_only=read_only), self)
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
+    ) -> File:
+        return QuotaFile(super().open(path, create=create, read_only=read_only, note=note), self)
 
     def free_bytes(self) -> int:
         return super().free_bytes() if self.bytes_left is None else self.bytes_left

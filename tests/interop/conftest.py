@@ -19,16 +19,20 @@ class NodeProcess:
     """One node and its directory, which outlives it: `restart` opens it again, on
     the same port, so that clients find it where it was."""
 
-    def __init__(self, data: Path, *flags: str) -> None:
+    def __init__(self, data: Path, *flags: str, open_files: int | None = None) -> None:
+        """`open_files` is what the system is told to allow it at most."""
         self.data = data
         self._flags = flags
+        self._shell: tuple[str, ...] = ()
+        if open_files is not None:
+            self._shell = ("sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh")
         self.bootstrap = "127.0.0.1:0"
         self._start()
 
     def _start(self) -> None:
         self.process = subprocess.Popen(
             [
-                sys.executable, "-c", _START, "serve", "--data", str(self.data),
+                *self._shell, sys.executable, "-c", _START, "serve", "--data", str(self.data),
                 "--kafka", self.bootstrap, "--log-level", "warning", *self._flags,
             ],
             stdout=subprocess.PIPE,

@@ -127,6 +127,18 @@ class OutOfOrderSequence(HeadraceError):
     code = "out-of-order-sequence"
 
 
+class FencedCoordinator(HeadraceError):
+    """A later coordinator has already decided for this producer."""
+
+    code = "fenced-coordinator"
+
+
+class InvalidTransactionState(HeadraceError):
+    """What is asked for does not fit the state of the producer's transaction."""
+
+    code = "invalid-transaction-state"
+
+
 class FencedLeader(HeadraceError):
     """This node is not, or no longer, the partition's leader in that epoch."""
 

@@ -26,12 +26,19 @@ SHARE_GROUP_MEMBERS_MAX: Final = 200
 MEMBER_BYTES_MAX: Final = 1024 * 1024
 TOPIC_PATTERN_CHARACTERS_MAX: Final = 1_024
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000
+OPEN_TRANSACTIONS_PER_PARTITION_MAX: Final = 10_000
 
 # Batches and records.
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+
+# Files that are open at once, whatever the number of partitions: this share of the
+# descriptors that the system allows the process, within these bounds.
+OPEN_FILES_DIVISOR: Final = 2
+OPEN_FILES_MIN: Final = 32
+OPEN_FILES_MAX: Final = 16_384
 
 # Wire messages. A frame is bounded before it is read; the elements of all arrays
 # in one message are bounded together, because one byte on the wire can become a

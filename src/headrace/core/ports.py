@@ -69,8 +69,12 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """FileNotFoundError when it does not exist and `create` is false."""
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
+    ) -> File:
+        """FileNotFoundError when it does not exist and `create` is false. Of a
+        `note` nobody minds if a write that was not synced is lost, and so it need
+        not be heard of: it only saves work."""
         ...
 
     def exists(self, path: str) -> bool: ...

@@ -22,20 +22,22 @@ from itertools import chain
 from typing import NamedTuple
 
 from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
-from headrace.core.limits import DEDUP_IDS_PER_PARTITION_MAX
 from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.dedup import DedupWindow
+from headrace.engine.dedup_replay import load_window, remember_ids
+from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.producer_note import ProducerNote
 from headrace.engine.queue import QueueView
-from headrace.engine.records import RecordReader, iterate_batches
+from headrace.engine.records import RecordReader
 from headrace.engine.replay import Replay
 from headrace.engine.runs import Runs, runs_of
 from headrace.engine.scanner import Scanner
 from headrace.engine.snapshot import snapshot_of
+from headrace.engine.stability import Stability
 from headrace.engine.state_log import StateLog, Waiting
-from headrace.log import Log, LogSettings
+from headrace.log import AbortedTransaction, Log, LogSettings
 from headrace.record import (
     BatchHeader,
     Record,
@@ -44,6 +46,7 @@ from headrace.record import (
     read_records,
     split_batches,
 )
+from headrace.record.control import ControlKind, ControlMarker
 
 
 class Appended(NamedTuple):
@@ -90,7 +93,7 @@ class Partition:
         # There is one as soon as somebody has to know attributes.
         self.scanner: Scanner | None = None
         self._producer_note = ProducerNote(disk, self.log)
-        self.producers = self._producer_note.load()
+        self._stability = Stability(self.log, self._producer_note.load())
         self.dedup: DedupWindow | None = None
         self._load_dedup(now_ms)
 
@@ -166,7 +169,7 @@ class Partition:
         end = self.log.end_offset
         self.high_watermark = min(self.high_watermark, end)
         self.records.forget()
-        self.producers.truncate_to(end)
+        self._stability.truncate_to(end, self._producer_note.load())
         if self.dedup is not None:
             self.dedup.truncate_to(end)
         if self.scanner is not None:
@@ -189,11 +192,9 @@ class Partition:
         """One checked batch, or several of one producer whose sequence numbers
         follow one another, with the header of the first. A duplicate of an
         idempotent producer's is answered with its first offset and not written;
-        of several, the first is one, and nothing is said of the others."""
-        if not self.is_leader:
-            raise FencedLeader(f"{self.path} has no leader here")
-        if self.stopped is not None:
-            raise self.stopped
+        of several, the first is one, and nothing is said of the others. A
+        producer's first transactional batch opens its transaction."""
+        self._check_leading()
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, now_ms)
             if duplicate is not None:
@@ -211,9 +212,64 @@ class Partition:
         if header.producer_id >= 0:
             self.producers.on_append(header, header.base_offset, now_ms)
         if self.dedup is not None:
-            self._remember_ids(read_records(batch))
+            remember_ids(self.dedup, read_records(batch))
         if self.scanner is not None:
             self.scanner.scan(batch, header)
+
+    def _check_leading(self) -> None:
+        if not self.is_leader:
+            raise FencedLeader(f"{self.path} has no leader here")
+        if self.stopped is not None:
+            raise self.stopped
+
+    # Transactions.
+
+    @property
+    def producers(self) -> ProducerState:
+        return self._stability.producers
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """Write the marker that decides the producer's open transaction here. It
+        counts once it is safe. A marker that a like one has come before, with
+        nothing left to decide, is a duplicate: wait for its end all the same.
+
+        FencedProducer and FencedCoordinator when a later epoch was here.
+        """
+        self._check_leading()
+        if not self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch):
+            end = self.log.end_offset
+            return Appended(end, end, True)
+        kind = ControlKind.COMMIT if commit else ControlKind.ABORT
+        marker = ControlMarker(kind, -1, now_ms, producer_id, producer_epoch, coordinator_epoch)
+        batch = self._stability.write_marker(marker, self.epoch, self._on_full)
+        header = read_header(batch)
+        if self.scanner is not None:
+            self.scanner.scan(batch, header)
+        if not self.is_durable:
+            self._advance(now_ms)
+        return Appended(header.base_offset, header.next_offset, False)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is decided, and safe."""
+        return self._stability.last_stable_offset(self.high_watermark)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those that no marker has decided, the oldest first."""
+        return self.producers.open_transactions()
+
+    def aborted_between(self, first: int, end: int) -> list[AbortedTransaction]:
+        """Every aborted transaction that may have records in this range, which lies
+        below the last stable offset."""
+        return self.log.aborted.between(first, end)
 
     def _safe_end(self) -> int:
         return self.log.synced_end if self.is_durable else self.log.end_offset
@@ -223,6 +279,7 @@ class Partition:
         safe = self._safe_end()
         if safe > self.high_watermark:
             self.high_watermark = safe
+            self._stability.on_high_watermark(safe)
             if self.scanner is not None:
                 self.scanner.show(self.views.values(), safe, now_ms)
 
@@ -410,27 +467,7 @@ class Partition:
         return None if self.dedup is None else self.dedup.find(dedup_id, now_ms)
 
     def _load_dedup(self, now_ms: int) -> None:
-        settings = self.topic.settings
-        if not settings.dedup:
-            self.dedup = None
-            return
-        self.dedup = DedupWindow(settings.dedup_window_ms, DEDUP_IDS_PER_PARTITION_MAX)
-        found = self.log.offset_for_timestamp(now_ms - settings.dedup_window_ms)
-        if found is None:
-            return
-        for data, position in iterate_batches(self.log, found[0], self.log.end_offset):
-            header = read_header(data, position)
-            if not header.is_control:
-                batch = data[position : position + header.size_bytes]
-                self._remember_ids(read_records(batch, header))
-
-    def _remember_ids(self, records: Sequence[Record]) -> None:
-        assert self.dedup is not None
-        for record in records:
-            if record.headers:
-                dedup_id = read_attributes(record.headers, record.timestamp_ms).dedup_id
-                if dedup_id is not None:
-                    self.dedup.remember(dedup_id, record.offset, record.timestamp_ms)
+        self.dedup = load_window(self.log, self.topic.settings, now_ms)
 
     # Changes from outside, and the end.
 

@@ -1,5 +1,6 @@
 """Ordered batches on a disk: segments, their indexes, and the log made of them."""
 
+from headrace.log.aborted import AbortedTransaction
 from headrace.log.checkpoint import make_folder
 from headrace.log.compaction import CompactionResult
 from headrace.log.log import Log
@@ -9,6 +10,7 @@ from headrace.log.sync import SyncTicket
 from headrace.log.verify import Problem, Progress
 
 __all__ = [
+    "AbortedTransaction",
     "CompactionResult",
     "Log",
     "LogSettings",

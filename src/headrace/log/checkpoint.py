@@ -87,17 +87,23 @@ class SyncedFile:
     def write(self, mark: Mark) -> None:
         """Overwrites the older slot. Not synced."""
         if self._file is None:
-            self._file = self._disk.open(self._path, create=True)
+            self._file = self._disk.open(self._path, create=True, note=True)
+        self._write_slot(self._file, mark)
+
+    def _write_slot(self, file: File, mark: Mark) -> None:
         self._sequence += 1
         slot = _sealed(_SLOT.pack(_SLOT_MAGIC, self._sequence, *mark))
-        self._file.write(slot, (self._sequence & 1) * _SLOT_DISTANCE)
+        file.write(slot, (self._sequence & 1) * _SLOT_DISTANCE)
 
     def write_synced(self, mark: Mark) -> None:
         """When this returns, power loss brings back this mark or a later one."""
+        # By a handle that is no note: now an error has to be heard of.
         with _needing_room(self._path):
-            self.write(mark)
-        assert self._file is not None
-        sync_file(self._file, self._path)
+            file = self._disk.open(self._path, create=True)
+        with contextlib.closing(file):
+            with _needing_room(self._path):
+                self._write_slot(file, mark)
+            sync_file(file, self._path)
         sync_folder(self._disk, self._folder)
 
     def close(self) -> None:

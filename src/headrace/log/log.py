@@ -23,6 +23,7 @@ from typing import Final
 from headrace.core.errors import DiskFull, OffsetOutOfRange, ReadOnly
 from headrace.core.ports import Buffer, Disk
 from headrace.log import compaction, retention, verify
+from headrace.log.aborted import AbortedIndex
 from headrace.log.checkpoint import (
     CLEANED_NAME,
     FULL,
@@ -70,6 +71,10 @@ class Log:
             self.durability,
             index_interval_bytes=settings.index_interval_bytes,
             read_only=read_only,
+        )
+        # What whoever writes transactions here has noted of the aborted ones.
+        self.aborted = AbortedIndex(
+            disk, path, lambda: list(self.segment_list), read_only=read_only
         )
         # The end of the file is not the end of the log: a write failed.
         self._torn = False
@@ -348,6 +353,7 @@ class Log:
             self.reset_to(self.start_offset)
             return
         lower_cleaned(self.disk, self.path, end)
+        self.aborted.truncate_to(end)
         self.durability.lower(Mark(end, segment.base_offset, position))
         self.segment_list.cut_behind(number)
         segment.cut(position, end)
@@ -366,6 +372,7 @@ class Log:
         self.durability.sync_names()
         write_start(self.disk, self.path, offset)
         lower_cleaned(self.disk, self.path, offset)
+        self.aborted.forget_below(self.end_offset + 1)
         self.durability.restart(Mark(offset, offset, 0))
         self.segment_list.restart(offset)
         self.start_offset = self.end_offset = offset
@@ -434,6 +441,7 @@ class Log:
         count = sum(segment.next_offset <= offset for segment in segments.sealed)
         if count:
             gone = segments.drop_first(count)
+            self.aborted.forget_below(segments.bases[0])
             self.durability.pin(segments.bases)
             for segment in gone:
                 segments.forget(segment)

@@ -24,7 +24,7 @@ from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Disk, File
 from headrace.log.checkpoint import TEMPORARY_SUFFIX, Mark, sync_file, sync_folder
 from headrace.log.segment import LOG_SUFFIX, parse_base_offset, segment_name
-from headrace.log.segment_index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from headrace.log.segment_index import INDEX_SUFFIXES
 from headrace.record.batch import HEADER_BYTES, check_batch, read_header
 
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -80,8 +80,8 @@ def finish_swap(disk: Disk, path: str, name: str, next_offset: int) -> None:
         other_base = parse_base_offset(other)
         if other_base is not None and base <= other_base < next_offset:
             stem = f"{path}/{segment_name(other_base)}"
-            disk.remove(stem + INDEX_SUFFIX)
-            disk.remove(stem + TIME_INDEX_SUFFIX)
+            for suffix in INDEX_SUFFIXES:
+                disk.remove(stem + suffix)
             if other_base != base:
                 disk.remove(stem + LOG_SUFFIX)
     # The covered segments must be gone for good before the swap file loses the
@@ -210,5 +210,5 @@ def _drop(disk: Disk, path: str, bases: list[int], read_only: bool) -> None:
 
 
 def _remove(disk: Disk, path: str, base: int) -> None:
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+    for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         disk.remove(f"{path}/{segment_name(base)}{suffix}")

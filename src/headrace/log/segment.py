@@ -5,6 +5,7 @@ A segment knows offsets and byte positions, not topics or leaders.
     00000000000000004096.log         batches, back to back
     00000000000000004096.index       (offset delta, position), one per ~4 KiB
     00000000000000004096.timeindex   (timestamp, offset delta)
+    00000000000000004096.txnindex    aborted transactions; see `aborted`
 
     0              written_from         size_bytes      size of the file
     | from before the open | since then | what a failed write left |
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer, Disk, File
-from headrace.log.segment_index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentIndex
+from headrace.log.segment_index import INDEX_SUFFIXES, SegmentIndex
 from headrace.record.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD,
@@ -177,7 +178,7 @@ class Segment:
         self._reserved_bytes = 0
         self.next_offset = next_offset
         self.written_from = min(self.written_from or 0, position)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in INDEX_SUFFIXES:
             self._disk.remove(self.path + suffix)
         self._index = None
         self.saved_bytes = 0
@@ -368,7 +369,7 @@ class Segment:
         return file
 
     def remove(self) -> None:
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(self.path + suffix)
 
 

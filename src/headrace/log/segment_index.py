@@ -26,6 +26,10 @@ from headrace.record.batch import BatchHeader
 
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+# The aborted transactions; see `headrace.log.aborted`.
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+# Every file beside a segment's data, all of which can be made again from it.
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 # The batches from a position to the segment's end, with their positions.
 Walk = Callable[[int], Iterator[tuple[int, BatchHeader]]]

@@ -9,11 +9,14 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
+from headrace.core import limits
 from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.node_settings import NodeSettings
 from headrace.engine.broker import Broker
 from headrace.platform.clock import SystemClock
+from headrace.platform.descriptors import DESCRIPTORS, limit_for
 from headrace.platform.directory import check_format, claim, give_up_reserve, keep_reserve
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
@@ -29,15 +32,16 @@ class Ready:
         self.kafka = kafka
 
 
-# Files of the logs, and what the process itself has open.
-DESCRIPTORS_BESIDE_CONNECTIONS = 1_000
+# What is open beside connections and files: folders that are being synced, and what
+# the process itself needs.
+DESCRIPTORS_BESIDE = 64
 
 
 async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> None:
     """Open the directory and the doors, call `on_ready`, and go on until a
     signal asks to stop or the disk fails."""
     disk, entropy, clock = RealDisk(settings.data), SystemEntropy(), SystemClock()
-    _allow_descriptors(settings.connections_max + DESCRIPTORS_BESIDE_CONNECTIONS)
+    settings = _share_descriptors(settings)
     claimed = claim(disk, entropy)
     try:
         identity = check_format(disk)
@@ -68,22 +72,35 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
         claimed.release()
 
 
-def _allow_descriptors(wanted: int) -> None:
-    """The usual limit of 1,024 open files is the shell's habit, not the machine's
-    limit: a process may raise it up to the hard one."""
+def _share_descriptors(settings: NodeSettings) -> NodeSettings:
+    """Raise the limit of open files as far as the system lets us, and divide what
+    there is between connections and our own files. The usual 1,024 are the shell's
+    habit, not the machine's limit: a process may raise it up to the hard one."""
     try:
         import resource
     except ImportError:
         # Windows has no such limit.
-        return
+        return settings
+    connections = settings.connections_max
+    wanted = connections + 2 * limits.OPEN_FILES_MAX + DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    allowed = wanted if soft == resource.RLIM_INFINITY else soft
     if allowed < wanted:
-        logger.warning("few open files allowed", extra={"allowed": allowed, "wanted": wanted})
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        except (ValueError, OSError):
+            allowed = soft
+    # Files that are opened again and again only cost time; connections that are
+    # refused cost more. But a quarter is the least that files can do with.
+    DESCRIPTORS.limit = limit_for(max(allowed // 2, allowed - connections - DESCRIPTORS_BESIDE))
+    left = allowed - 3 * DESCRIPTORS.limit // 2 - DESCRIPTORS_BESIDE
+    if left >= connections:
+        return settings
+    logger.warning(
+        "few open files allowed", extra={"allowed": allowed, "wanted": wanted, "connections": left}
+    )
+    return replace(settings, connections_max=max(1, left))
 
 
 async def _serve_doors(

@@ -6,7 +6,8 @@
 
 A handle has no cursor, so reading threads never disturb one another. Symbolic
 links inside the root are the owner's business; names that reach us are not, and
-cannot leave the root.
+cannot leave the root. More files can be held than the system allows to be open;
+see `descriptors`.
 
 Rejected: O_DIRECT. It would take the page cache away from consumers, who mostly
 read what was just written.
@@ -26,6 +27,7 @@ from typing import Any
 
 from headrace.core.errors import InUse
 from headrace.core.ports import Buffer, File, Lock
+from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
 from headrace.platform.memory_disk import checked_path
 
 _WINDOWS = sys.platform == "win32"
@@ -38,18 +40,32 @@ _HOLDER_BYTES_MAX = 4096
 _LOCKED_BYTE = 1 << 30
 
 
-class RealFile:
-    """One open file. `_descriptor` is -1 once closed, which every call refuses."""
+class RealFile(Handle):
+    """One open file, whose descriptor may be given up and opened again between two
+    calls. A closed one refuses every call."""
 
-    def __init__(self, descriptor: int, path: str) -> None:
-        self._descriptor = descriptor
-        self.path = path
+    __slots__ = ()
+
+    def _use(self) -> Descriptor:
+        """To be held while its number is in use."""
+        descriptor = self.descriptor or DESCRIPTORS.reopen(self)
+        descriptor.used = True
+        return descriptor
+
+    def _changed(self, descriptor: Descriptor) -> None:
+        """Something was written by this descriptor, which is still held."""
+        self.is_dirty = True
+        if self.descriptor is not descriptor:
+            # It was given up meanwhile, maybe before the write; see there.
+            DESCRIPTORS.reopen(self)
+            self.is_dirty = True
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self._use().number).st_size
 
     def read(self, length: int, position: int) -> bytes:
-        data = os.pread(self._descriptor, length, position)
+        descriptor = self._use()
+        data = os.pread(descriptor.number, length, position)
         if len(data) == length or not data:
             return data
         # A read is short at the end of the file, but also when a signal came or
@@ -58,66 +74,84 @@ class RealFile:
         missing = length - len(data)
         while missing and data:
             position += len(data)
-            data = os.pread(self._descriptor, missing, position)
+            data = os.pread(descriptor.number, missing, position)
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
 
     def write(self, data: Buffer, position: int) -> None:
-        written = os.pwrite(self._descriptor, data, position)
-        if written == len(data):
-            return
-        rest = memoryview(data)
-        while written < len(rest):
-            rest = rest[written:]
-            position += written
-            written = os.pwrite(self._descriptor, rest, position)
+        descriptor = self._use()
+        written = os.pwrite(descriptor.number, data, position)
+        if written < len(data):
+            self._write_rest(descriptor, memoryview(data)[written:], position + written)
+        self._changed(descriptor)
+
+    def _write_rest(self, descriptor: Descriptor, rest: memoryview, position: int) -> None:
+        while rest:
+            written = os.pwrite(descriptor.number, rest, position)
             if not written:
                 raise OSError(errno.EIO, "the disk took nothing", self.path)
+            rest = rest[written:]
+            position += written
 
     def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        descriptor = self._use()
         for first in range(0, len(parts), _PARTS_PER_CALL):
             some = parts[first : first + _PARTS_PER_CALL]
             total = sum(map(len, some))
-            written = os.pwritev(self._descriptor, some, position)
+            written = os.pwritev(descriptor.number, some, position)
             if written < total:
-                self.write(memoryview(b"".join(some))[written:], position + written)
+                rest = memoryview(b"".join(some))[written:]
+                self._write_rest(descriptor, rest, position + written)
             position += total
+        self._changed(descriptor)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        descriptor = self._use()
+        os.ftruncate(descriptor.number, size)
+        self._changed(descriptor)
 
     def reserve(self, size: int) -> None:
         if _fallocate is not None:
             # The answer does not matter: without the reservation the write itself
             # meets the full disk, and says so.
-            _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, 0, size)
+            descriptor = self._use()
+            _fallocate(descriptor.number, _FALLOC_FL_KEEP_SIZE, 0, size)
+            self._changed(descriptor)
 
     def sync(self) -> None:
-        if self._descriptor < 0:
-            raise OSError(errno.EBADF, "the file is closed", self.path)
-        _sync_descriptor(self._descriptor)
+        if self.failure is not None:
+            raise self.failure
+        descriptor = self._use()
+        # Before the sync: what is written while it runs may not be in it.
+        self.is_dirty = False
+        try:
+            sync_descriptor(descriptor.number)
+        except OSError as error:
+            self.failure = error
+            raise
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        DESCRIPTORS.close(self)
 
 
 class WindowsFile(RealFile):
     """The same by seek and read or write, one at a time. Where the system has
     no positioned calls this also works elsewhere, which is how it is tested."""
 
-    def __init__(self, descriptor: int, path: str) -> None:
-        super().__init__(descriptor, path)
+    __slots__ = ("_cursor",)
+
+    def __init__(self, descriptor: Descriptor, path: str, flags: int, *, is_note: bool) -> None:
+        super().__init__(descriptor, path, flags, is_note=is_note)
         self._cursor = threading.Lock()
 
     def read(self, length: int, position: int) -> bytes:
         parts = []
         with self._cursor:
-            os.lseek(self._descriptor, position, os.SEEK_SET)
+            descriptor = self._use()
+            os.lseek(descriptor.number, position, os.SEEK_SET)
             while length:
-                data = os.read(self._descriptor, length)
+                data = os.read(descriptor.number, length)
                 if not data:
                     break
                 parts.append(data)
@@ -127,9 +161,11 @@ class WindowsFile(RealFile):
     def write(self, data: Buffer, position: int) -> None:
         rest = memoryview(data)
         with self._cursor:
-            os.lseek(self._descriptor, position, os.SEEK_SET)
+            descriptor = self._use()
+            os.lseek(descriptor.number, position, os.SEEK_SET)
             while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+                rest = rest[os.write(descriptor.number, rest) :]
+            self._changed(descriptor)
 
     def write_parts(self, parts: Sequence[Buffer], position: int) -> None:
         self.write(b"".join(parts), position)
@@ -153,14 +189,16 @@ class RealDisk:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
+    ) -> File:
         flags = os.O_RDONLY if read_only and not create else os.O_RDWR
-        if create:
-            flags |= os.O_CREAT
         flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         full = self._full(path)
-        descriptor = os.open(full, flags, 0o644)
-        return (WindowsFile if _WINDOWS else RealFile)(descriptor, full)
+        descriptor = DESCRIPTORS.open(full, flags | os.O_CREAT if create else flags)
+        file = (WindowsFile if _WINDOWS else RealFile)(descriptor, full, flags, is_note=note)
+        DESCRIPTORS.add(file)
+        return file
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._full(path))
@@ -175,24 +213,27 @@ class RealDisk:
         os.makedirs(self._full(path), exist_ok=True)
 
     def remove(self, path: str) -> None:
+        full = self._full(path)
+        DESCRIPTORS.keep((full,))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._full(path))
+            os.unlink(full)
 
     def remove_tree(self, path: str) -> None:
+        full = self._full(path)
+        DESCRIPTORS.keep(DESCRIPTORS.below(full))
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._full(path))
+            shutil.rmtree(full)
 
     def rename(self, source: str, target: str) -> None:
-        os.replace(self._full(source), self._full(target))
+        full_source, full_target = self._full(source), self._full(target)
+        DESCRIPTORS.keep((full_source, full_target))
+        os.replace(full_source, full_target)
 
     def sync_directory(self, path: str) -> None:
         if _WINDOWS:
             return
-        descriptor = os.open(self._full(path), os.O_RDONLY)
-        try:
-            _sync_descriptor(descriptor)
-        finally:
-            os.close(descriptor)
+        descriptor = DESCRIPTORS.open(self._full(path), os.O_RDONLY)
+        sync_descriptor(descriptor.number)
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free
@@ -222,17 +263,6 @@ class RealDisk:
     def _full(self, path: str) -> str:
         path = checked_path(path)
         return os.path.join(self.root, path) if path else self.root
-
-
-def _sync_descriptor(descriptor: int) -> None:
-    if sys.platform == "darwin":
-        import fcntl
-
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    elif sys.platform == "linux":
-        os.fdatasync(descriptor)
-    else:
-        os.fsync(descriptor)
 
 
 def _lock_descriptor(descriptor: int) -> None:

@@ -100,7 +100,9 @@ class MemoryDisk:
         self.folders: set[str] = {""}
         self._holders: dict[str, str] = {}
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
+    ) -> File:
         path = checked_path(path)
         if path in self.folders:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)

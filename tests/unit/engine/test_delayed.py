@@ -104,10 +104,10 @@ class NoDescriptors(MemoryDisk):
 
     is_full = False
 
-    def open(self, path, *, create=False, read_only=False):  # type: ignore[no-untyped-def]
+    def open(self, path, **how):  # type: ignore[no-untyped-def]
         if self.is_full:
             raise OSError(errno.EMFILE, "Too many open files", path)
-        return super().open(path, create=create, read_only=read_only)
+        return super().open(path, **how)
 
 
 def test_too_many_open_files_are_said_and_end_nothing() -> None:

@@ -14,14 +14,26 @@ from headrace.core.errors import (
     OutOfOrderSequence,
     UnsupportedFormat,
 )
-from headrace.engine.producer import Duplicate, ProducerState
-from headrace.record.batch import CONTROL, BatchHeader
+from headrace.engine.producer import (
+    DecidedTransaction,
+    Duplicate,
+    OpenTransaction,
+    ProducerState,
+)
+from headrace.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from headrace.record.control import ControlKind, ControlMarker
 
 SEQUENCE_MAX = 2**31 - 1
 
 
 def batch(
-    sequence: int, count: int = 1, *, producer: int = 9, epoch: int = 0, control: bool = False
+    sequence: int,
+    count: int = 1,
+    *,
+    producer: int = 9,
+    epoch: int = 0,
+    control: bool = False,
+    transactional: bool = False,
 ) -> BatchHeader:
     return BatchHeader(
         base_offset=0,
@@ -29,7 +41,7 @@ def batch(
         leader_epoch=0,
         magic=2,
         crc=0,
-        attributes=CONTROL if control else 0,
+        attributes=CONTROL * control | TRANSACTIONAL * transactional,
         last_offset_delta=count - 1,
         base_timestamp_ms=0,
         max_timestamp_ms=0,
@@ -229,7 +241,7 @@ def test_a_snapshot_knows_what_the_state_knew() -> None:
 
 def test_a_snapshot_with_any_bit_flipped_or_any_byte_missing_is_corrupt() -> None:
     state = ProducerState()
-    append(state, batch(0, 3), 5)
+    append(state, batch(0, 3, transactional=True), 5)
     encoded = state.encode()
     for length in range(len(encoded)):
         with pytest.raises(CorruptLog):
@@ -249,7 +261,7 @@ def test_a_snapshot_that_lies_under_a_good_checksum_is_corrupt() -> None:
     state = ProducerState()
     append(state, batch(0, 3), 5)
     body = state.encode()[:-4]
-    batch_count_at = 10 + 16
+    batch_count_at = 10 + 20
     lies = [
         b"XXXX" + body[4:],
         body + b"\0",
@@ -265,5 +277,34 @@ def test_a_snapshot_that_lies_under_a_good_checksum_is_corrupt() -> None:
 
 def test_a_snapshot_of_another_version_is_named_as_such() -> None:
     body = ProducerState().encode()[:-4]
-    with pytest.raises(UnsupportedFormat, match="version 2"):
-        ProducerState.decode(sealed(body[:4] + struct.pack(">H", 2) + body[6:]))
+    with pytest.raises(UnsupportedFormat, match="version 1"):
+        ProducerState.decode(sealed(body[:4] + struct.pack(">H", 1) + body[6:]))
+
+
+def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
+    state = ProducerState(producers_max=2)
+    append(state, batch(0, producer=1, transactional=True), 0)
+    for number in range(2, 6):
+        append(state, batch(0, producer=number), number)
+    assert [each.producer_id for each in state.active()] == [1, 5]
+    assert state.expire(1_000_000, 1) == 1
+    assert [each.producer_id for each in state.active()] == [1]
+    marker = ControlMarker(ControlKind.COMMIT, 9, 0, 1, 0, 3)
+    assert state.on_marker(marker, 0) == DecidedTransaction(1, 0, 9, False, 10)
+    assert state.expire(1_000_000, 1) == 1
+
+
+def test_a_snapshot_knows_open_transactions_and_coordinators() -> None:
+    state = ProducerState()
+    append(state, batch(0, producer=3, epoch=2, transactional=True), 4, now_ms=7)
+    append(state, batch(0, producer=2, transactional=True), 5)
+    append(state, batch(0, producer=1, transactional=True), 6)
+    state.on_marker(ControlMarker(ControlKind.ABORT, 7, 0, 2, 0, 11), 0)
+    again = ProducerState.decode(state.encode())
+    assert again.open_transactions() == state.open_transactions()
+    assert again.open_transactions()[0] == OpenTransaction(3, 2, 4, 7)
+    assert again.active() == state.active()
+    by_id = {each.producer_id: each for each in again.active()}
+    assert by_id[2].coordinator_epoch == 11
+    assert by_id[3].transaction_first_offset == 4
+    assert by_id[3].coordinator_epoch == by_id[2].transaction_first_offset == -1

@@ -55,8 +55,10 @@ class GatedDisk(MemoryDisk):
         super().__init__()
         self._gate = gate
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> Any:
-        file = super().open(path, create=create, read_only=read_only)
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
+    ) -> Any:
+        file = super().open(path, create=create, read_only=read_only, note=note)
         return GatedFile(file, self._gate) if path.startswith("topics/") else file
 
 

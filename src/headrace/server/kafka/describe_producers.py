@@ -1,7 +1,5 @@
-"""DescribeProducers, version 0: the idempotent producers that a partition remembers.
-
-There are no transactions, so none has begun and no coordinator has an epoch.
-"""
+"""DescribeProducers, version 0: the producers that a partition remembers, and where
+the open transaction of each began."""
 
 from __future__ import annotations
 
@@ -40,7 +38,12 @@ def _describe(call: Call, name: str, index: int) -> PartitionResponse:
         None,
         [
             ProducerState(
-                each.producer_id, each.epoch, each.last_sequence, each.last_timestamp_ms, -1, -1
+                each.producer_id,
+                each.epoch,
+                each.last_sequence,
+                each.last_timestamp_ms,
+                each.coordinator_epoch,
+                each.transaction_first_offset,
             )
             for each in partition.producers.active()
         ],

@@ -20,6 +20,8 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.SyncFailed: Error.KAFKA_STORAGE_ERROR,
     errors.FencedLeader: Error.NOT_LEADER_OR_FOLLOWER,
     errors.FencedProducer: Error.INVALID_PRODUCER_EPOCH,
+    errors.FencedCoordinator: Error.TRANSACTION_COORDINATOR_FENCED,
+    errors.InvalidTransactionState: Error.INVALID_TXN_STATE,
     errors.OutOfOrderSequence: Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.StaleReceipt: Error.INVALID_RECORD_STATE,
     errors.InvalidReceipt: Error.INVALID_RECORD_STATE,
