@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.client.async_queue import AsyncQueue
     from headrace.client.async_stream import AsyncStream
     from headrace.client.asynchronous import AsyncHeadrace, open_async
+    from headrace.client.connecting import connect, connect_async
     from headrace.client.dead_letters import DeadLetters
     from headrace.client.delayed import Delayed
     from headrace.client.handle import Headrace
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         CorruptLog,
         DataLost,
         DecodeError,
+        Disconnected,
         DiskFull,
         FencedCoordinator,
         FencedLeader,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         UnknownMessage,
         UnknownPartition,
         UnknownTopic,
+        Unreachable,
         UnsupportedByBroker,
         UnsupportedFormat,
     )
@@ -82,6 +85,8 @@ if TYPE_CHECKING:
 __all__ = [
     "open",
     "open_async",
+    "connect",
+    "connect_async",
     "Headrace",
     "AsyncHeadrace",
     "Queue",
@@ -116,6 +121,7 @@ __all__ = [
     "CorruptLog",
     "DataLost",
     "DecodeError",
+    "Disconnected",
     "DiskFull",
     "FencedCoordinator",
     "FencedLeader",
@@ -147,6 +153,7 @@ __all__ = [
     "UnknownMessage",
     "UnknownPartition",
     "UnknownTopic",
+    "Unreachable",
     "UnsupportedByBroker",
     "UnsupportedFormat",
     "__version__",
@@ -158,6 +165,8 @@ _HOMES = {
     "Headrace": f"{_CLIENT}.handle",
     "AsyncHeadrace": f"{_CLIENT}.asynchronous",
     "open_async": f"{_CLIENT}.asynchronous",
+    "connect": f"{_CLIENT}.connecting",
+    "connect_async": f"{_CLIENT}.connecting",
     "Queue": f"{_CLIENT}.queue",
     "AsyncQueue": f"{_CLIENT}.async_queue",
     "Stream": f"{_CLIENT}.stream",

@@ -2,6 +2,7 @@
 
     memory      a memory disk, kept while a test closes and opens again
     directory   a real directory under tmp_path
+    remote      a node behind a socket, on a memory disk
 
 Each has a clock that a test moves. A test that needs real time asks for it.
 """
@@ -12,9 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.contract.loop_node import LoopNode
 
 import headrace
 from headrace import testing
+from headrace.client.remote import RemoteBackend
 from headrace.core.ports import Clock
 
 
@@ -52,6 +55,39 @@ class SdkBackend:
             handle.close()
 
 
+class RemoteSdkBackend(SdkBackend):
+    """A node that lives for the whole test; handles connect to it."""
+
+    def __init__(self) -> None:
+        super().__init__("", testing.MemoryDisk())
+        self._node: LoopNode | None = None
+
+    def _backend(self, clock: Clock | None, auto_create: bool) -> RemoteBackend:
+        if self._node is None:
+            assert self._disk is not None
+            self._node = LoopNode(self._disk, clock or self.clock)
+        return RemoteBackend(self._node.address, auto_create=auto_create, clock=clock or self.clock)
+
+    def open(
+        self, *, clock: Clock | None = None, read_only: bool = False, auto_create: bool = False
+    ) -> headrace.Headrace:
+        if read_only:
+            pytest.skip("what only reads a directory has no counterpart on a node")
+        handle = headrace.Headrace(self._backend(clock, auto_create), "node")
+        self._opened.append(handle)
+        return handle
+
+    def open_async(
+        self, *, clock: Clock | None = None, auto_create: bool = False
+    ) -> headrace.AsyncHeadrace:
+        return headrace.AsyncHeadrace(headrace.Headrace(self._backend(clock, auto_create), "node"))
+
+    def close(self) -> None:
+        super().close()
+        if self._node is not None:
+            self._node.close()
+
+
 def _in_memory(tmp_path: Path) -> SdkBackend:
     return SdkBackend(":memory:", testing.MemoryDisk())
 
@@ -60,9 +96,14 @@ def _in_a_directory(tmp_path: Path) -> SdkBackend:
     return SdkBackend(str(tmp_path / "queue"), None)
 
 
+def _on_a_node(tmp_path: Path) -> SdkBackend:
+    return RemoteSdkBackend()
+
+
 BACKENDS: dict[str, Callable[[Path], SdkBackend]] = {
     "memory": _in_memory,
     "directory": _in_a_directory,
+    "remote": _on_a_node,
 }
 
 

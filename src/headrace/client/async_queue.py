@@ -92,7 +92,9 @@ class AsyncQueue(Generic[T]):
     async def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
         backend = self._connection.reach()
         bell = self._queue.bell
-        return await wait_for_some(self._calls, backend, bell, lambda: self._lease(count), wait_ms)
+        return await wait_for_some(
+            self._calls, backend, bell, lambda: self._lease(count), wait_ms, self.topics
+        )
 
     async def _wait_or_end(self, count: int) -> list[Delivery]:
         try:

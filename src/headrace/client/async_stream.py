@@ -77,7 +77,9 @@ class AsyncStream(Generic[T]):
             return await self._calls.run(self._stream.take_nowait, count), None
 
         backend = self._connection.reach()
-        return await wait_for_some(self._calls, backend, self._stream.bell, attempt, wait_ms)
+        return await wait_for_some(
+            self._calls, backend, self._stream.bell, attempt, wait_ms, self.topics
+        )
 
     async def commit(self) -> None:
         await self._calls.run(self._stream.commit)

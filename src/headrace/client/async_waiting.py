@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -110,6 +110,7 @@ async def wait_for_some(
     bell: Bell,
     attempt: Callable[[], Awaitable[tuple[list[Found], int | None]]],
     wait_ms: int | None,
+    topics: Sequence[str],
 ) -> list[Found]:
     """As `headrace.client.waiting.wait_for_some`; `attempt` also answers when
     time alone may bring something."""
@@ -126,7 +127,7 @@ async def wait_for_some(
             # suffer for that.
             return
 
-    with listening(backend, bell, wake):
+    with listening(backend, bell, wake, topics):
         while True:
             event.clear()
             if bell.rung:

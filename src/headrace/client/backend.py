@@ -4,7 +4,7 @@
                     |
                  Backend                           this page
                     |
-                  Node                             in this process
+           Node, RemoteBackend                     in this process, or elsewhere
 
 Every call may block for as long as the disk takes, is safe from any thread, and
 never waits for a message: waiting is the SDK's work, by a listener and
@@ -206,7 +206,9 @@ class Backend(Protocol):
 
     # Waiting.
 
-    def add_listener(self, wake: Callable[[], None]) -> None: ...
+    def add_listener(self, wake: Callable[[], None], topics: Sequence[str] = ()) -> None:
+        """Has `wake` called whenever something may have come to these topics."""
+        ...
 
     def remove_listener(self, wake: Callable[[], None]) -> None: ...
 

@@ -192,6 +192,7 @@ class Queue(Generic[T]):
             lambda: self.lease_deliveries(count),
             self.next_due_ms,
             wait_ms,
+            self._topics,
         )
 
     def _wait_or_end(self, count: int) -> list[Delivery]:

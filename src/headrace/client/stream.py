@@ -121,7 +121,7 @@ class Stream(Generic[T]):
         wait_ms = optional_duration_ms("wait", wait)
         self.on_handled()
         records = wait_for_some(
-            self.check(), self.bell, lambda: self.take_nowait(count), _never, wait_ms
+            self.check(), self.bell, lambda: self.take_nowait(count), _never, wait_ms, self._topics
         )
         return [Record(record, self.value_type) for record in records]
 
@@ -131,7 +131,7 @@ class Stream(Generic[T]):
             try:
                 self.on_handled()
                 records = wait_for_some(
-                    self.check(), self.bell, lambda: self.take_nowait(1), _never, None
+                    self.check(), self.bell, lambda: self.take_nowait(1), _never, None, self._topics
                 )
             except Closed:
                 # For a loop, a stream that is closed is the end and not an error.

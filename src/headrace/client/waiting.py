@@ -2,7 +2,8 @@
 
 A waiter tries, and where there is nothing it sleeps until whichever is first:
 
-    a listener call      somebody published, gave back, redrove, joined
+    a listener call      somebody published, gave back, redrove, joined; of a node
+                         elsewhere, its answer to a long poll
     the next due time    a delay, a retry or a lease ends by time alone
     the wait's own end
     the bell             the queue or the stream was closed
@@ -18,7 +19,7 @@ follows that clock: see `headrace.testing.ManualClock`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -74,12 +75,12 @@ class Bell:
 
 
 @contextmanager
-def listening(backend: Backend, bell: Bell, wake: Wake) -> Iterator[None]:
+def listening(backend: Backend, bell: Bell, wake: Wake, topics: Sequence[str]) -> Iterator[None]:
     """Has `wake` called whenever trying again may be worth it."""
     clock = backend.clock
     steered = clock if isinstance(clock, SteeredClock) else None
     bell.add_listener(wake)
-    backend.add_listener(wake)
+    backend.add_listener(wake, topics)
     if steered is not None:
         steered.add_listener(wake)
     try:
@@ -97,11 +98,12 @@ def wait_for_some(
     attempt: Callable[[], list[Found]],
     next_due_ms: Callable[[], int | None],
     wait_ms: int | None,
+    topics: Sequence[str],
 ) -> list[Found]:
     """The first answer of `attempt` that is not empty. Empty when the wait ends
     or the bell rings before there is one; `wait_ms` None waits without end."""
     try:
-        return _try_and_sleep(backend, bell, attempt, next_due_ms, wait_ms)
+        return _try_and_sleep(backend, bell, attempt, next_due_ms, wait_ms, topics)
     except Closed:
         # Closed between a look at the bell and a call to what serves us.
         if bell.rung:
@@ -115,13 +117,14 @@ def _try_and_sleep(
     attempt: Callable[[], list[Found]],
     next_due_ms: Callable[[], int | None],
     wait_ms: int | None,
+    topics: Sequence[str],
 ) -> list[Found]:
     end_ms = None if wait_ms is None else backend.clock.now_ms() + wait_ms
     found = attempt()
     if found or wait_ms == 0:
         return found
     event = threading.Event()
-    with listening(backend, bell, event.set):
+    with listening(backend, bell, event.set, topics):
         while True:
             event.clear()
             if bell.rung:

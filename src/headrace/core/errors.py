@@ -201,6 +201,24 @@ class SyncFailed(HeadraceError):
     code = "sync-failed"
 
 
+# The way to a node.
+
+
+class Unreachable(HeadraceError, ConnectionError):
+    """No node of ours answers at that address."""
+
+    code = "unreachable"
+    retriable = True
+
+
+class Disconnected(HeadraceError, ConnectionError):
+    """The connection broke before the answer came, so whether the call took effect
+    is not known. What is known to do no harm was tried again before."""
+
+    code = "disconnected"
+    retriable = True
+
+
 # The handle.
 
 

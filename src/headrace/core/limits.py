@@ -53,6 +53,18 @@ FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 FETCH_SESSION_PARTITIONS_MAX: Final = 1_000_000
 FETCH_SESSIONS_MAX: Final = 10_000
 
+# Calls of our own clients. A request is small, but for one message alone; arrays are
+# counted before they are made.
+REMOTE_REQUEST_BYTES_MAX: Final = 2 * 1024 * 1024
+REMOTE_PUBLISH_BYTES_MAX: Final = RECORD_BYTES_MAX + 1024 * 1024
+REMOTE_ELEMENTS_MAX: Final = 10_000
+# Of one answer: whoever wants more asks again.
+REMOTE_ANSWER_BYTES_MAX: Final = 1024 * 1024
+# Calls of one connection that are not answered yet, and those that only wait.
+REMOTE_OPEN_CALLS_MAX: Final = 64
+REMOTE_WATCHES_MAX: Final = 1_000
+REMOTE_WATCH_MS_MAX: Final = 30_000
+
 # Keys that one pass of compaction remembers, at about 200 bytes each.
 COMPACTION_KEYS_MAX: Final = 250_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -132,7 +132,7 @@ class Embedded(Served):
 
     # Waiting.
 
-    def add_listener(self, wake: Callable[[], None]) -> None:
+    def add_listener(self, wake: Callable[[], None], topics: Sequence[str] = ()) -> None:
         with self._lock:
             self._listeners = (*self._listeners, wake)
 

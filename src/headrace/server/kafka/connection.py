@@ -12,8 +12,9 @@ next; a frame larger than the scratch gets room of its own, which grows with wha
 really arrives: a length alone costs nothing.
 
 Requests are handled as they come, also while earlier ones wait; their answers wait
-for their turn. Reading stops while too many requests are open or the peer does not
-take its answers, so neither side can make this one grow.
+for their turn, but for those of our own clients, who know an answer by its id. Reading
+stops while too many requests are open or the peer does not take its answers, so
+neither side can make this one grow.
 
 A frame's bytes may be overwritten once its handler has returned: the codec copies
 what it keeps, but for records, which are written before Produce returns.
@@ -244,6 +245,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
 
+    def leave_order(self, slot: Slot, weight: int) -> None:
+        """The answer to the request that came last is sent on its own, by `send`.
+        It counts as so many open requests: 0 when it only waits for something."""
+        self._slots.remove(slot)
+        self._open_requests += weight - slot.count
+
+    def send(self, data: Buffer, weight: int) -> None:
+        if self.is_closed or self.transport is None:
+            return
+        self._open_requests -= weight
+        self.transport.write(data)
+        if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
+            self._resume()
+
     @property
     def unsent_bytes(self) -> int:
         """Answers that the peer has not taken, or that wait for their turn."""
@@ -318,4 +333,4 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._slots
+        return not self._open_requests

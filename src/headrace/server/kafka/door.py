@@ -26,6 +26,7 @@ from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
 from headrace.server.kafka.fetch_session import FetchSessions
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.share_groups import LiveShares
+from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
 from headrace.wire.kafka.api import (
     API_VERSIONS,
@@ -37,6 +38,7 @@ from headrace.wire.kafka.api import (
 )
 from headrace.wire.kafka.frame import decode_request_header, encode_response_frame
 from headrace.wire.kafka.produce_run import PRODUCE
+from headrace.wire.remote.methods import API_KEY
 
 SWEEP_SECONDS = 10.0
 # How many sweeps in a row may find no progress.
@@ -82,8 +84,9 @@ class Door:
         self.fetch_sessions = FetchSessions(service.new_id)
         self.groups = LiveGroups(service, settings.rebalance_delay_ms)
         self.shares = LiveShares(service, self.groups)
+        self.remote = RemoteDoor(self)
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._receiving_bytes = 0
@@ -183,6 +186,9 @@ class Door:
         api = APIS.get(key)
         handler = self.handlers.get(key)
         if api is None or handler is None or not api.speaks(version):
+            if key == API_KEY:
+                self.remote.handle(connection, slot, version, correlation_id, frame[position:])
+                return
             self._refuse(connection, slot, key, version, correlation_id)
             return
         request = decode_request(key, version, frame, position)
@@ -229,10 +235,10 @@ class Door:
 
     def _answer_later(self, call: Call, slot: Slot, result: Awaitable[Message]) -> None:
         future = asyncio.ensure_future(result, loop=self.service.loop)
-        self._tasks.add(future)
+        self.tasks.add(future)
 
         def answer(done: asyncio.Future[Message]) -> None:
-            self._tasks.discard(done)
+            self.tasks.discard(done)
             if done.cancelled():
                 return
             error = done.exception()
@@ -268,7 +274,7 @@ class Door:
             if self.service.commits.is_idle and loop.time() > patience:
                 break
             await asyncio.sleep(0.01)
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             task.cancel()
         for connection in list(self.connections):
             connection.finish()

@@ -1,0 +1,267 @@
+"""Calling a node elsewhere: links, and what becomes of calls when one breaks.
+
+    call -- link -- node         broken: a new link says again what we hold
+              |
+    listener -- watch            answered when looking again may be worth it
+
+The node gives back what a link holds when it breaks. So a new link says again which
+consumers and members there are; receipts of before are stale, and a stream goes on
+from its cursors. Calls that can do no harm are sent again, for a while; of others the
+caller is told that it is not known whether they took effect.
+
+Waiting is a request too: the node answers a `watch` when something may have come. It
+is asked again by whoever looks next, before it looks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from headrace.client.link import Link, Pending
+from headrace.client.probing import explain
+from headrace.core.errors import Closed, Disconnected, HeadraceError, Unreachable
+from headrace.core.node_settings import Address
+from headrace.core.ports import Clock
+from headrace.core.settings import OffsetReset
+from headrace.wire.remote.codec import decode_answer, encode_request
+from headrace.wire.remote.methods import METHODS, Hello, News
+
+Wake = Callable[[], None]
+Topics = tuple[str, ...]
+
+RETRY_SECONDS = 10.0
+BACKOFF_SECONDS = 0.05
+BACKOFF_SECONDS_MAX = 1.0
+HELLO_SECONDS = 10.0
+
+
+class NodeClock:
+    """The node's time, as its last answer told it: deadlines are by that clock."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+        self._latest_ms = 0
+
+    def set(self, node_ms: int) -> None:
+        self._ahead_ms = node_ms - time.time_ns() // 1_000_000
+
+    def now_ms(self) -> int:
+        now_ms = time.time_ns() // 1_000_000 + self._ahead_ms
+        if now_ms < self._latest_ms:
+            return self._latest_ms
+        self._latest_ms = now_ms
+        return now_ms
+
+
+class Caller:
+    """Connected when it is made; Unreachable when there is no node."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        auto_create: bool = False,
+        retry_seconds: float = RETRY_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.address = address
+        self._node_clock = NodeClock()
+        self._clock: Clock = self._node_clock if clock is None else clock
+        self._auto_create = auto_create
+        self._retry_seconds = retry_seconds
+        self._client_id = f"headrace-{platform.node() or 'unknown'}-{os.getpid()}"
+        self._closed = threading.Event()
+        # Held while a new link is made.
+        self._link_lock = threading.Lock()
+        self._link: Link | None = None
+        self._links_made = 0
+        # What a new link has to say again. Guarded by `_lock`, as the watches are.
+        self._lock = threading.Lock()
+        self._queues: dict[tuple[str, str], Topics] = {}
+        self._members: dict[tuple[str, str], tuple[Topics, OffsetReset]] = {}
+        self._listeners: dict[Topics, list[Wake]] = {}
+        # Topics that somebody listens to and that the node is not watching for us.
+        self._unwatched: set[Topics] = set()
+        self.hello = self._connect()
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._link_lock:
+            if self._link is not None:
+                self._link.close()
+        self._wake_all()
+
+    # Calling.
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        request = encode_request(name, arguments)
+        is_repeatable = METHODS[name].is_repeatable
+        retries = self._retries()
+        while True:
+            pending = self._send(request, retries)
+            try:
+                return decode_answer(name, pending.wait())
+            except Disconnected:
+                if not is_repeatable or self._closed.is_set():
+                    raise
+                if not next(retries):
+                    raise
+
+    def _call_in_parts(self, name: str, parts: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """An answer for each part. The next is sent before the answer to the one
+        before; what fails first is raised when all of them are over."""
+        retries = self._retries()
+        sent = [self._send(encode_request(name, part), retries) for part in parts]
+        answers: list[Any] = []
+        first: HeadraceError | None = None
+        for pending in sent:
+            try:
+                answers.append(decode_answer(name, pending.wait()))
+            except HeadraceError as error:
+                first = first or error
+        if first is not None:
+            raise first
+        return answers
+
+    def _send(self, request: bytes, retries: Iterator[bool]) -> Pending:
+        """On the link that there is, or on a new one: what was not sent as a whole
+        can be sent again."""
+        while True:
+            try:
+                link = self._live_link()
+                self._send_watches(link)
+                return link.send(request)
+            except (Unreachable, Disconnected):
+                if self._closed.is_set():
+                    raise Closed("this handle is closed; connect again") from None
+                if not next(retries):
+                    raise
+
+    def _retries(self) -> Iterator[bool]:
+        """Each time after a pause; False when it has been tried for long enough."""
+        end: float | None = None
+        pause = BACKOFF_SECONDS
+        while True:
+            now = time.monotonic()
+            if end is None:
+                end = now + self._retry_seconds
+            if now >= end:
+                yield False
+                continue
+            self._closed.wait(min(pause, end - now))
+            pause = min(2 * pause, BACKOFF_SECONDS_MAX)
+            yield True
+
+    def _live_link(self) -> Link:
+        link = self._link
+        if link is None or not link.is_alive:
+            with self._link_lock:
+                if self._closed.is_set():
+                    raise Closed("this handle is closed; connect again")
+                if self._link is None or not self._link.is_alive:
+                    self._connect()
+                link = self._link
+        assert link is not None
+        return link
+
+    def _connect(self) -> Hello:
+        """Make a link, and say what we are and hold."""
+        try:
+            link = Link(self.address, self._client_id)
+        except OSError as error:
+            raise Unreachable(
+                f"no node answers at {self.address} ({error.strerror or error}); start one with: "
+                f"headrace serve --kafka {self.address}"
+            ) from error
+        try:
+            pending = link.send(encode_request("hello", (self._auto_create,)))
+            hello: Hello = decode_answer("hello", pending.wait(HELLO_SECONDS))
+            self._say_again(link)
+        except Disconnected as error:
+            link.close()
+            raise Unreachable(explain(self.address, error)) from error
+        except BaseException:
+            link.close()
+            raise
+        self._node_clock.set(hello.now_ms)
+        self._link = link
+        self._links_made += 1
+        return hello
+
+    def _say_again(self, link: Link) -> None:
+        with self._lock:
+            requests = [
+                encode_request("open_queue", (group, topics, consumer, None))
+                for (group, consumer), topics in self._queues.items()
+            ]
+            requests += [
+                encode_request("join_stream", (group, topics, member, reset))
+                for (group, member), (topics, reset) in self._members.items()
+            ]
+            self._unwatched = set(self._listeners)
+        # A topic or group that is gone is met by whoever uses it next.
+        for pending in [link.send(request) for request in requests]:
+            pending.wait()
+
+    # Waiting.
+
+    def add_listener(self, wake: Wake, topics: Sequence[str] = ()) -> None:
+        wanted = tuple(sorted(topics))
+        with self._lock:
+            listeners = self._listeners.setdefault(wanted, [])
+            listeners.append(wake)
+            if len(listeners) == 1:
+                self._unwatched.add(wanted)
+
+    def remove_listener(self, wake: Wake) -> None:
+        with self._lock:
+            for topics, listeners in list(self._listeners.items()):
+                if wake in listeners:
+                    listeners.remove(wake)
+                    if not listeners:
+                        del self._listeners[topics]
+                        self._unwatched.discard(topics)
+                    return
+
+    def _send_watches(self, link: Link) -> None:
+        """In the thread of whoever looks next, and before it looks: what comes
+        between the two is not missed."""
+        if not self._unwatched:
+            return
+        with self._lock:
+            wanted, self._unwatched = self._unwatched, set()
+        for topics in wanted:
+            request = encode_request("watch", (topics,))
+            link.send(request, partial(self._on_news, topics))
+
+    def _on_news(self, topics: Topics, pending: Pending) -> None:
+        """Called by the link's reader."""
+        if pending.frame is not None:
+            try:
+                news: News = decode_answer("watch", pending.frame)
+                self._node_clock.set(news.now_ms)
+            except HeadraceError:
+                # Too many watches, or an older node: the next look is a minute away.
+                return
+        with self._lock:
+            wakes = tuple(self._listeners.get(topics, ()))
+            if wakes:
+                self._unwatched.add(topics)
+        for wake in wakes:
+            wake()
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            wakes = [wake for listeners in self._listeners.values() for wake in listeners]
+        for wake in wakes:
+            wake()

@@ -1,0 +1,74 @@
+"""Connecting to a node: the very same handles as on a directory.
+
+    with headrace.connect("127.0.0.1:9092") as handle:
+        handle.publish("orders", {"id": 7})
+
+    async with headrace.connect_async("127.0.0.1:9092") as handle:
+        await handle.publish("orders", {"id": 7})
+
+Without an address it is taken from HEADRACE_URL.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headrace.client.async_waiting import Calls
+from headrace.client.asynchronous import AsyncHeadrace, Opening
+from headrace.client.caller import RETRY_SECONDS
+from headrace.client.handle import Headrace
+from headrace.client.remote import RemoteBackend
+from headrace.client.times import Duration, duration_ms
+from headrace.core.errors import InvalidArgument
+from headrace.core.node_settings import Address
+
+URL_VARIABLE = "HEADRACE_URL"
+SCHEME = "headrace://"
+PORT_DEFAULT = 9092
+
+
+def connect(
+    address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
+) -> Headrace:
+    """A handle on the node at `host:port`; Unreachable when there is none.
+
+    `auto_create` makes a topic when it is first published to or queued. `retry` is
+    for how long calls that can do no harm are tried again while the node is away.
+    """
+    place = address_of(address)
+    retry_seconds = duration_ms("retry", retry) / 1000
+    backend = RemoteBackend(place, auto_create=auto_create, retry_seconds=retry_seconds)
+    return Headrace(backend, str(place))
+
+
+def connect_async(
+    address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
+) -> Opening[AsyncHeadrace]:
+    """As `connect`, for asyncio: await it or use it by `async with`."""
+
+    async def start() -> AsyncHeadrace:
+        calls = Calls()
+        try:
+            handle = await calls.run(connect, address, auto_create=auto_create, retry=retry)
+        except BaseException:
+            calls.close()
+            raise
+        return AsyncHeadrace(handle, calls)
+
+    return Opening(start)
+
+
+def address_of(given: str | None) -> Address:
+    """What people write: host, host:port, or headrace://host:port."""
+    text = os.environ.get(URL_VARIABLE) if given is None else given
+    if not text:
+        raise InvalidArgument(
+            f"connect to which node? Give its address, as in connect('127.0.0.1:{PORT_DEFAULT}'), "
+            f"or set {URL_VARIABLE}"
+        )
+    if not isinstance(text, str):
+        raise InvalidArgument(f"an address is text like 127.0.0.1:9092, not {text!r}")
+    bare = text.removeprefix(SCHEME).rstrip("/")
+    if ":" not in bare:
+        bare = f"{bare}:{PORT_DEFAULT}"
+    return Address.parse("the address of a node", bare)

@@ -1,0 +1,173 @@
+"""A link: one connection to a node, which any number of threads share.
+
+    thread 1   send ---------- wait ......... answer
+    thread 2      send -- wait .... answer
+    reader        ...   recv, recv: whoever waits for that id goes on
+
+Requests go out as they come and answers come back in any order, so a call that waits
+holds nobody up. The reader is a thread of the link's own; it never sends, and so it
+never waits for a node that waits for us to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from headrace.core.errors import Closed, Disconnected, HeadraceError, MalformedMessage
+from headrace.core.limits import FRAME_BYTES_MAX
+from headrace.core.node_settings import Address
+from headrace.wire.remote.codec import CORRELATION_ID_MAX, decode_answer_id, encode_request_frame
+
+_SIZE = struct.Struct(">i")
+CONNECT_SECONDS = 5.0
+READ_BYTES = 256 * 1024
+# A peer that is gone without a word is noticed after about half a minute.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+
+Answered = Callable[["Pending"], None]
+
+
+class Pending:
+    """A request that was sent. Its answer is a frame, or an error of the link."""
+
+    __slots__ = ("_on_answered", "_turn", "error", "frame")
+
+    def __init__(self, on_answered: Answered | None = None) -> None:
+        self.frame: memoryview | None = None
+        self.error: HeadraceError | None = None
+        self._on_answered = on_answered
+        self._turn = threading.Lock()
+        self._turn.acquire()
+
+    def end(self, frame: memoryview | None, error: HeadraceError | None) -> None:
+        self.frame = frame
+        self.error = error
+        self._turn.release()
+        if self._on_answered is not None:
+            self._on_answered(self)
+
+    def wait(self, seconds: float = -1) -> memoryview:
+        """The frame, from behind its size; raises what ended the link, or
+        Disconnected when there is no answer in that time."""
+        if not self._turn.acquire(timeout=seconds):
+            raise Disconnected(f"no answer within {seconds:g} seconds")
+        self._turn.release()
+        if self.frame is None:
+            assert self.error is not None
+            raise self.error
+        return self.frame
+
+
+class Link:
+    """Connected when it is made; OSError when nobody listens there."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self._client_id = client_id.encode()[:255]
+        self._socket = socket.create_connection(address, CONNECT_SECONDS)
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE:
+            # Not every system has all of them.
+            with contextlib.suppress(AttributeError, OSError):
+                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._send_lock = threading.Lock()
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._pending: dict[int, Pending] = {}
+        self._ended: HeadraceError | None = None
+        self._last_id = 0
+        self.received_bytes = 0
+        self._reader = threading.Thread(
+            target=self._read, name=f"headrace-link-{address}", daemon=True
+        )
+        self._reader.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._ended is None
+
+    def send(self, request: bytes, on_answered: Answered | None = None) -> Pending:
+        """Disconnected when the link is gone; then the node has not seen all of the
+        request and will not carry it out."""
+        pending = Pending(on_answered)
+        with self._send_lock:
+            with self._lock:
+                if self._ended is not None:
+                    raise self._ended
+                self._last_id = self._last_id % CORRELATION_ID_MAX + 1
+                number = self._last_id
+                self._pending[number] = pending
+            try:
+                self._socket.sendall(encode_request_frame(number, self._client_id, request))
+            except OSError as error:
+                with self._lock:
+                    self._pending.pop(number, None)
+                lost = self._lost(error)
+                self._end(lost)
+                raise lost from error
+        return pending
+
+    def close(self) -> None:
+        self._end(Closed("this handle is closed; connect again"))
+        if threading.current_thread() is not self._reader:
+            self._reader.join()
+
+    def _lost(self, error: object) -> Disconnected:
+        return Disconnected(
+            f"the connection to the node at {self.address} broke ({error}) before the answer "
+            "came; whether the call took effect is not known"
+        )
+
+    def _end(self, reason: HeadraceError) -> None:
+        with self._lock:
+            if self._ended is not None:
+                return
+            self._ended = reason
+            waiting, self._pending = list(self._pending.values()), {}
+        # The reader wakes up and closes it.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        for pending in waiting:
+            pending.end(None, reason)
+
+    # The reader.
+
+    def _read(self) -> None:
+        try:
+            with self._socket:
+                while True:
+                    self._on_frame(self._receive(_SIZE.unpack(self._receive(4))[0]))
+        except (OSError, EOFError) as error:
+            self._end(self._lost(error or "closed by the node"))
+        except MalformedMessage as error:
+            self._end(error)
+
+    def _receive(self, size: int) -> memoryview:
+        if not 0 < size <= FRAME_BYTES_MAX:
+            raise MalformedMessage(
+                f"what answers at {self.address} does not speak the remote protocol; is it a "
+                "headrace node?"
+            )
+        room = memoryview(bytearray(size))
+        end = 0
+        while end < size:
+            count = self._socket.recv_into(room[end:], min(size - end, READ_BYTES))
+            if not count:
+                raise EOFError("closed by the node")
+            self.received_bytes += count
+            end += count
+        return room
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if len(frame) < 5:
+            raise MalformedMessage(f"an answer of {len(frame)} bytes from {self.address}")
+        with self._lock:
+            pending = self._pending.pop(decode_answer_id(frame), None)
+        if pending is not None:
+            pending.end(frame, None)

@@ -1,0 +1,1 @@
+"""The door of our own clients, which shares the Kafka door's port."""

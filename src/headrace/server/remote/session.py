@@ -1,0 +1,210 @@
+"""A session: one connection of a client of ours, and what it holds.
+
+    queue, group, consumer      the leases of this consumer
+    stream, group, member       the partitions of this member
+
+When the connection breaks, what it holds is given back at once. The deliveries count:
+whoever is gone without a word may be gone because of what it was given. A client that
+ends properly has said so before, and then they do not. If the same consumer has come
+back over another connection meanwhile, it is that one's to hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import Closed, HeadraceError, LimitExceeded
+from headrace.core.settings import OffsetReset
+from headrace.core.values import Delivery, MessageId
+from headrace.server.bounded import lease_bounded, list_bounded
+from headrace.server.loop_calls import Calls, Watch
+from headrace.wire.remote.codec import Request
+from headrace.wire.remote.methods import DelayedPage, Hello, LetterPage, News
+
+if TYPE_CHECKING:
+    from headrace.server.kafka.door import Door
+
+
+class Owned(NamedTuple):
+    kind: Literal["queue", "stream"]
+    group: str
+    name: str
+
+
+class Session:
+    def __init__(self, door: Door, owners: dict[Owned, Session]) -> None:
+        self._door = door
+        self._service = door.service
+        self._calls = Calls(door.service)
+        self._owners = owners
+        self._owned: set[Owned] = set()
+        self._watches: set[Watch] = set()
+        self._is_closed = False
+        self._special: dict[str, Callable[..., Awaitable[object]]] = {
+            "hello": self._hello,
+            "watch": self._watch,
+            "open_queue": self._open_queue,
+            "lease": self._lease,
+            "leave": self._leave,
+            "join_stream": self._join_stream,
+            "leave_stream": self._leave_stream,
+            "delayed": self._delayed,
+            "dead_letters": self._dead_letters,
+        }
+
+    async def carry_out(self, request: Request) -> object:
+        if self._is_closed:
+            raise Closed("the connection is gone")
+        name = request.method.name
+        special = self._special.get(name)
+        if special is not None:
+            return await special(**request.arguments)
+        return await self._calls.run(getattr(Face, name), **request.arguments)
+
+    # The protocol's own.
+
+    async def _hello(self, auto_create: bool) -> Hello:
+        self._calls = Calls(self._service, auto_create=auto_create)
+        service = self._service
+        return Hello(
+            version("headrace"), service.cluster_id, service.node_id, service.clock.now_ms()
+        )
+
+    async def _watch(self, topics: Sequence[str]) -> News:
+        if len(self._watches) >= limits.REMOTE_WATCHES_MAX:
+            raise LimitExceeded(
+                f"one connection watches at most {limits.REMOTE_WATCHES_MAX} sets of topics"
+            )
+        with Watch(self._service, topics) as watch:
+            self._watches.add(watch)
+            self._door.polls.add(watch.news.set)
+            try:
+                is_news = await watch.wait(limits.REMOTE_WATCH_MS_MAX / 1000)
+            finally:
+                self._watches.discard(watch)
+                self._door.polls.discard(watch.news.set)
+        return News(is_news, self._service.clock.now_ms())
+
+    # What is held.
+
+    async def _open_queue(
+        self, group: str, topics: Sequence[str], consumer: str, settings: dict[str, Any] | None
+    ) -> None:
+        await self._calls.run(Face.open_queue, group, topics, consumer, settings)
+        self._own(Owned("queue", group, consumer))
+
+    async def _lease(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        count: int,
+        visibility_ms: int | None,
+    ) -> list[Delivery]:
+        self._own(Owned("queue", group, consumer))
+        return await lease_bounded(
+            self._calls, group, topics, consumer, count, visibility_ms,
+            is_wanted=lambda: not self._is_closed,
+        )  # fmt: skip
+
+    async def _leave(self, group: str, consumer: str) -> None:
+        self._disown(Owned("queue", group, consumer))
+        await self._calls.run(Face.leave, group, consumer)
+
+    async def _join_stream(
+        self, group: str, topics: Sequence[str], member: str, reset: OffsetReset
+    ) -> None:
+        self._own(Owned("stream", group, member))
+        await self._calls.run(Face.join_stream, group, topics, member, reset)
+
+    async def _leave_stream(self, group: str, member: str) -> None:
+        self._disown(Owned("stream", group, member))
+        await self._calls.run(Face.leave_stream, group, member)
+
+    def _own(self, owned: Owned) -> None:
+        self._owned.add(owned)
+        self._owners[owned] = self
+        if self._is_closed:
+            self._give_back(owned)
+
+    def _disown(self, owned: Owned) -> None:
+        self._owned.discard(owned)
+        if self._owners.get(owned) is self:
+            del self._owners[owned]
+
+    # Listings.
+
+    async def _delayed(
+        self, topic: str, after: tuple[int, int, int] | None, limit: int
+    ) -> DelayedPage:
+        items, is_cut = await list_bounded(
+            lambda last, count: self._calls.run(
+                Face.delayed,
+                topic,
+                after=after if last is None else (last.deliver_at_ms, last.partition, last.offset),
+                limit=count,
+            ),
+            limit,
+        )
+        return DelayedPage(items, is_cut)
+
+    async def _dead_letters(
+        self, topic: str, group: str | None, after: MessageId | None, limit: int
+    ) -> LetterPage:
+        items, is_cut = await list_bounded(
+            lambda last, count: self._calls.run(
+                Face.dead_letters,
+                topic,
+                group=group,
+                after=after if last is None else MessageId(last.topic, last.partition, last.offset),
+                limit=count,
+            ),
+            limit,
+        )
+        return LetterPage(items, is_cut)
+
+    # The end.
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._is_closed = True
+        for watch in tuple(self._watches):
+            watch.news.set()
+        for owned in tuple(self._owned):
+            self._give_back(owned)
+
+    def _give_back(self, owned: Owned) -> None:
+        if self._owners.get(owned) is not self:
+            return
+        self._disown(owned)
+        # A group that is gone, or a disk that is, leaves nothing to give back.
+        with contextlib.suppress(HeadraceError, OSError):
+            if owned.kind == "queue":
+                self._end_leases(owned.group, owned.name)
+            else:
+                self._service.broker.cursors.leave(owned.group, owned.name)
+                self._service.wake_watching()
+
+    def _end_leases(self, name: str, consumer: str) -> None:
+        service = self._service
+        group = service.broker.topics.catalog.groups.get(name)
+        if group is None:
+            return
+        commit = service.commit()
+        freed = service.broker.sharing.end_leases(group, consumer, service.clock.now_ms(), commit)
+        waiting = service.submit(commit)
+        if waiting is not None:
+            # A failure is heard of elsewhere; here nobody waits.
+            waiting.add_done_callback(_ignore)
+        service.wake_partitions(freed)
+
+
+def _ignore(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()

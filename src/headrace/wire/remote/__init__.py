@@ -1,0 +1,1 @@
+"""How a client of ours speaks to a node: method calls as one private Kafka API."""

@@ -1,0 +1,243 @@
+"""The methods of the remote protocol: what goes in, what comes out.
+
+The names and parameters are those of the SDK's `Backend`. Two more belong to the
+protocol itself:
+
+    hello    the first call on a connection: who is there, and what time it is
+    watch    answered when looking again may be worth it, after 30 s at the latest
+
+A repeatable method may be sent again when the connection broke before the answer
+came: it changes nothing, or the same again, or (lease) what it gave out is given
+back when its connection breaks.
+
+Rejected: taking the parameters from the signatures in the code. What is on the wire
+must not change because somebody renames an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from headrace.core.errors import HeadraceError
+from headrace.core.settings import OffsetReset
+from headrace.core.values import (
+    DeadLetter,
+    DelayedMessage,
+    Delivery,
+    GroupInfo,
+    Headers,
+    MessageId,
+    MessageStatus,
+    Outgoing,
+    Published,
+    PublishedRuns,
+    QueueStatistics,
+    Receipt,
+    RedriveResult,
+    StreamRecord,
+    TopicInfo,
+)
+
+# Outside of what Apache Kafka uses, and not among the versions that we announce:
+# no Kafka client ever sends it.
+API_KEY: Final = 10_000
+VERSION: Final = 0
+
+
+class Many(NamedTuple):
+    """An array, whose length is checked before it is made."""
+
+    element: Any
+    is_optional: bool = False
+
+
+class Method(NamedTuple):
+    name: str
+    parameters: Mapping[str, Any]
+    result: Any
+    is_repeatable: bool = False
+    # Whether one message alone may be larger than other requests.
+    is_bulky: bool = False
+
+
+class Hello(NamedTuple):
+    """What a node says of itself."""
+
+    version: str
+    cluster_id: str
+    node_id: int
+    now_ms: int
+
+
+class News(NamedTuple):
+    """Whether something happened, or only time passed; and the node's time."""
+
+    is_news: bool
+    now_ms: int
+
+
+class Refusal(NamedTuple):
+    """An error on the wire."""
+
+    code: str
+    message: str
+    retriable: bool
+
+
+class Runs(msgspec.Struct):
+    """Places of many messages, as (partition, first offset, count)."""
+
+    runs: list[tuple[int, int, int]]
+
+
+Scalar = str | int | float | bool | None
+Settings = dict[str, Scalar]
+Names = Many(str)
+Place = tuple[str, int]
+Outcomes = list[Refusal | None]
+
+
+class LetterPage(msgspec.Struct):
+    """A part of a listing, which may be cut short because of its size in bytes."""
+
+    items: list[DeadLetter]
+    is_cut: bool
+
+
+class DelayedPage(msgspec.Struct):
+    items: list[DelayedMessage]
+    is_cut: bool
+
+
+_RECEIPTS = {"group": str, "receipts": Many(Receipt)}
+_ALL = (
+    Method("hello", {"auto_create": bool}, Hello, True),
+    Method("watch", {"topics": Names}, News, True),
+    # Topics.
+    Method(
+        "create_topic",
+        {"name": str, "partitions": int, "settings": Settings | None, "exist_ok": bool},
+        TopicInfo,
+    ),
+    Method("delete_topic", {"name": str}, None),
+    Method("alter_topic", {"name": str, "settings": Settings}, TopicInfo, True),
+    Method("grow_topic", {"name": str, "partitions": int, "break_key_order": bool}, TopicInfo),
+    Method("topic", {"name": str}, TopicInfo, True),
+    Method("topics", {"internal": bool}, list[TopicInfo], True),
+    Method("delete_records", {"topic": str, "partition": int, "before_offset": int}, int, True),
+    # Publishing.
+    Method(
+        "publish",
+        {"topic": str, "messages": Many(Outgoing)},
+        list[Published] | Runs,
+        is_bulky=True,
+    ),
+    Method(
+        "publish_values",
+        {"topic": str, "values": Many(bytes), "headers": Headers, "partition": int | None},
+        list[Published] | Runs,
+        is_bulky=True,
+    ),
+    # Streams.
+    Method(
+        "read",
+        {"topic": str, "partition": int, "offset": int, "count_max": int},
+        tuple[list[StreamRecord], int],
+        True,
+    ),
+    Method("offset_at", {"topic": str, "partition": int, "timestamp_ms": int}, int, True),
+    Method(
+        "join_stream",
+        {"group": str, "topics": Names, "member": str, "reset": OffsetReset},
+        None,
+        True,
+    ),
+    Method("leave_stream", {"group": str, "member": str}, None, True),
+    Method("change_stream", {"group": str, "member": str, "topics": Names}, None, True),
+    Method("assignment", {"group": str, "member": str}, tuple[int, dict[Place, int]], True),
+    Method(
+        "commit",
+        {
+            "group": str,
+            "positions": dict[Place, int],
+            "member": str | None,
+            "generation": int | None,
+        },
+        None,
+        True,
+    ),
+    Method("committed", {"group": str, "topic": str}, dict[int, int], True),
+    # Queues.
+    Method(
+        "open_queue",
+        {"group": str, "topics": Names, "consumer": str, "settings": Settings | None},
+        None,
+        True,
+    ),
+    Method(
+        "lease",
+        {
+            "group": str,
+            "topics": Names,
+            "consumer": str,
+            "count": int,
+            "visibility_ms": int | None,
+        },
+        list[Delivery],
+        True,
+    ),
+    Method("ack", _RECEIPTS, Outcomes),
+    Method("nack", {**_RECEIPTS, "delay_ms": int | None, "error": str | None}, Outcomes),
+    Method("reject", {**_RECEIPTS, "reason": str | None}, Outcomes),
+    Method("extend", {**_RECEIPTS, "visibility_ms": int | None}, Outcomes),
+    Method("release", _RECEIPTS, Outcomes),
+    Method("held", {"group": str, "consumer": str}, dict[tuple[str, int, int], Receipt], True),
+    Method("leave", {"group": str, "consumer": str}, None, True),
+    Method("next_due_ms", {"group": str | None, "topics": Names}, int | None, True),
+    # Groups and messages.
+    Method("groups", {}, list[GroupInfo], True),
+    Method("group", {"name": str}, GroupInfo, True),
+    Method("alter_group", {"name": str, "settings": Settings}, GroupInfo, True),
+    Method("delete_group", {"name": str}, None),
+    Method("status", {"id": MessageId, "group": str}, MessageStatus, True),
+    Method(
+        "queue_statistics",
+        {"group": str, "topics": Many(str, is_optional=True)},
+        QueueStatistics,
+        True,
+    ),
+    # Delayed messages and dead letters.
+    Method(
+        "delayed",
+        {"topic": str, "after": tuple[int, int, int] | None, "limit": int},
+        DelayedPage,
+        True,
+    ),
+    Method("cancel", {"id": MessageId}, bool),
+    Method(
+        "dead_letters",
+        {"topic": str, "group": str | None, "after": MessageId | None, "limit": int},
+        LetterPage,
+        True,
+    ),
+    Method("dead_letter", {"id": MessageId}, DeadLetter, True),
+    Method(
+        "redrive",
+        {"topic": str, "ids": Many(MessageId), "dry_run": bool, "force": bool},
+        RedriveResult,
+    ),
+    Method("purge", {"topic": str, "ids": Many(MessageId)}, int),
+)
+METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _ALL}
+
+
+def refusal_of(error: HeadraceError) -> Refusal:
+    return Refusal(error.code, str(error), error.retriable)
+
+
+def runs_or_list(places: object) -> object:
+    """Publishing answers with runs where it has them: they are much shorter."""
+    return Runs(places.runs) if isinstance(places, PublishedRuns) else places
