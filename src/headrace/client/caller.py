@@ -15,6 +15,7 @@ is asked again by whoever looks next, before it looks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
@@ -95,6 +96,8 @@ class Caller:
         return self._clock
 
     def close(self) -> None:
+        if not self._closed.is_set():
+            self._leave_all()
         self._closed.set()
         with self._link_lock:
             if self._link is not None:
@@ -212,6 +215,19 @@ class Caller:
         # A topic or group that is gone is met by whoever uses it next.
         for pending in [link.send(request) for request in requests]:
             pending.wait()
+
+    def _leave_all(self) -> None:
+        """Give back what nobody has given back, as a node would do it by itself, but
+        in words: then what was leased does not count as delivered."""
+        link = self._link
+        with self._lock:
+            requests = [encode_request("leave", who) for who in self._queues]
+            requests += [encode_request("leave_stream", who) for who in self._members]
+        if link is None or not link.is_alive:
+            return
+        with contextlib.suppress(HeadraceError):
+            for pending in [link.send(request) for request in requests]:
+                pending.wait(HELLO_SECONDS)
 
     # Waiting.
 

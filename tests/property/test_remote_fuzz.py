@@ -1,0 +1,170 @@
+"""Whatever a client of ours might say, well-formed or not, is answered or cut off; no
+call fails for a reason of the node's own, and the next client is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.test_door_fuzz import Complaints, FakeTransport, deliver
+
+from headrace.calls import Face
+from headrace.core.node_settings import NodeSettings
+from headrace.core.settings import OffsetReset
+from headrace.core.values import Headers, MessageId, Outgoing, Receipt
+from headrace.engine.broker import Broker
+from headrace.platform.clock import SystemClock
+from headrace.platform.entropy import SystemEntropy
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.connection import Connection
+from headrace.server.kafka.door import Door
+from headrace.server.kafka.handlers import HANDLERS
+from headrace.server.loop_calls import Calls
+from headrace.server.service import Service
+from headrace.wire.remote import codec
+from headrace.wire.remote.methods import METHODS, Many, Place, Settings
+
+_inputs: list[int] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def count_inputs() -> Iterator[None]:
+    """The run says how much it tried, and a fuzz that tried nothing fails."""
+    yield
+    print(f"{len(_inputs)} requests, {sum(_inputs)} bytes through the door")
+    assert settings.default is not None
+    assert len(_inputs) >= settings.default.max_examples / 2
+
+
+class Written(FakeTransport):
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+
+# Arguments of the right type, and of any other.
+
+names = st.sampled_from(["orders", "billing", "worker", "orders.dlq", "__cursors", "", "."])
+numbers = st.sampled_from([0, 1, 2, 5, -1, 10_000, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)])
+texts = st.one_of(names, st.text(max_size=20))
+binaries = st.one_of(st.none(), st.binary(max_size=40))
+ids = st.builds(MessageId, names, numbers, numbers)
+receipts = st.builds(
+    Receipt,
+    st.sampled_from([b"", b"x" * 16, bytes(16)]),
+    numbers,
+    numbers,
+    numbers,
+    numbers,
+    numbers,
+)
+headers = st.lists(st.tuples(texts, binaries), max_size=3).map(tuple)
+outgoing = st.builds(
+    Outgoing, binaries, binaries, headers, st.none() | numbers, st.none() | numbers
+)
+scalars = st.one_of(st.none(), st.booleans(), numbers, st.floats(), texts)
+setting_names = st.sampled_from(["retention_ms", "ordering", "max_attempts", "backoff_ms", "x"])
+anything = st.recursive(
+    st.one_of(scalars, st.binary(max_size=10)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    str: texts,
+    str | None: st.none() | texts,
+    int: numbers,
+    int | None: st.none() | numbers,
+    bool: st.booleans(),
+    bytes: st.binary(max_size=40),
+    Headers: headers,
+    Settings: st.dictionaries(setting_names, scalars, max_size=3),
+    Settings | None: st.none() | st.dictionaries(setting_names, scalars, max_size=3),
+    OffsetReset: st.sampled_from(["earliest", "latest", "error", "x"]),
+    dict[Place, int]: st.dictionaries(st.tuples(names, numbers), numbers, max_size=3),
+    MessageId: ids,
+    MessageId | None: st.none() | ids,
+    Outgoing: outgoing,
+    Receipt: receipts,
+    tuple[int, int, int] | None: st.none() | st.tuples(numbers, numbers, numbers),
+}
+
+
+def argument(wanted: Any) -> st.SearchStrategy[Any]:
+    if isinstance(wanted, Many):
+        return st.lists(BY_TYPE[wanted.element], max_size=4)
+    return BY_TYPE[wanted]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    method = METHODS[draw(st.sampled_from(sorted(set(METHODS) - {"watch"})))]
+    arguments = [draw(argument(wanted)) for wanted in method.parameters.values()]
+    if draw(st.integers(0, 5)) == 0:
+        arguments = draw(st.lists(anything, max_size=6))
+    whole = msgspec.msgpack.encode((method.name, arguments))
+    if draw(st.integers(0, 9)) == 0:
+        place = draw(st.integers(0, len(whole) - 1))
+        whole = whole[:place] + draw(st.binary(max_size=3)) + whole[place + 1 :]
+    return whole
+
+
+def frame(number: int, request: bytes) -> bytes:
+    return codec.encode_request_frame(number, b"fuzz", request)
+
+
+def answers(sent: bytes) -> int:
+    count = 0
+    while sent:
+        (size,) = struct.unpack_from(">i", sent)
+        sent = sent[4 + size :]
+        count += 1
+    return count
+
+
+async def serve(fuzzed: list[bytes]) -> None:
+    disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+    broker = Broker(disk, entropy, clock.now_ms())
+    service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
+    door = Door(service, NodeSettings(), HANDLERS)
+    complaints = Complaints()
+    door.logger.addHandler(complaints)
+    calls = Calls(service)
+    await calls.run(Face.create_topic, "orders", partitions=2)
+    await calls.run(Face.open_queue, "billing", ["orders"], "worker")
+    await calls.run(Face.publish, "orders", [Outgoing(b"one"), Outgoing(b"two")])
+    connection, transport = Connection(door), Written()
+    connection.connection_made(transport)
+    try:
+        for number, request in enumerate(fuzzed, 1):
+            _inputs.append(len(request))
+            deliver(connection, frame(number, request), [])
+        while door.tasks:
+            await asyncio.wait(tuple(door.tasks))
+            await asyncio.sleep(0)
+        assert [record.exc_info for record in complaints.records] == []
+        assert transport.is_cut or answers(transport.sent) == len(fuzzed)
+        connection.connection_lost(None)
+        assert await calls.run(Face.topics) is not None
+        assert not connection.on_closed
+    finally:
+        door.logger.removeHandler(complaints)
+        await service.close()
+        broker.close()
+
+
+@given(st.lists(requests(), min_size=1, max_size=6))
+@settings(max_examples=300)
+def test_whatever_is_asked_is_answered_or_cut_off(fuzzed: list[bytes]) -> None:
+    asyncio.run(serve(fuzzed))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_a_request_or_refused(data: bytes) -> None:
+    _inputs.append(len(data))
+    asyncio.run(serve([data]))
