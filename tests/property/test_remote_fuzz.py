@@ -31,6 +31,8 @@ from headrace.server.service import Service
 from headrace.wire.remote import codec
 from headrace.wire.remote.methods import METHODS, Many, Place, Settings
 
+# Stands for the topic's, which is another one each time.
+TOPIC_ID = b"T" * 16
 _inputs: list[int] = []
 
 
@@ -57,7 +59,7 @@ binaries = st.one_of(st.none(), st.binary(max_size=40))
 ids = st.builds(MessageId, names, numbers, numbers)
 receipts = st.builds(
     Receipt,
-    st.sampled_from([b"", b"x" * 16, bytes(16)]),
+    st.sampled_from([b"", TOPIC_ID, bytes(16)]),
     numbers,
     numbers,
     numbers,
@@ -138,12 +140,14 @@ async def serve(fuzzed: list[bytes]) -> None:
     await calls.run(Face.create_topic, "orders", partitions=2)
     await calls.run(Face.open_queue, "billing", ["orders"], "worker")
     await calls.run(Face.publish, "orders", [Outgoing(b"one"), Outgoing(b"two")])
+    await calls.run(Face.lease, "billing", ["orders"], "worker", 1)
+    topic = broker.topics.named("orders")
     connection, transport = Connection(door), Written()
     connection.connection_made(transport)
     try:
         for number, request in enumerate(fuzzed, 1):
             _inputs.append(len(request))
-            deliver(connection, frame(number, request), [])
+            deliver(connection, frame(number, request.replace(TOPIC_ID, topic.id)), [])
         while door.tasks:
             await asyncio.wait(tuple(door.tasks))
             await asyncio.sleep(0)

@@ -88,7 +88,7 @@ class Topics:
 
     def find(self, topic_id: bytes, index: int) -> Partition | None:
         partitions = self._partitions.get(topic_id, [])
-        return partitions[index] if index < len(partitions) else None
+        return partitions[index] if 0 <= index < len(partitions) else None
 
     # Opening.
 
