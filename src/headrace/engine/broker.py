@@ -34,13 +34,13 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
-from headrace.engine.delayed import list_delayed
+from headrace.engine.delayed import deliver_at_ms, list_delayed
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
-from headrace.engine.partition import Partition, deliver_at_ms
+from headrace.engine.partition import Partition
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
 from headrace.engine.retain import retain

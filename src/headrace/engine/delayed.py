@@ -74,3 +74,7 @@ def _messages(
         for at, index, offset in places
         if (kept := records.get((index, offset))) is not None
     ]  # fmt: skip
+
+
+def deliver_at_ms(record: Record) -> int:
+    return read_attributes(record.headers, record.timestamp_ms).deliver_at_ms

@@ -472,12 +472,11 @@ class Partition:
     # Changes from outside, and the end.
 
     def on_topic_changed(self, topic: Topic, now_ms: int) -> None:
-        before = self.topic.settings
+        before, after = self.topic.settings, topic.settings
         self.topic = topic
-        self.log.settings = LogSettings.of(topic.settings)
-        if topic.settings.dedup != before.dedup or (
-            topic.settings.dedup and topic.settings.dedup_window_ms != before.dedup_window_ms
-        ):
+        self.log.settings = LogSettings.of(after)
+        is_longer = after.dedup and after.dedup_window_ms != before.dedup_window_ms
+        if after.dedup != before.dedup or is_longer:
             self._load_dedup(now_ms)
 
     def on_start_moved(self) -> None:
@@ -499,7 +498,3 @@ class Partition:
         self.log.close()
         if self.state is not None:
             self.state.log.close()
-
-
-def deliver_at_ms(record: Record) -> int:
-    return read_attributes(record.headers, record.timestamp_ms).deliver_at_ms
