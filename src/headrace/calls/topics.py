@@ -10,6 +10,7 @@ from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
 
 
 class TopicCalls(Served):
@@ -65,27 +66,28 @@ class TopicCalls(Served):
                 if internal or not topic.is_internal
             ]
 
+    def topic_names(self) -> list[str]:
+        """Of the topics that people have made, sorted."""
+        with self._reading():
+            topics = self._broker.topics.catalog.topics.values()
+            return sorted(topic.name for topic in topics if not topic.is_internal)
+
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Everything below the offset is gone; where the partition starts now."""
         with self._writing() as (now_ms, _):
             found = self._broker.topics.named(topic)
             return self._broker.delete_records(found, partition, before_offset, now_ms)
 
+    def partition_info(self, topic: str, partition: int) -> PartitionInfo:
+        with self._reading():
+            found = self._broker.topics.named(topic)
+            return _describe_partition(self._broker.topics.partition(found, partition))
+
     def _describe(self, topic: Topic) -> TopicInfo:
         return TopicInfo(
             topic.name,
             topic.id.hex(),
-            tuple(
-                PartitionInfo(
-                    partition.index,
-                    partition.log.start_offset,
-                    partition.high_watermark,
-                    partition.log.end_offset,
-                    partition.log.size_bytes,
-                    len(partition.log.segments()),
-                )
-                for partition in self._broker.topics.partitions(topic)
-            ),
+            tuple(map(_describe_partition, self._broker.topics.partitions(topic))),
             topic.settings.to_mapping(),
         )
 
@@ -129,3 +131,14 @@ class TopicCalls(Served):
         published = self._write(publish, waits=self._is_synced(topic))
         self._notify_published()
         return published
+
+
+def _describe_partition(partition: Partition) -> PartitionInfo:
+    return PartitionInfo(
+        partition.index,
+        partition.log.start_offset,
+        partition.high_watermark,
+        partition.log.end_offset,
+        partition.log.size_bytes,
+        len(partition.log.segments()),
+    )

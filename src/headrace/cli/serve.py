@@ -23,6 +23,9 @@ def settings_options(function: Any) -> Any:
             click.option("--config", type=click.Path(), help="A TOML file with settings."),
             click.option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect."),
             click.option("--kafka-advertised", metavar="HOST:PORT", help="What they are told."),
+            click.option("--http", metavar="HOST:PORT", help="Where HTTP clients connect."),
+            click.option("--http-hosts", metavar="NAMES", help="Names that the node goes by."),
+            click.option("--http-origins", metavar="ORIGINS", help="Whose pages may use it."),
             click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback."),
             click.option("--auto-create-topics/--no-auto-create-topics", default=None),
             click.option("--partitions", type=int, help="Of topics that do not say."),
@@ -86,7 +89,8 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        click.echo(f"ready: kafka on {ready.kafka}, data in {os.path.abspath(settings.data)}")
+        doors = ", ".join(f"{name} on {address}" for name, address in ready.doors.items())
+        click.echo(f"ready: {doors}, data in {os.path.abspath(settings.data)}")
         sys.stdout.flush()
 
     if sys.platform == "win32":

@@ -65,6 +65,11 @@ REMOTE_OPEN_CALLS_MAX: Final = 64
 REMOTE_WATCHES_MAX: Final = 1_000
 REMOTE_WATCH_MS_MAX: Final = 30_000
 
+# HTTP: a request's body, what comes before it, and members of groups.
+HTTP_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+HTTP_HEAD_BYTES_MAX: Final = 64 * 1024
+HTTP_MEMBERS_MAX: Final = 10_000
+
 # Keys that one pass of compaction remembers, at about 200 bytes each.
 COMPACTION_KEYS_MAX: Final = 250_000
 

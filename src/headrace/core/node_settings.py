@@ -59,6 +59,11 @@ class NodeSettings(SettingsModel):
     kafka: str = "127.0.0.1:9092"
     # What clients are told to connect to, where that differs from `kafka`.
     kafka_advertised: str = ""
+    http: str = "127.0.0.1:9080"
+    # Names, with commas between, under which browsers and others may ask for the
+    # node, and origins whose pages may use it.
+    http_hosts: str = ""
+    http_origins: str = ""
     # Needed to listen beyond this machine while there is no authentication.
     insecure: bool = False
     auto_create_topics: bool = True
@@ -77,8 +82,10 @@ class NodeSettings(SettingsModel):
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
-        if self.kafka:
-            address = Address.parse("kafka", self.kafka)
+        for name, door in (("kafka", self.kafka), ("http", self.http)):
+            if not door:
+                continue
+            address = Address.parse(name, door)
             if not address.is_loopback and not self.insecure:
                 raise InvalidArgument(
                     f"{address} can be reached from other machines and there is no authentication "

@@ -189,11 +189,9 @@ class Partition:
         return self.topic.settings.durability == "synced"
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        """One checked batch, or several of one producer whose sequence numbers
-        follow one another, with the header of the first. A duplicate of an
-        idempotent producer's is answered with its first offset and not written;
-        of several, the first is one, and nothing is said of the others. A
-        producer's first transactional batch opens its transaction."""
+        """One checked batch, or several of one producer in sequence, with the header
+        of the first. A duplicate, of several the first, is answered with its offset
+        and not written. A producer's first transactional batch opens a transaction."""
         self._check_leading()
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, now_ms)
@@ -238,11 +236,8 @@ class Partition:
         now_ms: int,
     ) -> Appended:
         """Write the marker that decides the producer's open transaction here. It
-        counts once it is safe. A marker that a like one has come before, with
-        nothing left to decide, is a duplicate: wait for its end all the same.
-
-        FencedProducer and FencedCoordinator when a later epoch was here.
-        """
+        counts once it is safe. One with nothing left to decide is a duplicate: wait
+        for its end. FencedProducer, FencedCoordinator when a later epoch was here."""
         self._check_leading()
         if not self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch):
             end = self.log.end_offset

@@ -10,10 +10,11 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InUse, InvalidArgument
-from headrace.core.node_settings import NodeSettings
+from headrace.core.node_settings import Address, NodeSettings
 from headrace.engine.broker import Broker
 from headrace.platform.clock import SystemClock
 from headrace.platform.descriptors import DESCRIPTORS, limit_for
@@ -28,8 +29,19 @@ logger = logging.getLogger("headrace")
 class Ready:
     """What a started node has to tell: where its doors are."""
 
-    def __init__(self, kafka: str) -> None:
-        self.kafka = kafka
+    def __init__(self, doors: dict[str, str]) -> None:
+        # By name, the Kafka door first.
+        self.doors = doors
+
+
+class OpenDoor(Protocol):
+    """What a door has to be able to do for the node."""
+
+    address: Address
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 # What is open beside connections and files: folders that are being synced, and what
@@ -106,36 +118,68 @@ def _share_descriptors(settings: NodeSettings) -> NodeSettings:
 async def _serve_doors(
     settings: NodeSettings, service: Service, on_ready: Callable[[Ready], None]
 ) -> None:
-    from headrace.server.kafka.door import Door
-    from headrace.server.kafka.handlers import HANDLERS
-
-    if not settings.kafka:
-        raise InvalidArgument("every door is shut; give the Kafka door an address: --kafka")
-    door = Door(service, settings, HANDLERS)
+    doors = _doors(settings, service)
+    if not doors:
+        raise InvalidArgument("every door is shut; give one an address: --kafka or --http")
+    opened: dict[str, OpenDoor] = {}
     try:
-        await door.open()
-    except OSError as error:
-        raise _cannot_listen(settings.kafka, error) from error
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            service.loop.add_signal_handler(number, stop.set)
-    logger.info("ready", extra={"kafka": str(door.address), "data": settings.data})
-    on_ready(Ready(str(door.address)))
-    service.failed.add_done_callback(lambda _: stop.set())
-    await stop.wait()
-    logger.info("stopping", extra={"connections": len(door.connections)})
-    await door.close()
+        for name, door in doors.items():
+            if await _open(name, door, settings):
+                opened[name] = door
+        addresses = {name: str(door.address) for name, door in opened.items()}
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):
+                service.loop.add_signal_handler(number, stop.set)
+        logger.info("ready", extra={**addresses, "data": settings.data})
+        on_ready(Ready(addresses))
+        service.failed.add_done_callback(lambda _: stop.set())
+        await stop.wait()
+        logger.info("stopping")
+    finally:
+        await asyncio.gather(*(door.close() for door in opened.values()))
     if service.failed.done():
         raise service.failed.result()
 
 
-def _cannot_listen(address: str, error: OSError) -> HeadraceError:
+def _doors(settings: NodeSettings, service: Service) -> dict[str, OpenDoor]:
+    """A door that is shut is not even imported."""
+    doors: dict[str, OpenDoor] = {}
+    if settings.kafka:
+        from headrace.server.kafka.door import Door
+        from headrace.server.kafka.handlers import HANDLERS
+
+        doors["kafka"] = Door(service, settings, HANDLERS)
+    if settings.http:
+        from headrace.server.http.door import HttpDoor
+
+        doors["http"] = HttpDoor(service, settings)
+    return doors
+
+
+async def _open(name: str, door: OpenDoor, settings: NodeSettings) -> bool:
+    """Whether it is open. A second node on one machine is told only of the address
+    that somebody chose: the others are ours to leave shut."""
+    wanted = getattr(settings, name)
+    try:
+        await door.open()
+    except OSError as error:
+        by_default = name != "kafka" and wanted == getattr(NodeSettings(), name)
+        if by_default and error.errno == errno.EADDRINUSE:
+            logger.warning(
+                "a door stays shut", extra={"door": name, "in_use": wanted, "choose": f"--{name}"}
+            )
+            return False
+        raise _cannot_listen(name, wanted, error) from error
+    return True
+
+
+def _cannot_listen(door: str, address: str, error: OSError) -> HeadraceError:
     # asyncio's own text is the reason and much around it.
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     if error.errno == errno.EADDRINUSE:
         return InUse(
             f"cannot listen on {address}: {reason}; is another node running? "
-            "Choose another address with --kafka"
+            f"Choose another address with --{door}"
         )
-    return InvalidArgument(f"cannot listen on {address}: {reason}; see --kafka")
+    return InvalidArgument(f"cannot listen on {address}: {reason}; see --{door}")

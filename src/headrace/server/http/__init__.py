@@ -1,0 +1,1 @@
+"""The HTTP door: JSON over the calls that every door shares."""

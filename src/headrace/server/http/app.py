@@ -1,0 +1,178 @@
+"""The ASGI application: who may ask, the router, and errors as problems.
+
+    request --> host and origin --> router --> route --> call --> answer
+                     |                 |          |
+                    403            404, 405    problem
+
+A web page must not drive a node that only listens on this machine: a browser sends
+the name that it looked up as Host, and on everything but plain reading from another
+page its Origin. Both have to be ours.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute
+from starlette.routing import Route as Path
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headrace.core.errors import HeadraceError
+from headrace.server.http import openapi
+from headrace.server.http.members import Members
+from headrace.server.http.problems import problem, problem_response
+from headrace.server.http.route import Budget, endpoint
+from headrace.server.http.table import ROUTES
+from headrace.server.loop_calls import Calls
+
+logger = logging.getLogger("headrace.http")
+
+LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+REQUEST_ID_CHARACTERS_MAX = 128
+
+
+def make_app(
+    calls: Calls, members: Members, gate: Gate, extra: Iterable[BaseRoute] = ()
+) -> ASGIApp:
+    budget = Budget()
+    paths: list[BaseRoute] = [
+        Path(route.path, _guarded(endpoint(route, calls, members, budget)), methods=[route.method])
+        for route in ROUTES
+    ]
+    paths += [
+        Path("/openapi.json", _document, methods=["GET"]),
+        Path("/docs", _page, methods=["GET"]),
+        *extra,
+    ]
+    app = Starlette(
+        routes=paths,
+        exception_handlers={HTTPException: _on_http_error},
+    )
+    gate.app = app
+    return gate
+
+
+async def _document(request: Request) -> Response:
+    return JSONResponse(openapi.document())
+
+
+async def _page(request: Request) -> Response:
+    return HTMLResponse(openapi.page())
+
+
+def _guarded(
+    serve: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    async def guarded(request: Request) -> Response:
+        try:
+            return await serve(request)
+        except HeadraceError as error:
+            return problem(error, request)
+        except ClientDisconnect:
+            # Nobody is there to be answered.
+            return Response(status_code=499)
+        except Exception:
+            logger.exception("a request failed", extra={"path": request.url.path})
+            return problem_response(500, "error", "the node failed; its log says more", request)
+
+    return guarded
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = f"{request.method} {request.url.path}"
+    if error.status_code == 405:
+        detail = f"{path} is not offered; see /docs"
+        answer = problem_response(405, "method-not-allowed", detail, request)
+        answer.headers.update(error.headers or {})
+        return answer
+    return problem_response(404, "unknown-path", f"there is no {path}; see /docs", request)
+
+
+class Gate:
+    """Before everything else: the Host, the Origin, and an id for the request."""
+
+    def __init__(
+        self, hosts: frozenset[str], origins: frozenset[str], new_id: Callable[[], str]
+    ) -> None:
+        self.app: ASGIApp
+        self._hosts = hosts
+        self._origins = origins
+        self._new_id = new_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = headers.get("x-request-id", "")
+        if not request_id.isascii() or not 0 < len(request_id) <= REQUEST_ID_CHARACTERS_MAX:
+            request_id = self._new_id()
+        scope["headrace.request_id"] = request_id
+
+        async def send_with_id(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"x-request-id", request_id.encode()))
+            await send(message)
+
+        refused = self._refusal(headers)
+        if refused is not None:
+            await _refuse(refused, scope, receive, send_with_id)
+            return
+        await self.app(scope, receive, send_with_id)
+
+    def _refusal(self, headers: Headers) -> HeadraceError | None:
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return ForbiddenHost(
+                f"this node does not go by {host!r}; connect to the address it listens on, or "
+                "name the host in http_hosts"
+            )
+        origin = headers.get("origin")
+        if origin is None or origin in self._origins or "*" in self._origins:
+            return None
+        if origin.partition("://")[2] == host:
+            return None
+        return ForbiddenOrigin(
+            f"pages of {origin} may not use this node; name the origin in http_origins"
+        )
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        name = name.removeprefix("[").removesuffix("]").lower()
+        return name in self._hosts or "*" in self._hosts
+
+
+class ForbiddenHost(HeadraceError):
+    code = "forbidden-host"
+
+
+class ForbiddenOrigin(HeadraceError):
+    code = "forbidden-origin"
+
+
+def hosts_of(bound: str, named: Iterable[str]) -> frozenset[str]:
+    """The names under which this node may be asked for."""
+    hosts = {*LOOPBACK_NAMES, bound.lower(), *(name.lower() for name in named)}
+    try:
+        if ipaddress.ip_address(bound).is_unspecified and not named:
+            # It listens everywhere, which somebody has allowed in so many words.
+            hosts.add("*")
+    except ValueError:
+        pass
+    return frozenset(hosts)
+
+
+async def _refuse(error: HeadraceError, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": str(error)[:120]})
+        return
+    await problem(error, Request(scope))(scope, receive, send)

@@ -1,0 +1,156 @@
+"""The HTTP door: uvicorn on the node's own loop, from open to graceful close.
+
+A request's head is bounded here, since the parser bounds nothing: whoever sends
+headers without end is cut off before they fill the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import HeadraceError
+from headrace.core.node_settings import Address, NodeSettings
+from headrace.server.http.app import Gate, hosts_of, make_app
+from headrace.server.http.members import Member, Members
+from headrace.server.loop_calls import Calls
+from headrace.server.service import Service
+
+logger = logging.getLogger("headrace.http")
+
+CLOSE_SECONDS = 3
+
+
+class HttpDoor:
+    def __init__(self, service: Service, settings: NodeSettings) -> None:
+        self._service = service
+        self._settings = settings
+        self._calls = Calls(service, auto_create=settings.auto_create_topics)
+        self._members = Members(service, self._on_expired)
+        self.address = Address("", 0)
+        self._server: uvicorn.Server
+        self._serving: asyncio.Task[None]
+
+    async def open(self) -> None:
+        """Listen; OSError when the address is taken."""
+        wanted = Address.parse("http", self._settings.http)
+        bound = await _bind(self._service.loop, wanted)
+        self.address = Address(wanted.host, bound[0].getsockname()[1])
+        hosts = hosts_of(wanted.host, _names(self._settings.http_hosts))
+        gate = Gate(hosts, frozenset(_names(self._settings.http_origins)), self._new_id)
+        config = uvicorn.Config(
+            make_app(self._calls, self._members, gate),
+            http=_Protocol,
+            ws="websockets-sansio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=self._settings.connections_max,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=CLOSE_SECONDS,
+            ws_max_size=limits.HTTP_BODY_BYTES_MAX,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=bound))
+        while not self._server.started and not self._serving.done():
+            await asyncio.sleep(0.001)
+        if self._serving.done():
+            self._serving.result()
+
+    def _new_id(self) -> str:
+        return self._service.entropy.random_bytes(8).hex()
+
+    def _on_expired(self, member: Member) -> None:
+        """It was not heard of for a whole session: others get its partitions."""
+        task = self._service.loop.create_task(self._leave(member))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _leave(self, member: Member) -> None:
+        with contextlib.suppress(HeadraceError):
+            await self._calls.run(Face.leave_stream, member.group, member.id)
+
+    async def close(self) -> None:
+        """Take nothing new, and let what is under way be answered."""
+        self._server.should_exit = True
+        await self._serving
+        self._members.close()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Signals are the node's.
+        yield
+
+
+class _Protocol(HttpToolsProtocol):
+    """With a bound on what may come before a request's body."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._head_bytes = 0
+        self._in_head = True
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        self._in_head = True
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > limits.HTTP_HEAD_BYTES_MAX + len(data):
+                self.transport.write(
+                    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+                    b"content-length: 0\r\n\r\n"
+                )
+                self.transport.close()
+                return
+        super().data_received(data)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+async def _bind(loop: asyncio.AbstractEventLoop, wanted: Address) -> list[socket.socket]:
+    """Sockets for every address that the name stands for, all on one port."""
+    found = await loop.getaddrinfo(
+        wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    port = wanted.port
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in found:
+            opened = socket.socket(family, kind, protocol)
+            bound.append(opened)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            opened.bind((address[0], port, *address[2:]))
+            opened.setblocking(False)
+            port = opened.getsockname()[1]
+    except OSError:
+        for opened in bound:
+            opened.close()
+        raise
+    return bound

@@ -1,0 +1,132 @@
+"""Delayed messages, and dead letters: listed, shown, cancelled, redriven, purged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument, UnknownMessage
+from headrace.core.values import DeadLetter, MessageId, RedriveResult
+from headrace.server.http.messages import place_in
+from headrace.server.http.route import Call
+from headrace.server.http.shown import shown_delayed, shown_letter
+from headrace.wire.http import bodies
+
+# What one call settles at once.
+BATCH_ITEMS = 500
+
+
+async def list_delayed(call: Call) -> bodies.DelayedPage:
+    query: bodies.PageQuery = call.query
+    after: tuple[int, int, int] | None = None
+    if query.after is not None:
+        try:
+            due, partition, offset = map(int, query.after.split("-"))
+        except ValueError as error:
+            raise InvalidArgument("`after` is the `next` of another page") from error
+        after = (due, partition, offset)
+    found = await call.run(Face.delayed, call.path["topic"], after=after, limit=query.limit)
+    last = found[-1] if len(found) == query.limit else None
+    return bodies.DelayedPage(
+        messages=list(map(shown_delayed, found)),
+        next=None if last is None else f"{last.deliver_at_ms}-{last.partition}-{last.offset}",
+    )
+
+
+async def cancel(call: Call) -> bodies.Cancelled:
+    place = MessageId(*place_in(call))
+    if not await call.run(Face.cancel, place):
+        raise UnknownMessage(f"{place} is not delayed, or not any more; nothing was changed")
+    return bodies.Cancelled(cancelled=True)
+
+
+async def list_letters(call: Call) -> bodies.LettersPage:
+    query: bodies.LettersQuery = call.query
+    after = None if query.after is None else MessageId.parse(query.after)
+    found = await call.run(
+        Face.dead_letters, call.path["topic"], group=query.group, after=after, limit=query.limit
+    )
+    last = found[-1] if len(found) == query.limit else None
+    return bodies.LettersPage(
+        messages=list(map(shown_letter, found)),
+        next=None if last is None else str(MessageId(last.topic, last.partition, last.offset)),
+    )
+
+
+async def show_letter(call: Call) -> bodies.ShownLetter:
+    topic, partition, offset = place_in(call)
+    return shown_letter(
+        await call.run(Face.dead_letter, MessageId(f"{topic}.dlq", partition, offset))
+    )
+
+
+async def redrive(call: Call) -> bodies.Redriven:
+    wanted: bodies.Redrive = call.body
+    total = RedriveResult(0, 0, 0, None)
+    async for batch in _chosen(call, wanted):
+        result = await call.run(
+            Face.redrive, call.path["topic"], batch, dry_run=wanted.dry_run, force=wanted.force
+        )
+        total = RedriveResult(
+            total.matched + result.matched,
+            total.redriven + result.redriven,
+            total.looping + result.looping,
+            result.stopped,
+            total.orphaned + result.orphaned,
+        )
+    return bodies.Redriven(**total._asdict())
+
+
+async def purge(call: Call) -> bodies.Purged:
+    purged = 0
+    async for batch in _chosen(call, call.body):
+        purged += await call.run(Face.purge, call.path["topic"], batch)
+    return bodies.Purged(purged=purged)
+
+
+async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list[MessageId]]:
+    """In batches. All of them only where that was said: an empty body must not
+    empty the dead letters."""
+    by_rule = choice.all or choice.group is not None or choice.reason is not None
+    if (choice.ids is not None) == by_rule:
+        raise InvalidArgument(
+            "say which: `ids`, or a `group` and a `reason` to look for, or `all`: true"
+        )
+    if choice.ids is not None:
+        ids = list(map(MessageId.parse, choice.ids))
+        for start in range(0, len(ids), BATCH_ITEMS):
+            yield ids[start : start + BATCH_ITEMS]
+        return
+    topic = call.path["topic"]
+    # What fails again meanwhile is behind these ends, and not meant.
+    ends = await _ends(call, topic)
+    after: MessageId | None = None
+    while True:
+        page: list[DeadLetter] = await call.run(
+            Face.dead_letters, topic, group=choice.group, after=after, limit=limits.PAGE_ITEMS_MAX
+        )
+        ids = [
+            MessageId(each.topic, each.partition, each.offset)
+            for each in page
+            if each.offset < ends.get(each.partition, 0) and _mentions(each, choice.reason)
+        ]
+        for start in range(0, len(ids), BATCH_ITEMS):
+            yield ids[start : start + BATCH_ITEMS]
+        if len(page) < limits.PAGE_ITEMS_MAX:
+            return
+        after = MessageId(page[-1].topic, page[-1].partition, page[-1].offset)
+
+
+async def _ends(call: Call, topic: str) -> dict[int, int]:
+    if f"{topic}.dlq" not in call.service.broker.topics.catalog.topics:
+        return {}
+    info = await call.run(Face.topic, f"{topic}.dlq")
+    return {each.partition: each.high_watermark for each in info.partitions}
+
+
+def _mentions(letter: DeadLetter, text: str | None) -> bool:
+    if text is None:
+        return True
+    wanted = text.casefold()
+    return wanted in letter.reason.casefold() or wanted in (letter.error or "").casefold()

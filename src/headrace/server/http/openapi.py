@@ -1,0 +1,189 @@
+"""The OpenAPI 3.1 document, made from the table of routes, and a page that shows it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from functools import cache
+from importlib.metadata import version
+from typing import Any, get_args
+
+import msgspec
+
+from headrace.server.http.problems import PROBLEM_TYPE
+from headrace.server.http.route import JSON_TYPE, Route
+from headrace.server.http.table import ROUTES
+from headrace.wire.http.bodies import RawQuery
+from headrace.wire.http.group_bodies import Problem
+
+_REFERENCE = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"{(\w+)}")
+# What every route may answer besides what it is for.
+_PROBLEMS = {
+    "400": "The request is wrong; `detail` says how",
+    "403": "From another origin, or for another host",
+    "404": "There is no such thing",
+    "409": "It contradicts what is there",
+    "410": "It was there, and is over",
+    "413": "Too large",
+    "415": "Not a type that this takes",
+    "416": "There is no such offset",
+    "429": "Too much at once; try later",
+    "503": "The node cannot now",
+    "507": "The node's disk is full",
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    types = [kind for route in ROUTES for kind in (route.body, route.query) if kind is not None]
+    types += [kind for route in ROUTES for kind in _parts(route.answer)]
+    types += [Problem, RawQuery]
+    _, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headrace",
+            "version": version("headrace"),
+            "summary": "A topic is a log; a group reads it as a stream or as a queue.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _parts(kind: Any) -> list[Any]:
+    if kind is None:
+        return []
+    return list(get_args(kind)) or [kind]
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    parts = [{"$ref": _REFERENCE.format(name=each.__name__)} for each in _parts(kind)]
+    return parts[0] if len(parts) == 1 else {"anyOf": parts}
+
+
+def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
+        for name in _PARAMETER.findall(route.path)
+    ]
+    query = RawQuery if route.raw_body else route.query
+    if query is not None:
+        described = components[query.__name__]
+        parameters += [
+            {"name": name, "in": "query", "required": name in described.get("required", ()),
+             "schema": schema}
+            for name, schema in described["properties"].items()
+        ]  # fmt: skip
+    operation: dict[str, Any] = {
+        "operationId": f"{route.tag}-{route.handler.__name__}".replace(" ", "-"),
+        "summary": route.summary,
+        "tags": [route.tag],
+        "responses": _responses(route),
+    }
+    if route.detail:
+        operation["description"] = route.detail
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        content: dict[str, Any] = {JSON_TYPE: {"schema": _schema(route.body)}}
+        if route.raw_body:
+            content["application/octet-stream"] = {"schema": {}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _path_schema(name: str) -> dict[str, Any]:
+    if name in ("partition", "offset"):
+        return {"type": "integer", "minimum": 0}
+    return {"type": "string", "minLength": 1}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    done: dict[str, Any] = {"description": route.summary}
+    if route.answer is not None:
+        done["content"] = {route.answer_type: {"schema": _schema(route.answer)}}
+    elif route.status != 204:
+        done["content"] = {route.answer_type: {"schema": {"type": "string"}}}
+    problem = {"schema": {"$ref": _REFERENCE.format(name="Problem")}}
+    return {
+        str(route.status): done,
+        **{
+            status: {"description": text, "content": {PROBLEM_TYPE: problem}}
+            for status, text in _PROBLEMS.items()
+        },
+    }
+
+
+# The page.
+
+
+@cache
+def page() -> str:
+    """Every route with its bodies, as one page that needs nothing from elsewhere."""
+    schemas = document()["components"]["schemas"]
+    tags: dict[str, list[str]] = {}
+    for route in ROUTES:
+        tags.setdefault(route.tag, []).append(_row(route))
+    sections = "".join(
+        f"<section><h2>{html.escape(tag)}</h2>{''.join(rows)}</section>"
+        for tag, rows in tags.items()
+    )
+    bodies = "".join(
+        f"<details id='{name}'><summary>{name}</summary>"
+        f"<p>{html.escape(schema.get('description', ''))}</p>"
+        f"<pre>{html.escape(json.dumps(schema.get('properties', {}), indent=2))}</pre></details>"
+        for name, schema in sorted(schemas.items())
+    )
+    return _PAGE.format(sections=sections, bodies=bodies, version=version("headrace"))
+
+
+def _row(route: Route) -> str:
+    kinds = [
+        f"{label} {_links(kind)}"
+        for label, kind in (("takes", route.body or route.query), ("answers", route.answer))
+        if kind is not None
+    ]
+    detail = f"<p>{html.escape(route.detail)}</p>" if route.detail else ""
+    return (
+        f"<article><h3><code><b>{route.method}</b> {html.escape(route.path)}</code></h3>"
+        f"<p>{html.escape(route.summary)}. {', '.join(kinds)}</p>{detail}</article>"
+    )
+
+
+def _links(kind: Any) -> str:
+    return " or ".join(f"<a href='#{each.__name__}'>{each.__name__}</a>" for each in _parts(kind))
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Headrace: the HTTP API</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; }}
+body {{ padding: 0 1rem; }}
+h3 {{ margin: 1rem 0 0; font-size: 1rem; }}
+article p {{ margin: .2rem 0; }}
+pre {{ overflow-x: auto; font-size: .85rem; }}
+details {{ margin: .3rem 0; }}
+</style>
+</head>
+<body>
+<h1>Headrace {version}: the HTTP API</h1>
+<p>The same as a document for tools: <a href="openapi.json">openapi.json</a>. Errors are
+<code>application/problem+json</code> with a <code>code</code> that never changes.</p>
+{sections}
+<h2>Bodies</h2>
+{bodies}
+</body>
+</html>
+"""

@@ -1,0 +1,117 @@
+"""Queues: leased and settled, one receipt at a time or many.
+
+A receipt names its group, so settling needs nothing else. Of many each has a result
+of its own; what was wrong with a single one is the answer's status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, InvalidArgument, InvalidReceipt
+from headrace.core.values import Delivery, Receipt
+from headrace.server.http.route import Call
+from headrace.server.http.shown import milliseconds_in, shown_delivery
+from headrace.wire.http import bodies
+
+
+async def lease(call: Call) -> bodies.Leased:
+    wanted: bodies.Lease = call.body
+    group = call.path["group"]
+    if not wanted.topics:
+        raise InvalidArgument("name at least one topic to lease from")
+    consumer = wanted.consumer or call.members.new_id("http")
+    await call.run(Face.open_queue, group, wanted.topics, consumer, wanted.settings)
+    visibility_ms = milliseconds_in("visibility", wanted.visibility)
+
+    async def attempt() -> list[Delivery]:
+        return list(
+            await call.run(
+                Face.lease, group, wanted.topics, consumer, wanted.count,
+                visibility_ms=visibility_ms,
+            )
+        )  # fmt: skip
+
+    wait_ms = round(wanted.wait * 1000)
+    leased = await call.calls.wait_for_some(attempt, group, wanted.topics, wait_ms)
+    return bodies.Leased(consumer=consumer, messages=list(map(shown_delivery, leased)))
+
+
+async def ack(call: Call) -> bodies.SettledAll | bodies.Settled:
+    return await _settle(call, Face.ack)
+
+
+async def nack(call: Call) -> bodies.SettledAll | bodies.Settled:
+    wanted: bodies.Nack = call.body
+    delay_ms = milliseconds_in("delay", wanted.delay)
+    return await _settle(call, Face.nack, delay_ms=delay_ms, error=wanted.error)
+
+
+async def reject(call: Call) -> bodies.SettledAll | bodies.Settled:
+    wanted: bodies.Reject = call.body
+    return await _settle(call, Face.reject, reason=wanted.reason)
+
+
+async def extend(call: Call) -> bodies.SettledAll | bodies.Settled:
+    wanted: bodies.Extend = call.body
+    visibility_ms = milliseconds_in("visibility", wanted.visibility)
+    return await _settle(call, Face.extend, visibility_ms=visibility_ms)
+
+
+async def release(call: Call) -> bodies.SettledAll | bodies.Settled:
+    return await _settle(call, Face.release)
+
+
+async def _settle(call: Call, act: Any, **options: Any) -> bodies.SettledAll | bodies.Settled:
+    wanted: bodies.Receipts = call.body
+    if (wanted.receipt is None) == (wanted.receipts is None):
+        raise InvalidArgument("give one `receipt`, or many as `receipts`")
+    tokens = [wanted.receipt] if wanted.receipt is not None else wanted.receipts or []
+    outcomes = await settle(call, act, tokens, wanted.group, options)
+    if wanted.receipt is not None:
+        if outcomes[0] is not None:
+            raise outcomes[0]
+        return bodies.Settled(receipt=wanted.receipt, ok=True)
+    results = []
+    for token, error in zip(tokens, outcomes, strict=True):
+        if error is None:
+            results.append(bodies.Settled(receipt=token, ok=True))
+        else:
+            results.append(
+                bodies.Settled(receipt=token, ok=False, code=error.code, detail=str(error))
+            )
+    return bodies.SettledAll(results=results)
+
+
+async def settle(
+    call: Call, act: Any, tokens: Sequence[str], group: str | None, options: dict[str, Any]
+) -> list[HeadraceError | None]:
+    """One call for each group that the receipts are of; an outcome for each."""
+    if len(tokens) > limits.LEASE_MESSAGES_MAX:
+        raise InvalidArgument(f"settle at most {limits.LEASE_MESSAGES_MAX} receipts at once")
+    outcomes: list[HeadraceError | None] = [None] * len(tokens)
+    by_group: dict[str, list[tuple[int, Receipt]]] = {}
+    groups = call.service.broker.topics.catalog.groups_by_id
+    for number, token in enumerate(tokens):
+        try:
+            receipt = Receipt.parse(token)
+        except InvalidReceipt as error:
+            outcomes[number] = error
+            continue
+        found = groups.get(receipt.group_id)
+        if found is None:
+            outcomes[number] = InvalidReceipt("this receipt is of a group that is gone")
+        elif group is not None and found.name != group:
+            outcomes[number] = InvalidReceipt(
+                f"this receipt is of group {found.name!r}, not of {group!r}"
+            )
+        else:
+            by_group.setdefault(found.name, []).append((number, receipt))
+    for name, numbered in by_group.items():
+        results = await call.run(act, name, [receipt for _, receipt in numbered], **options)
+        for (number, _), outcome in zip(numbered, results, strict=True):
+            outcomes[number] = outcome
+    return outcomes

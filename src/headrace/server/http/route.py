@@ -1,0 +1,164 @@
+"""A route: what is asked for, what is answered, and what does it.
+
+    Route("POST", "/topics", create_topic, "Make a topic", body=NewTopic, answer=ShownTopic)
+
+From one table of these come the router, the checks of every request and the OpenAPI
+document, so that they cannot tell different stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument, LimitExceeded
+from headrace.server.http.members import Members
+from headrace.server.loop_calls import Calls
+from headrace.server.service import Service
+
+JSON_TYPE = "application/json"
+
+
+class Budget:
+    """What all bodies that are being received may hold together."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    async def read_body(self, request: Request) -> bytes:
+        """All of it, or LimitExceeded as soon as it is too much."""
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > limits.HTTP_BODY_BYTES_MAX:
+            raise _too_large()
+        chunks = []
+        size = 0
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                self._bytes += len(chunk)
+                if size > limits.HTTP_BODY_BYTES_MAX:
+                    raise _too_large()
+                if self._bytes > limits.RECEIVING_BYTES_MAX:
+                    raise LimitExceeded("too much is being received at once; try again later")
+                chunks.append(chunk)
+        finally:
+            self._bytes -= size
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+class Call:
+    """One request on its way: what was asked, and what may be called."""
+
+    __slots__ = (
+        "_budget", "body", "calls", "members", "path", "query", "request", "run", "service"
+    )  # fmt: skip
+
+    def __init__(self, request: Request, calls: Calls, members: Members, budget: Budget) -> None:
+        self.request = request
+        self.calls = calls
+        self.run = calls.run
+        self.members = members
+        self._budget = budget
+        self.service: Service = calls.service
+        self.path: dict[str, str] = request.path_params
+        self.body: Any = None
+        self.query: Any = None
+
+    async def read_body(self) -> bytes:
+        return await self._budget.read_body(self.request)
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str
+    # Types of what comes in and goes out; None where there is nothing.
+    body: Any = None
+    query: Any = None
+    answer: Any = None
+    status: int = 200
+    # Other forms than JSON that the body or the answer may have.
+    raw_body: bool = False
+    answer_type: str = JSON_TYPE
+    detail: str = ""
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+encode = msgspec.json.Encoder().encode
+
+
+def _too_large() -> LimitExceeded:
+    return BodyTooLarge(
+        f"a request has at most {limits.HTTP_BODY_BYTES_MAX} bytes; send several smaller ones"
+    )
+
+
+class BodyTooLarge(LimitExceeded):
+    code = "body-too-large"
+
+
+def decode_body(kind: Any, body: bytes) -> Any:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        return decoder.decode(body or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"the body is not what this takes: {error}") from error
+
+
+def decode_query(kind: Any, request: Request) -> Any:
+    given = dict(request.query_params)
+    if len(given) != len(request.query_params.multi_items()):
+        raise InvalidArgument("a parameter was given twice")
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"the query is not what this takes: {error}") from error
+
+
+def is_json(request: Request) -> bool:
+    """Whether the body is to be read as JSON: said so, or nothing said at all."""
+    kind = request.headers.get("content-type", JSON_TYPE).split(";", 1)[0].strip().lower()
+    # What curl says of a body when it is not told otherwise.
+    return kind in (JSON_TYPE, "application/x-www-form-urlencoded", "text/json")
+
+
+def endpoint(
+    route: Route, calls: Calls, members: Members, budget: Budget
+) -> Callable[[Request], Awaitable[Response]]:
+    async def serve(request: Request) -> Response:
+        call = Call(request, calls, members, budget)
+        if route.query is not None:
+            call.query = decode_query(route.query, request)
+        elif request.query_params and not route.raw_body:
+            raise InvalidArgument(f"{route.method} {route.path} takes no parameters")
+        if route.body is not None and not (route.raw_body and not is_json(request)):
+            if not is_json(request):
+                raise UnsupportedType(
+                    f"the body must be {JSON_TYPE}, not {request.headers.get('content-type')!r}"
+                )
+            call.body = decode_body(route.body, await call.read_body())
+        answer = await route.handler(call)
+        if isinstance(answer, Response):
+            return answer
+        content = b"" if answer is None else encode(answer)
+        return Response(content, route.status, media_type=None if answer is None else JSON_TYPE)
+
+    return serve
+
+
+class UnsupportedType(InvalidArgument):
+    code = "unsupported-media-type"

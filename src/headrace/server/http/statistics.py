@@ -1,0 +1,87 @@
+"""What is going on in the queues, by what people look for: whether messages are
+handled, what waits for its time, and how the lanes are served."""
+
+from __future__ import annotations
+
+from headrace.calls import Face
+from headrace.core.values import QueueStatistics
+from headrace.server.http.route import Call
+from headrace.server.http.shown import moment
+from headrace.wire.http import group_bodies
+
+
+async def _all(call: Call) -> list[QueueStatistics]:
+    query: group_bodies.StatisticsQuery = call.query
+    if query.group is not None:
+        return [await call.run(Face.queue_statistics, query.group)]
+    groups = await call.run(Face.groups)
+    return [
+        await call.run(Face.queue_statistics, each.name) for each in groups if each.kind == "queue"
+    ]
+
+
+async def reliability(call: Call) -> group_bodies.ReliabilityStatistics:
+    return group_bodies.ReliabilityStatistics(
+        groups=[
+            group_bodies.Reliability(
+                group=each.group,
+                topics=list(each.topics),
+                depth=each.depth,
+                ready=each.ready,
+                leased=each.leased,
+                retrying=each.retrying,
+                delivered=each.delivered,
+                acked=each.acked,
+                nacked=each.nacked,
+                lease_expired=each.lease_expired,
+                dead_lettered=each.dead_lettered,
+                expired=each.expired,
+                cancelled=each.cancelled,
+                oldest=moment(each.oldest_ms),
+                rate_in=each.rate_in,
+                rate_out=each.rate_out,
+            )
+            for each in await _all(call)
+        ]
+    )
+
+
+async def delay(call: Call) -> group_bodies.DelayStatistics:
+    found = []
+    for each in await _all(call):
+        due_ms = await call.run(Face.next_due_ms, each.group, list(each.topics))
+        found.append(
+            group_bodies.Delay(
+                group=each.group,
+                delayed=each.delayed,
+                retrying=each.retrying,
+                next_due=moment(due_ms),
+            )
+        )
+    return group_bodies.DelayStatistics(groups=found)
+
+
+async def priority(call: Call) -> group_bodies.PriorityStatistics:
+    return group_bodies.PriorityStatistics(
+        groups=[
+            group_bodies.GroupLanes(
+                group=each.group,
+                lanes=[
+                    group_bodies.Lane(
+                        priority=lane.lane,
+                        ready=lane.ready,
+                        leased=lane.leased,
+                        retrying=lane.retrying,
+                        delayed=lane.delayed,
+                        delivered=lane.delivered,
+                        last_served=moment(lane.last_served_ms),
+                        oldest=moment(lane.oldest_ms),
+                        rate_in=lane.rate_in,
+                        rate_out=lane.rate_out,
+                    )
+                    for lane in each.lanes
+                ],
+            )
+            for each in await _all(call)
+        ]
+    )

@@ -1,0 +1,50 @@
+"""Topics: made, listed, described, changed, deleted."""
+
+from __future__ import annotations
+
+from headrace.calls import Face
+from headrace.core.errors import InvalidArgument
+from headrace.server.http.route import Call
+from headrace.server.http.shown import shown_topic, topic_summary
+from headrace.wire.http import bodies
+
+
+async def create(call: Call) -> bodies.ShownTopic:
+    wanted: bodies.NewTopic = call.body
+    info = await call.run(
+        Face.create_topic, wanted.name, partitions=wanted.partitions, settings=wanted.settings
+    )
+    return shown_topic(info)
+
+
+async def list_all(call: Call) -> bodies.Topics:
+    query: bodies.PageQuery = call.query
+    # Names first: of ten thousand topics a page describes a hundred.
+    names = await call.run(Face.topic_names)
+    later = [name for name in names if query.after is None or name > query.after]
+    page = later[: query.limit]
+    topics = [topic_summary(await call.run(Face.topic, name)) for name in page]
+    return bodies.Topics(topics=topics, next=page[-1] if len(later) > len(page) else None)
+
+
+async def describe(call: Call) -> bodies.ShownTopic:
+    return shown_topic(await call.run(Face.topic, call.path["topic"]))
+
+
+async def change(call: Call) -> bodies.ShownTopic:
+    wanted: bodies.ChangedTopic = call.body
+    name = call.path["topic"]
+    if not wanted.settings and wanted.partitions is None:
+        raise InvalidArgument("there is nothing to change; give settings or partitions")
+    info = await call.run(Face.topic, name)
+    if wanted.settings:
+        info = await call.run(Face.alter_topic, name, wanted.settings)
+    if wanted.partitions is not None:
+        info = await call.run(
+            Face.grow_topic, name, wanted.partitions, break_key_order=wanted.break_key_order
+        )
+    return shown_topic(info)
+
+
+async def delete(call: Call) -> None:
+    await call.run(Face.delete_topic, call.path["topic"])

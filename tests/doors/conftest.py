@@ -1,0 +1,97 @@
+"""A real node with its HTTP door open, and clients that know nothing of us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+_START = "from headrace.cli.main import main; main()"
+
+
+class DoorsProcess:
+    """One node, and where its doors are."""
+
+    def __init__(self, data: Path, *flags: str) -> None:
+        self.data = data
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-c", _START, "serve", "--data", str(data),
+                "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                "--log-level", "warning", *flags,
+            ],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline()
+        assert ready.startswith("ready: "), ready
+        self.doors = dict(
+            part.split(" on ") for part in ready.removeprefix("ready: ").split(", ")[:-1]
+        )
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.doors['http']}"
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="session")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorsProcess]:
+    """One for all tests, which keep to topics and groups of their own."""
+    process = DoorsProcess(tmp_path_factory.mktemp("doors") / "data")
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def http(doors: DoorsProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=doors.http, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test has."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic(http: httpx.Client, name: str) -> str:
+    done(http.post("/topics", json={"name": name, "partitions": 1}), 201)
+    return name
+
+
+def done(answer: httpx.Response, status: int = 200) -> Any:
+    """The body of an answer that has to have this status."""
+    assert answer.status_code == status, answer.text
+    return answer.json() if answer.content else None
+
+
+def refused(answer: httpx.Response, status: int, code: str) -> str:
+    """What a problem says to do; its other fields are checked here."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["code"] == code, problem
+    assert problem["status"] == status
+    assert problem["type"] == f"urn:headrace:error:{code}"
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    detail: str = problem["detail"]
+    return detail
