@@ -20,7 +20,7 @@ from rich.console import Console
 from benchmarks import machine
 from benchmarks.kafka import report
 from benchmarks.kafka.bench import Bench
-from benchmarks.kafka.generator import Generator, LoadFailed, NotBuilt
+from benchmarks.kafka.generator import Generator, NotBuilt
 from benchmarks.kafka.rows import ROWS
 from benchmarks.kafka.sizes import FULL, QUICK
 
@@ -36,6 +36,8 @@ def main() -> int:
     sizes = QUICK if arguments.quick else FULL
     if arguments.runs:
         sizes = sizes._replace(runs=arguments.runs)
+    if arguments.clearing_gb:
+        sizes = sizes._replace(compact_bytes=int(arguments.clearing_gb * 1e9))
     chosen = [row for row in ROWS if not arguments.rows or row.name in arguments.rows]
     described = machine.describe(place)
     described["command"] = " ".join(["python -m benchmarks.kafka", *sys.argv[1:]])
@@ -65,9 +67,10 @@ def _measure(row: report.Row, bench: Bench, *, is_tiny: bool) -> report.Measured
     try:
         for line in row.measure(bench):
             lines.append(line._replace(target=None) if is_tiny else line)
-    except (LoadFailed, RuntimeError, OSError) as error:
-        # The rows after this one can still be measured.
-        failure = str(error)
+    except Exception as error:
+        # Whatever went wrong with a broker or a client is told in the report; the
+        # rows after this one can still be measured.
+        failure = f"{type(error).__name__}: {error}"
         print(f"    {failure}", file=sys.stderr)
     print(f"    {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     return report.Measured(row, lines, failure)
@@ -89,6 +92,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it work?")
     parser.add_argument("--no-kafka", action="store_true", help="measure ours alone")
     parser.add_argument("--runs", type=int, help="how often rows of throughput are repeated")
+    parser.add_argument(
+        "--clearing-gb", type=float, help="what the row `clearing` compacts and deletes"
+    )
     parser.add_argument(
         "--output", type=Path, default=Path(".bench"), help="a directory on the disk to measure"
     )

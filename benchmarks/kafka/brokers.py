@@ -176,7 +176,8 @@ class Broker(ABC):
             incremental_operation=AlterConfigOpType.SET,
         )
         resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
-        self.admin().incremental_alter_configs([resource])[resource].result(CALL_SECONDS)
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(CALL_SECONDS)
 
 
 class Headrace(Broker):
@@ -201,7 +202,9 @@ class Headrace(Broker):
     def environment(self) -> dict[str, str]:
         paths = [str(PROJECT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
         plain = {"HEADRACE_PURE": "1"} if self._is_plain else {}
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **plain}
+        # An empty address leaves a door shut: Kafka's alone is open.
+        shut = {"HEADRACE_HTTP": "", "HEADRACE_GRPC": ""}
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **shut, **plain}
 
     def durability(self, durability: Durability) -> dict[str, str]:
         return {"headrace.durability": durability}
