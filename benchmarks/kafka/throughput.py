@@ -3,6 +3,8 @@ that a processor second moves when the client is not in the way."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from itertools import product
 from statistics import median
@@ -95,8 +97,11 @@ def use_of(loads: list[Load]) -> str:
 
 def raw_batches(bench: Bench) -> Iterator[Line]:
     found: dict[tuple[str, str], list[float]] = {}
+    kernel: list[float] = []
     messages = bench.sizes.batches * BATCH_RECORDS
     for _ in range(bench.sizes.runs):
+        kernel.append(_kernel_write(bench))
+        bench.progress(f"{'the kernel alone':21}{kernel[-1]:6.2f} GB a CPU-second")
         for broker in bench.brokers():
             with broker.topic(1, "os") as topic:
                 for mode, requests in (("raw-produce", 0), ("raw-fetch", bench.sizes.fetches)):
@@ -107,14 +112,34 @@ def raw_batches(bench: Bench) -> Iterator[Line]:
                     moved = load.bytes / 1e9 / load.broker_cpu_seconds
                     found.setdefault((mode, broker.name), []).append(moved)
                     bench.progress(f"{broker.name:9}{mode:12}{moved:6.2f} GB a CPU-second")
-    for mode, wanted in (("raw-produce", 1.0), ("raw-fetch", 2.5)):
+    alone = f"writing alone, without a broker: {median(kernel):.2f}"
+    for mode, wanted, note in (("raw-produce", 1.0, alone), ("raw-fetch", 2.5, "")):
         yield Line(
             f"{mode.removeprefix('raw-')} batches of 1 MB",
             "GB/CPU-s",
             found[mode, "headrace"],
             found.get((mode, "kafka"), []),
             at_least(wanted),
+            note,
         )
+
+
+def _kernel_write(bench: Bench) -> float:
+    """What writing the same bytes into a file costs a process that does nothing else:
+    no broker can move more."""
+    bench.place.mkdir(parents=True, exist_ok=True)
+    path = bench.place / "probe"
+    block = bytes(1_000_000)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        began = time.process_time()
+        for number in range(bench.sizes.batches):
+            os.pwrite(descriptor, block, number * len(block))
+        used = time.process_time() - began
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return bench.sizes.batches * len(block) / 1e9 / used
 
 
 def _counted(partitions: int) -> str:

@@ -16,6 +16,7 @@ from headrace.wire.kafka.frame import (
     encode_request_frame,
     read_frame_size,
 )
+from headrace.wire.kafka.generated import list_offsets_request as offsets
 from headrace.wire.kafka.generated import produce_request as produce
 
 KEYS = {api.name: key for key, api in APIS.items()}
@@ -24,6 +25,8 @@ ANSWER_SECONDS = 60.0
 PATIENCE_SECONDS = 180.0
 # Version 10 is what librdkafka sends.
 PRODUCE_VERSION = 10
+# Asks for the end of a partition.
+LATEST = -1
 
 
 class Wire:
@@ -59,6 +62,15 @@ class Wire:
                 raise ConnectionError("the broker hung up")
             room = room[count:]
         return bytes(data)
+
+
+def count_messages(broker: Broker, topic: str, partitions: int) -> int:
+    """What the topic has, by the ends of its partitions; nothing was deleted from it."""
+    wanted = tuple(offsets.ListOffsetsPartition(index, -1, LATEST) for index in range(partitions))
+    request = offsets.ListOffsetsRequest(-1, 0, (offsets.ListOffsetsTopic(topic, wanted),))
+    with Wire(broker) as wire:
+        (found,) = wire.call("ListOffsets", 6, request).topics
+    return sum(each.offset for each in found.partitions)
 
 
 def seconds_until_produced(broker: Broker, topic: str) -> float:

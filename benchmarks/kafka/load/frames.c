@@ -118,7 +118,7 @@ static uint32_t crc32c(const uint8_t *data, size_t length) {
     return ~crc;
 }
 
-void put_batch(Buffer *buffer, int records, int size) {
+void put_batch(Buffer *buffer, int64_t first_value, int records, int size) {
     size_t start = buffer->length;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -144,7 +144,7 @@ void put_batch(Buffer *buffer, int records, int size) {
         put_signed_varint(&record, number);
         put_signed_varint(&record, -1);
         put_signed_varint(&record, size);
-        put(&record, value_of(number), size);
+        put(&record, value_of(first_value + number), size);
         put_signed_varint(&record, 0);
         put_signed_varint(buffer, (int64_t)record.length);
         put(buffer, record.data, record.length);

@@ -41,8 +41,9 @@ void skip(Reader *reader, uint64_t bytes);
 void skip_text(Reader *reader);
 void skip_tags(Reader *reader);
 
-/* A batch of so many records, none of them compressed, by no producer in particular. */
-void put_batch(Buffer *buffer, int records, int size);
+/* A batch of so many records, none of them compressed, by no producer in particular;
+ * its values begin with this one. */
+void put_batch(Buffer *buffer, int64_t first_value, int records, int size);
 void put_produce(Buffer *buffer, int partition, const Buffer *batch);
 /* Where in the frame the offset stands is returned, so that it can be changed. */
 size_t put_fetch(Buffer *buffer, int partition, int64_t offset, int bytes_max);

@@ -169,11 +169,14 @@ static void check_produce(Connection *connection, Reader *answer) {
 void raw_produce(void) {
     records = options.records ? options.records : 1;
     Buffer batch = {0};
-    put_batch(&batch, records, options.size);
-    /* Partitions take turns; all frames have the same length. */
+    /* Partitions take turns. No two requests are alike, but all have one length. */
     do {
-        for (int partition = 0; partition < options.partitions; partition++)
-            put_produce(&block, partition, &batch), block_frames++;
+        for (int partition = 0; partition < options.partitions; partition++) {
+            batch.length = 0;
+            put_batch(&batch, block_frames, records, options.size);
+            put_produce(&block, partition, &batch);
+            block_frames++;
+        }
         frame_bytes = block.length / (size_t)block_frames;
     } while (block.length < BLOCK_BYTES);
     int64_t requests = options.messages / records;

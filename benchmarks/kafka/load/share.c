@@ -29,6 +29,7 @@ typedef struct {
     int member_epoch, session_epoch;
     Range ranges[RANGES_MAX];
     int range_count;
+    bool is_served;
     Buffer request, answer;
     int64_t heartbeat_ns;
 } Member;
@@ -146,8 +147,9 @@ static void take_partition(Member *member, Reader *answer) {
     uint64_t bytes = take_length(answer);
     skip(answer, bytes);
     atomic_fetch_add(&received_bytes, (int64_t)bytes);
-    /* 3 and 6 come while the group's view of the topic is being loaded. */
-    if ((error && error != 3 && error != 6) || acknowledge_error)
+    /* While a broker loads what the group had, it may refuse: a member asks again until
+     * it has its first messages. */
+    if ((error && member->is_served) || acknowledge_error)
         fail("partition %d: errors %d and %d", partition, error, acknowledge_error);
     for (uint64_t count = take_length(answer); count; count--) {
         Range range = {.partition = partition};
@@ -193,6 +195,7 @@ static void *work(void *argument) {
     while (!member->member_epoch) heartbeat(member);
     /* The clock starts when every member holds its first messages. */
     while (!member->range_count) fetch(member);
+    member->is_served = true;
     pthread_barrier_wait(&joined);
     pthread_barrier_wait(&joined);
     while (atomic_load(&acknowledged) < options.messages) {
