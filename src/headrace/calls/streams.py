@@ -1,4 +1,9 @@
-"""Streams: reading by offset, and the cursors of stream groups."""
+"""Streams: reading by offset, and the cursors of stream groups.
+
+What is read is committed. The end of a stream is the last stable offset: behind it
+lies what is still to be decided, of which a reader who began there would see the end
+without the beginning.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ class StreamCalls(Served):
         count_max: int = 500,
         bytes_max: int = READ_BYTES_MAX,
     ) -> tuple[list[StreamRecord], int]:
-        """Records from `offset` on, and the offset to go on from."""
+        """Committed records from `offset` on, and the offset to go on from."""
         with self._reading():
             found = self._broker.topics.named(topic)
             place = self._broker.topics.partition(found, partition)
@@ -43,7 +48,8 @@ class StreamCalls(Served):
             found = self._broker.topics.named(topic)
             place = self._broker.topics.partition(found, partition)
             at = place.log.offset_for_timestamp(timestamp_ms)
-            return place.high_watermark if at is None else min(at[0], place.high_watermark)
+            end = place.last_stable_offset
+            return end if at is None else min(at[0], end)
 
     def join_stream(
         self, group: str, topics: Sequence[str], member: str, reset: OffsetReset
@@ -79,7 +85,8 @@ class StreamCalls(Served):
                         f"group {group!r} has no position on {topic.name}:{partition.index} "
                         "that is still there; choose reset='earliest' or 'latest', or seek"
                     )
-                begins[place] = Commitment(start if reset == "earliest" else end)
+                stable = partition.last_stable_offset
+                begins[place] = Commitment(start if reset == "earliest" else stable)
         cursors.join(group, member, [topic.name for topic in found], reset)
         if begins:
             commit.data.append(cursors.commit(group, begins, now_ms))
@@ -103,7 +110,8 @@ class StreamCalls(Served):
                 if cursor is not None and start <= cursor.offset <= end:
                     positions[name, index] = cursor.offset
                 else:
-                    positions[name, index] = end if reset == "latest" else start
+                    stable = partition.last_stable_offset
+                    positions[name, index] = stable if reset == "latest" else start
             return generation, positions
 
     def commit(

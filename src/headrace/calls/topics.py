@@ -141,4 +141,5 @@ def _describe_partition(partition: Partition) -> PartitionInfo:
         partition.log.end_offset,
         partition.log.size_bytes,
         len(partition.log.segments()),
+        partition.last_stable_offset,
     )

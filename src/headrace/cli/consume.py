@@ -231,7 +231,7 @@ def start_positions(
         if start == "earliest":
             offset = one.start_offset
         elif start == "latest":
-            offset = one.high_watermark
+            offset = one.last_stable_offset
         elif start[0] == "offset":
             offset = _clamped(int(start[1]), one)
         else:

@@ -34,7 +34,7 @@ def offset_of(backend: Backend, place: Place, position: object) -> int:
     if position == "earliest":
         return bounds.start_offset
     if position == "latest":
-        return bounds.high_watermark
+        return bounds.last_stable_offset
     if isinstance(position, datetime | float):
         return backend.offset_at(topic, partition, instant_ms("position", position))
     if isinstance(position, bool) or not isinstance(position, int):

@@ -171,6 +171,8 @@ class PartitionInfo(NamedTuple):
     end_offset: int
     size_bytes: int
     segments: int
+    # What lies between this and the high watermark waits for a transaction to end.
+    last_stable_offset: int
 
 
 class TopicInfo(NamedTuple):

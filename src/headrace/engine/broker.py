@@ -260,15 +260,16 @@ class Broker:
     def read(
         self, topic: Topic, index: int, offset: int, count_max: int, bytes_max: int
     ) -> tuple[list[StreamRecord], int]:
+        """Committed records from `offset` on, and the offset to go on from."""
         partition = self.topics.partition(topic, index)
         if partition.stopped is not None:
             raise partition.stopped
-        end = partition.high_watermark
+        end = partition.last_stable_offset
         found: list[StreamRecord] = []
         size = 0
         while offset < end and len(found) < count_max and size < bytes_max:
             stop = min(end, offset + count_max - len(found))
-            records = partition.read([offset, stop])
+            records = partition.read_committed(offset, stop)
             for record in records:
                 size += len(record.value or b"") + len(record.key or b"")
                 found.append(

@@ -429,7 +429,15 @@ class Partition:
     # Reading.
 
     def read(self, runs: Runs) -> list[Record]:
+        """Whatever is there, also of transactions that are open or were aborted."""
         return self.records.read(runs, self.high_watermark)
+
+    def read_committed(self, start: int, end: int) -> list[Record]:
+        """What is there for good: nothing undecided, nothing aborted."""
+        end = min(end, self.last_stable_offset)
+        if start >= end:
+            return []
+        return self.records.read([start, end], end, self.aborted_between(start, end))
 
     def know_attributes(self) -> Scanner:
         """The scanner; made now if nobody needed one before."""

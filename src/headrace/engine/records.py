@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, pairs
-from headrace.log import Log
+from headrace.log import AbortedTransaction, Log
+from headrace.log.aborted import covers
 from headrace.record import Record, check_batch, read_records
 
 BLOCKS_MAX = 8
@@ -33,6 +34,8 @@ class _Block(NamedTuple):
     start: int
     end: int
     records: list[Record]
+    # Start, end and producer of every transactional batch in it.
+    transactional: list[tuple[int, int, int]]
 
 
 class RecordReader:
@@ -40,9 +43,11 @@ class RecordReader:
         self._log = log
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
-    def read(self, runs: Runs, end: int) -> list[Record]:
+    def read(
+        self, runs: Runs, end: int, aborted: Sequence[AbortedTransaction] = ()
+    ) -> list[Record]:
         """The records of these runs, which lie below `end`. Offsets that hold no
-        record are left out."""
+        record are left out, and so is what belongs to an aborted transaction."""
         found: list[Record] = []
         for first, stop in pairs(runs):
             # What was deleted at the log's start is left out as well.
@@ -53,7 +58,9 @@ class RecordReader:
                     break
                 records = block.records
                 last = min(stop, block.end)
-                if len(records) == block.end - block.start:
+                if aborted and block.transactional:
+                    found += _committed(block, start, last, aborted)
+                elif len(records) == block.end - block.start:
                     found += records[start - block.start : last - block.start]
                 else:
                     first = bisect_left(records, start, key=_offset_of)
@@ -82,6 +89,7 @@ class RecordReader:
 
 def _decode(log: Log, data: Buffer, offset: int) -> _Block:
     records: list[Record] = []
+    transactional: list[tuple[int, int, int]] = []
     position = 0
     start = -1
     next_offset = offset
@@ -95,12 +103,34 @@ def _decode(log: Log, data: Buffer, offset: int) -> _Block:
             # Behind a good checksum nonsense is its producer's, and holds no record.
             with contextlib.suppress(CorruptBatch):
                 records += read_records(batch, header)
+            if header.is_transactional:
+                extent = header.base_offset, header.next_offset
+                transactional.append((*extent, header.producer_id))
         if start < 0:
             # A gap before the first batch holds nothing: it belongs to the block.
             start = min(header.base_offset, offset)
         next_offset = header.next_offset
         position += header.size_bytes
-    return _Block(start, next_offset, records)
+    return _Block(start, next_offset, records, transactional)
+
+
+def _committed(
+    block: _Block, start: int, end: int, aborted: Sequence[AbortedTransaction]
+) -> list[Record]:
+    """The block's records from `start` to `end` without those that are void."""
+    void = [
+        (first, stop)
+        for first, stop, producer_id in block.transactional
+        if first < end and stop > start and covers(aborted, producer_id, first)
+    ]
+    found: list[Record] = []
+    # Between the void batches everything is taken.
+    for first, stop in (*void, (end, end)):
+        low = bisect_left(block.records, start, key=_offset_of)
+        high = bisect_left(block.records, min(first, end), key=_offset_of)
+        found += block.records[low:high]
+        start = max(start, stop)
+    return found
 
 
 def _damaged(log: Log, offset: int, error: CorruptBatch) -> CorruptLog:

@@ -249,3 +249,56 @@ def test_deleting_records_under_an_open_transaction_moves_the_stable_offset(benc
     bench.node.delete_records(bench.topic, 0, 2)
     assert bench.partition().last_stable_offset == 2
     assert len(bench.partition().open_transactions()) == 1
+
+
+def streamed(bench: Bench, offset: int = 0) -> list[bytes | None]:
+    records, _ = bench.node.read(bench.topic, 0, offset)
+    return [record.value for record in records]
+
+
+def test_a_stream_shows_what_is_committed_and_nothing_else(bench: Bench) -> None:
+    writer = begin(bench)
+    writer.write(1, b"a1", b"a2")
+    writer.write(2, b"b1")
+    writer.write(-1, b"plain")
+    writer.sync()
+    assert streamed(bench) == []
+    writer.write(1, b"a3")
+    writer.abort(1)
+    writer.sync()
+    assert streamed(bench) == []
+    writer.write(3, b"c1")
+    writer.commit(2)
+    writer.sync()
+    assert streamed(bench) == [b"b1", b"plain"]
+    writer.abort(3)
+    writer.write(1, b"a4")
+    writer.commit(1)
+    writer.sync()
+    assert streamed(bench) == [b"b1", b"plain", b"a4"]
+    assert streamed(bench, 4) == [b"a4"]
+
+
+def test_a_stream_passes_over_an_aborted_stretch_in_one_call(bench: Bench) -> None:
+    writer = begin(bench)
+    for _ in range(30):
+        writer.write(1, *(b"void" for _ in range(100)))
+    writer.abort(1)
+    writer.write(2, b"good")
+    writer.commit(2)
+    writer.sync()
+    records, following = bench.node.read(bench.topic, 0, 0, count_max=10)
+    assert [record.value for record in records] == [b"good"]
+    assert following == bench.partition().log.end_offset
+
+
+def test_latest_begins_before_what_is_undecided(bench: Bench) -> None:
+    writer = begin(bench)
+    writer.write(-1, b"old")
+    writer.write(1, b"first")
+    writer.sync()
+    assert bench.node.topic(bench.topic).partitions[0].last_stable_offset == 1
+    bench.node.join_stream("readers", [bench.topic], "ann", "latest")
+    _, positions = bench.node.assignment("readers", "ann")
+    assert positions[bench.topic, 0] == 1
+    assert bench.node.offset_at(bench.topic, 0, writer.now_ms + 1) == 1

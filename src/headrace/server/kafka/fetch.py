@@ -2,35 +2,40 @@
 
 Batches go out as they lie on disk, whole, from the one that holds the asked-for
 offset on; the first goes out even when it is larger than the limit. Nothing above
-the high watermark is shown. When there is less than min_bytes the answer waits for
+the high watermark is shown, and to a reader of committed records nothing above the
+last stable offset; such a reader gets the list of aborted transactions to leave out.
+When there is less than min_bytes the answer waits for
 more, at most max_wait_ms. Followers do not exist yet, so a replica id is ignored.
 
 An answer holds at most so much (see the limits), whatever the client allows, and
 one to a client that does not take its earlier answers holds no records: it asks
-again when it has taken them. There are no transactions, so what is stable is what
-is shown, and a reader of committed records sees them all.
+again when it has taken them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
 from headrace.core.limits import FETCH_BYTES_MAX
 from headrace.core.ports import Buffer
 from headrace.engine.partition import Partition
+from headrace.record import read_header
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.fetch_session import FetchSession, Key, Told
 from headrace.server.kafka.names import topic_of
 from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest
 from headrace.wire.kafka.generated.fetch_response import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
     PartitionData,
 )
 
+READ_COMMITTED = 1
 WAIT_MS_MAX = 60_000
 _NOT_READ = Error.KAFKA_STORAGE_ERROR
 
@@ -57,9 +62,11 @@ class _Reading:
         self._session = session
         self._is_full = is_full
         self._found: dict[Key, PartitionData] = {}
-        # What was read from at the last look, and their size then.
+        # What was read from at the last look, and how much there was to read then.
         self._partitions: list[Partition] = []
         self._log_bytes = 0
+        self._stable_ends: list[int] = []
+        self._is_committed = request.isolation_level == READ_COMMITTED
         # Those whose news this fetch waits for.
         self._waited: list[Partition] = []
         self._size = 0
@@ -94,9 +101,15 @@ class _Reading:
         then looking would read the same bytes again for nothing."""
         if self._request.min_bytes <= 1:
             return True
+        if self._is_committed and self._stable_ends != self._find_stable_ends():
+            # A marker shows more than what was appended since.
+            return True
         grown = sum(partition.log.size_bytes for partition in self._partitions) - self._log_bytes
         # Less than before: segments, or a whole topic, are gone.
         return grown < 0 or self._size + grown >= self._request.min_bytes
+
+    def _find_stable_ends(self) -> list[int]:
+        return [partition.last_stable_offset for partition in self._partitions]
 
     def _finish(self) -> None:
         """The time is over, or the connection, or the node's own."""
@@ -137,6 +150,8 @@ class _Reading:
             left -= size
         if self._request.min_bytes > 1:
             self._log_bytes = sum(partition.log.size_bytes for partition in self._partitions)
+            if self._is_committed:
+                self._stable_ends = self._find_stable_ends()
 
     def _read_partition(
         self, key: Key, wanted: FetchPartition, left: int
@@ -159,18 +174,23 @@ class _Reading:
         start, end = partition.log.start_offset, partition.high_watermark
         if not start <= wanted.fetch_offset <= max(end, partition.log.end_offset):
             return _failed(index, Error.OFFSET_OUT_OF_RANGE, start, end), 0
+        stable = partition.last_stable_offset
+        # Null says "did not ask"; a reader of committed records asks.
+        aborted: Sequence[AbortedTransaction] | None = None
         try:
-            records = self._read_records(partition, wanted, left, end)
+            records = self._read_records(
+                partition, wanted, left, stable if self._is_committed else end
+            )
+            if self._is_committed:
+                aborted = _aborted_in(partition, wanted.fetch_offset, records)
         except CorruptLog as error:
             partition.stopped = error
             return _failed(index, code_of(error), start, end), 0
         except (HeadraceError, OSError) as error:
             code = code_of(error) if isinstance(error, HeadraceError) else _NOT_READ
             return _failed(index, code, start, end), 0
-        # Null says "did not ask"; a reader of committed records asks.
-        aborted = () if self._request.isolation_level else None
         data = PartitionData(
-            index, 0, end, end, start, aborted_transactions=aborted, records=records
+            index, 0, end, stable, start, aborted_transactions=aborted, records=records
         )
         return data, len(records)
 
@@ -194,7 +214,7 @@ class _Reading:
         session = self._session
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         for key, data in self._found.items():
-            told = Told(data.high_watermark, data.log_start_offset)
+            told = Told(data.high_watermark, data.last_stable_offset, data.log_start_offset)
             has_news = data.records or data.error_code or session.told.get(key) != told
             if self._is_full or has_news:
                 topics.setdefault(key[:2], []).append(data)
@@ -209,6 +229,22 @@ class _Reading:
                 for (name, topic_id), partitions in topics.items()
             ),
         )
+
+
+def _aborted_in(partition: Partition, first: int, records: Buffer) -> list[AbortedTransaction]:
+    """The aborted transactions that may have records among these."""
+    if not records or not partition.log.aborted:
+        return []
+    position = 0
+    end = first
+    while position < len(records):
+        header = read_header(records, position)
+        end = header.next_offset
+        position += header.size_bytes
+    return [
+        AbortedTransaction(found.producer_id, found.first_offset)
+        for found in partition.aborted_between(first, end)
+    ]
 
 
 def _failed(index: int, code: int, start: int = -1, end: int = -1) -> PartitionData:

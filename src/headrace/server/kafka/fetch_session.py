@@ -34,6 +34,7 @@ class Told(NamedTuple):
     """What the client was told last of a partition."""
 
     high_watermark: int
+    last_stable_offset: int
     log_start_offset: int
 
 

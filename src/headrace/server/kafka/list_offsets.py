@@ -1,15 +1,15 @@
 """ListOffsets, versions 1 to 11: from a time, or a name for one, to an offset.
 
     timestamp   offset
-    -1          the high watermark; for either isolation level, since nothing is
-                transactional
+    -1          the high watermark; with isolation level 1 the last stable offset
     -2, -4      the first that can be read (-4: on this disk, which is the same)
     -3          the record with the largest timestamp, the first of them
     -5, -6      none: there is no tiered storage
     others      the first record that is as old or younger; none: -1
 
 A record that was found above the high watermark is on its way to the disk. The
-answer waits for it: to say that there is none would be wrong a moment later.
+answer waits for it: to say that there is none would be wrong a moment later. A reader
+of committed records is not told of one that lies above the last stable offset.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.fetch import READ_COMMITTED
 from headrace.server.kafka.partitions import epoch_error, partition_of
 from headrace.wire.kafka.generated.list_offsets_request import (
     ListOffsetsPartition,
@@ -42,30 +43,40 @@ _TIERED = (-5, -6)
 def handle(
     call: Call, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
-    service = call.service
-    commit = service.commit()
-    response = ListOffsetsResponse(
+    commit = call.service.commit()
+    response = _find_all(call, request, commit)
+    if not commit.data:
+        return response
+    return asyncio.ensure_future(_when_safe(call, request, commit, response))
+
+
+async def _when_safe(
+    call: Call, request: ListOffsetsRequest, commit: Commit, response: ListOffsetsResponse
+) -> ListOffsetsResponse:
+    await call.service.finish(commit)
+    if request.isolation_level != READ_COMMITTED:
+        return response
+    # It may belong to an open transaction. What came since is not waited for again.
+    return _find_all(call, request, None)
+
+
+def _find_all(
+    call: Call, request: ListOffsetsRequest, commit: Commit | None
+) -> ListOffsetsResponse:
+    committed = request.isolation_level == READ_COMMITTED
+    return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                topic.name, [_find(call, topic.name, each, commit) for each in topic.partitions]
+                topic.name,
+                [_find(call, topic.name, each, committed, commit) for each in topic.partitions],
             )
             for topic in request.topics
         ]
     )
-    if not commit.data:
-        return response
-    return asyncio.ensure_future(_when_safe(call, commit, response))
-
-
-async def _when_safe(
-    call: Call, commit: Commit, response: ListOffsetsResponse
-) -> ListOffsetsResponse:
-    await call.service.finish(commit)
-    return response
 
 
 def _find(
-    call: Call, name: str, wanted: ListOffsetsPartition, commit: Commit
+    call: Call, name: str, wanted: ListOffsetsPartition, committed: bool, commit: Commit | None
 ) -> ListOffsetsPartitionResponse:
     index = wanted.partition_index
     try:
@@ -77,7 +88,7 @@ def _find(
             return ListOffsetsPartitionResponse(index, code)
         if partition.stopped is not None:
             raise partition.stopped
-        return _look(partition, wanted.timestamp, commit)
+        return _look(partition, wanted.timestamp, committed, commit)
     except CorruptLog as error:
         partition.stopped = error
         return ListOffsetsPartitionResponse(index, code_of(error))
@@ -85,10 +96,13 @@ def _find(
         return ListOffsetsPartitionResponse(index, code_of(error))
 
 
-def _look(partition: Partition, timestamp: int, commit: Commit) -> ListOffsetsPartitionResponse:
+def _look(
+    partition: Partition, timestamp: int, committed: bool, commit: Commit | None
+) -> ListOffsetsPartitionResponse:
     log = partition.log
+    end = partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == LATEST:
-        return _found(partition, partition.high_watermark, -1)
+        return _found(partition, end, -1)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _found(partition, log.start_offset, -1)
     if timestamp in _TIERED:
@@ -99,8 +113,10 @@ def _look(partition: Partition, timestamp: int, commit: Commit) -> ListOffsetsPa
         record = log.offset_for_timestamp(timestamp)
     if record is None:
         return ListOffsetsPartitionResponse(partition.index)
-    if record[0] >= partition.high_watermark:
+    if record[0] >= partition.high_watermark and commit is not None:
         commit.data.append((partition, record[0] + 1))
+    elif record[0] >= end:
+        return ListOffsetsPartitionResponse(partition.index)
     return _found(partition, *record)
 
 
