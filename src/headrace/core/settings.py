@@ -23,6 +23,7 @@ OffsetReset = Literal["earliest", "latest", "error"]
 Fate = Literal["drop", "dead-letter"]
 Owed = Literal["keep", "dead-letter"]
 Partitioner = Literal["sticky", "round-robin"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -102,6 +103,8 @@ class GroupSettings(SettingsModel):
     backoff_max_ms: int = 60 * SECOND_MS
     leases_per_consumer_max: int = 1_000
     starvation_ms: int = 30 * SECOND_MS
+    # Whether messages of a transaction wait for its end, and go with an abort.
+    isolation: Isolation = "read_committed"
 
     def __post_init__(self) -> None:
         check_between("visibility_ms", self.visibility_ms, 1, limits.VISIBILITY_MS_MAX)

@@ -34,7 +34,7 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
-from headrace.engine.delayed import deliver_at_ms, list_delayed
+from headrace.engine.delayed import cancel, deliver_at_ms, list_delayed
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.leasing import Leasing
@@ -269,7 +269,7 @@ class Broker:
         size = 0
         while offset < end and len(found) < count_max and size < bytes_max:
             stop = min(end, offset + count_max - len(found))
-            records = partition.read_committed(offset, stop)
+            records = partition.read_committed([offset, stop])
             for record in records:
                 size += len(record.value or b"") + len(record.key or b"")
                 found.append(
@@ -315,7 +315,7 @@ class Broker:
     def cancel(self, message: MessageId, now_ms: int, commit: Commit) -> bool:
         topic = self.topics.named(message.topic)
         partition = self.topics.partition(topic, message.partition)
-        if not partition.cancel(message.offset, now_ms):
+        if not cancel(partition, message.offset, now_ms):
             return False
         assert partition.state is not None
         commit.state.append((partition, partition.state.log.end_offset))

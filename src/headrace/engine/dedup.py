@@ -87,6 +87,10 @@ class DedupWindow:
         while len(self._ids) > self._ids_max:
             self.evicted += self._free_oldest()
 
+    def forget(self, dedup_id: bytes) -> None:
+        """This id was not published after all."""
+        self._entries.pop(_kept(dedup_id), None)
+
     def expire(self, now_ms: int) -> int:
         """Free ids whose window is over; how many were freed. One call frees at
         most EXPIRED_PER_CALL_MAX, so that a full window never stalls its caller."""

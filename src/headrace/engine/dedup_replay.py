@@ -1,19 +1,23 @@
 """The dedup window of a partition, as its log has it.
 
 Ids are read from the records themselves, when they are appended and again at open:
-there is no file that could say something else than the log.
+there is no file that could say something else than the log. What a transaction wrote
+counts for others once it is committed, so that an id whose record was aborted can be
+published again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace.core.limits import DEDUP_IDS_PER_PARTITION_MAX
+from headrace.core.ports import Buffer
 from headrace.core.settings import TopicSettings
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.records import iterate_batches
+from headrace.engine.stability import Stability
 from headrace.log import Log
-from headrace.record import Record, read_attributes, read_header, read_records
+from headrace.record import BatchHeader, Record, read_attributes, read_header, read_records
 
 
 def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow | None:
@@ -26,15 +30,36 @@ def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow |
         return window
     for data, position in iterate_batches(log, found[0], log.end_offset):
         header = read_header(data, position)
-        if not header.is_control:
+        if not header.is_control and not log.aborted.has_aborted(header):
             batch = data[position : position + header.size_bytes]
-            remember_ids(window, read_records(batch, header))
+            for dedup_id, record in _ids_in(read_records(batch, header)):
+                window.remember(dedup_id, record.offset, record.timestamp_ms)
     return window
 
 
-def remember_ids(window: DedupWindow, records: Sequence[Record]) -> None:
+def remember_ids(
+    window: DedupWindow, stability: Stability, batch: Buffer, header: BatchHeader
+) -> None:
+    """A batch was appended."""
+    for dedup_id, record in _ids_in(read_records(batch, header)):
+        find_duplicate(window, stability, dedup_id, record.timestamp_ms, header.producer_id)
+        window.remember(dedup_id, record.offset, record.timestamp_ms)
+
+
+def find_duplicate(
+    window: DedupWindow, stability: Stability, dedup_id: bytes, now_ms: int, producer_id: int
+) -> int | None:
+    """Where this id was published within the window, as this producer sees it."""
+    offset = window.find(dedup_id, now_ms)
+    if offset is None or stability.is_published(offset, producer_id):
+        return offset
+    window.forget(dedup_id)
+    return None
+
+
+def _ids_in(records: Sequence[Record]) -> Iterator[tuple[bytes, Record]]:
     for record in records:
         if record.headers:
             dedup_id = read_attributes(record.headers, record.timestamp_ms).dedup_id
             if dedup_id is not None:
-                window.remember(dedup_id, record.offset, record.timestamp_ms)
+                yield dedup_id, record

@@ -1,4 +1,5 @@
-"""Listing what is delayed, a page at a time, in the order in which it falls due."""
+"""Listing what is delayed, a page at a time, in the order in which it falls due, and
+calling it off."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import DelayedMessage
+from headrace.engine import state as events
 from headrace.engine.partition import Partition
 from headrace.engine.runs import runs_of
 from headrace.record import Record, read_attributes
@@ -15,6 +17,32 @@ from headrace.record import Record, read_attributes
 Place = tuple[int, int, int]
 
 _LAST_OFFSET = 2**63 - 1
+
+
+def cancel(partition: Partition, offset: int, now_ms: int) -> bool:
+    """Call a delayed message off, for all groups. False when its time has come
+    already, or it is not one."""
+    scanner = partition.know_attributes()
+    if offset in scanner.cancelled or not _is_delayed(partition, offset, now_ms):
+        return False
+    event = events.Cancelled(now_ms, [offset, offset + 1])
+    partition.open_state(now_ms).append([event], partition.epoch, now_ms)
+    scanner.cancelled.add(offset)
+    for view in partition.views.values():
+        view.cancel(event.runs)
+    return True
+
+
+def _is_delayed(partition: Partition, offset: int, now_ms: int) -> bool:
+    if not partition.log.start_offset <= offset < partition.high_watermark:
+        return False
+    if partition.topic.source_id is not None:
+        return False  # Dead letters keep their headers and wait for nothing.
+    for record in partition.read_committed([offset, offset + 1]):
+        wishes = read_attributes(record.headers, record.timestamp_ms)
+        is_over = 0 < wishes.expires_at_ms <= now_ms
+        return wishes.deliver_at_ms > now_ms and not is_over
+    return False
 
 
 def list_delayed(
@@ -53,7 +81,7 @@ def _next_places(partitions: Sequence[Partition], after: Place, limit: int) -> l
 def _messages(
     partitions: Sequence[Partition], places: Sequence[Place], now_ms: int
 ) -> list[DelayedMessage]:
-    """Those that were not called off and have not expired."""
+    """Those that are committed, were not called off and have not expired."""
     records: dict[tuple[int, int], Record] = {}
     for partition in partitions:
         cancelled = partition.know_attributes().cancelled
@@ -62,7 +90,7 @@ def _messages(
             for _, index, offset in places
             if index == partition.index and offset not in cancelled
         )
-        for record in partition.read(runs_of(wanted)):
+        for record in partition.read_committed(runs_of(wanted)):
             wishes = read_attributes(record.headers, record.timestamp_ms)
             if not 0 < wishes.expires_at_ms <= now_ms:
                 records[partition.index, record.offset] = record

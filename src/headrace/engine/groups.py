@@ -94,8 +94,13 @@ class Groups:
     ) -> None:
         for partition in partitions:
             if group.id not in partition.views:
-                earliest = group.settings.start == "earliest"
-                start = partition.log.start_offset if earliest else partition.high_watermark
+                if group.settings.start == "earliest":
+                    start = partition.log.start_offset
+                elif group.settings.isolation == "read_committed":
+                    # Of what is undecided the group sees all or nothing.
+                    start = partition.last_stable_offset
+                else:
+                    start = partition.high_watermark
                 partition.open_view(group, start, now_ms)
                 assert partition.state is not None
                 commit.state.append((partition, partition.state.log.end_offset))
@@ -105,8 +110,9 @@ class Groups:
         if changed != group.settings:
             self._topics.change([GroupAltered(group.id, changed.to_mapping())], now_ms)
             self.serving(group).schedule = LaneSchedule(changed.starvation_ms)
-            for _, view in self.views(group):
+            for partition, view in self.views(group):
                 view.settings = changed
+                partition.show(now_ms)
         return self.named(group.name)
 
     def delete(self, group: Group, now_ms: int, commit: Commit) -> None:

@@ -26,13 +26,13 @@ from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.dedup import DedupWindow
-from headrace.engine.dedup_replay import load_window, remember_ids
+from headrace.engine.dedup_replay import find_duplicate, load_window, remember_ids
 from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.producer_note import ProducerNote
 from headrace.engine.queue import QueueView
 from headrace.engine.records import RecordReader
 from headrace.engine.replay import Replay
-from headrace.engine.runs import Runs, runs_of
+from headrace.engine.runs import Runs, below, runs_of
 from headrace.engine.scanner import Scanner
 from headrace.engine.snapshot import snapshot_of
 from headrace.engine.stability import Stability
@@ -43,7 +43,6 @@ from headrace.record import (
     Record,
     read_attributes,
     read_header,
-    read_records,
     split_batches,
 )
 from headrace.record.control import ControlKind, ControlMarker
@@ -103,9 +102,16 @@ class Partition:
         """Bring back what queue groups did here."""
         if not self.disk.list(f"{self.path}/state"):
             return
-        self._open_state(now_ms)
+        self.open_state(now_ms)
         scanner = self._open_scanner()
-        replay = Replay(groups, self.topic.settings.ordering, scanner, self.high_watermark, now_ms)
+        replay = Replay(
+            groups,
+            self.topic.settings.ordering,
+            scanner,
+            self.high_watermark,
+            self.last_stable_offset,
+            now_ms,
+        )
         assert self.state is not None
         for event in self.state.replay():
             replay.apply(event)
@@ -210,7 +216,7 @@ class Partition:
         if header.producer_id >= 0:
             self.producers.on_append(header, header.base_offset, now_ms)
         if self.dedup is not None:
-            remember_ids(self.dedup, read_records(batch))
+            remember_ids(self.dedup, self._stability, batch, header)
         if self.scanner is not None:
             self.scanner.scan(batch, header)
 
@@ -275,8 +281,13 @@ class Partition:
         if safe > self.high_watermark:
             self.high_watermark = safe
             self._stability.on_high_watermark(safe)
-            if self.scanner is not None:
-                self.scanner.show(self.views.values(), safe, now_ms)
+            self.show(now_ms)
+
+    def show(self, now_ms: int) -> None:
+        """Let every queue group see as far as it may."""
+        if self.scanner is not None:
+            end, stable = self.high_watermark, self.last_stable_offset
+            self.scanner.show(self.views.values(), end, stable, now_ms)
 
     def on_synced(self, now_ms: int) -> None:
         """Some of the partition's files were synced."""
@@ -315,7 +326,7 @@ class Partition:
         *,
         wait: bool,
     ) -> int:
-        state = self._open_state(now_ms)
+        state = self.open_state(now_ms)
         end = state.append([event for _, event in changes], self.epoch, now_ms)
         for view, event in changes:
             if wait and self.is_durable:
@@ -327,12 +338,13 @@ class Partition:
 
     def open_view(self, group: Group, start: int, now_ms: int) -> QueueView:
         """A queue group begins to read here. Lasting once the state log is synced."""
-        state = self._open_state(now_ms)
+        state = self.open_state(now_ms)
         scanner = self._open_scanner()
         state.append([events.Opened(group.id, start, now_ms)], self.epoch, now_ms)
         view = QueueView(group.id, group.name, group.settings, self.topic.settings.ordering, start)
         self.views[group.id] = view
-        scanner.catch_up([view], self.high_watermark, now_ms)
+        end = self.last_stable_offset if view.is_committed else self.high_watermark
+        scanner.catch_up([view], end, now_ms)
         self._load_due()
         return view
 
@@ -342,30 +354,6 @@ class Partition:
                 waiting for waiting in self.state.waiting if waiting.view.group_id != group_id
             )
             self.state.append([events.Closed(group_id)], self.epoch, now_ms)
-
-    def cancel(self, offset: int, now_ms: int) -> bool:
-        """Call a delayed message off, for all groups. False when its time has
-        come already, or it is not one."""
-        scanner = self.know_attributes()
-        if offset in scanner.cancelled or not self._is_delayed(offset, now_ms):
-            return False
-        event = events.Cancelled(now_ms, [offset, offset + 1])
-        self._open_state(now_ms).append([event], self.epoch, now_ms)
-        scanner.cancelled.add(offset)
-        for view in self.views.values():
-            view.cancel(event.runs)
-        return True
-
-    def _is_delayed(self, offset: int, now_ms: int) -> bool:
-        if not self.log.start_offset <= offset < self.high_watermark:
-            return False
-        if self.topic.source_id is not None:
-            return False  # Dead letters keep their headers and wait for nothing.
-        for record in self.read([offset, offset + 1]):
-            wishes = read_attributes(record.headers, record.timestamp_ms)
-            is_over = 0 < wishes.expires_at_ms <= now_ms
-            return wishes.deliver_at_ms > now_ms and not is_over
-        return False
 
     def snapshot(self, now_ms: int, *, force: bool = False) -> None:
         """Write the whole state down when enough has changed since the last time."""
@@ -381,7 +369,8 @@ class Partition:
         head = events.SnapshotPartition(now_ms, runs_of(cancelled))
         state.write_snapshot([head, *parts], self.epoch, now_ms)
 
-    def _open_state(self, now_ms: int) -> StateLog:
+    def open_state(self, now_ms: int) -> StateLog:
+        """The state log; made now if nobody needed one before."""
         if self.state is None:
             log = Log.open(
                 self.disk,
@@ -410,7 +399,11 @@ class Partition:
             return {}
         found = {group: view.expirable(self._outlived) for group, view in self.views.items()}
         # What is under lease may still be done; if it comes back, it has ended.
-        held = (view.held_in(self._outlived) for view in self.views.values())
+        # What waits for a transaction to end has not been seen.
+        held = (
+            view.held_in(self._outlived) | {o for o in self._outlived if o >= view.window.end}
+            for view in self.views.values()
+        )
         self._outlived = set().union(*held)
         return {group: offsets for group, offsets in found.items() if offsets}
 
@@ -432,12 +425,13 @@ class Partition:
         """Whatever is there, also of transactions that are open or were aborted."""
         return self.records.read(runs, self.high_watermark)
 
-    def read_committed(self, start: int, end: int) -> list[Record]:
-        """What is there for good: nothing undecided, nothing aborted."""
-        end = min(end, self.last_stable_offset)
-        if start >= end:
+    def read_committed(self, runs: Runs) -> list[Record]:
+        """The same without what is undecided or aborted."""
+        end = self.last_stable_offset
+        runs = below(runs, end)
+        if not runs:
             return []
-        return self.records.read([start, end], end, self.aborted_between(start, end))
+        return self.records.read(runs, end, self.aborted_between(runs[0], runs[-1]))
 
     def know_attributes(self) -> Scanner:
         """The scanner; made now if nobody needed one before."""
@@ -466,8 +460,12 @@ class Partition:
 
     # Deduplication.
 
-    def find_duplicate(self, dedup_id: bytes, now_ms: int) -> int | None:
-        return None if self.dedup is None else self.dedup.find(dedup_id, now_ms)
+    def find_duplicate(self, dedup_id: bytes, now_ms: int, producer_id: int = -1) -> int | None:
+        """Where this id was published lately. What is in a transaction counts for
+        its own producer, and once it is committed for everybody."""
+        if self.dedup is None:
+            return None
+        return find_duplicate(self.dedup, self._stability, dedup_id, now_ms, producer_id)
 
     def _load_dedup(self, now_ms: int) -> None:
         self.dedup = load_window(self.log, self.topic.settings, now_ms)

@@ -298,6 +298,9 @@ class ProducerState:
         """Where the oldest open transaction began; None when none is open."""
         return next(iter(self._open.values())).first_offset if self._open else None
 
+    def open_of(self, producer_id: int) -> OpenTransaction | None:
+        return self._open.get(producer_id)
+
     def open_transactions(self) -> list[OpenTransaction]:
         """The oldest first."""
         return list(self._open.values())

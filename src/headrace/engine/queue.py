@@ -106,6 +106,11 @@ class QueueView:
         # Forgetting failures in the order in which they came.
         self._failed: deque[int] = deque()
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the group sees messages of a transaction once it was committed."""
+        return self.settings.isolation == "read_committed"
+
     # What can be had.
 
     def ready(self) -> list[int]:

@@ -7,7 +7,7 @@ is void, and `is_beyond` says that it happened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -26,6 +26,7 @@ class Replay:
         ordering: Ordering,
         scanner: Scanner,
         end: int,
+        stable: int,
         now_ms: int,
     ) -> None:
         self._groups = groups
@@ -33,6 +34,8 @@ class Replay:
         self._scanner = scanner
         # Where the data log ends, as far as it may be read.
         self._end = end
+        # Up to where it is decided, which is where groups that wait for that end.
+        self._stable = stable
         self._now_ms = now_ms
         self._views: dict[int, QueueView] = {}
         self.is_beyond = False
@@ -45,7 +48,7 @@ class Replay:
         ):
             self.is_beyond = True
             self._cut(self._end)
-        self._scanner.catch_up(views, self._end, self._now_ms)
+        self._catch_up(views)
         for view in views:
             if view.order is not None:
                 view.order.rebuild()
@@ -59,7 +62,7 @@ class Replay:
             case events.Cancelled():
                 views = self._views.values()
                 if any(view.window.end < event.runs[-1] for view in views):
-                    self._scanner.catch_up(views, self._end, self._now_ms)
+                    self._catch_up(views)
                 self._scanner.cancelled.update(offsets_of(event.runs))
                 for view in views:
                     view.cancel(event.runs)
@@ -90,7 +93,10 @@ class Replay:
     def _apply_to(self, view: QueueView, event: events.MessageEvent) -> None:
         end = event.runs[-1] if event.runs else 0
         if end > view.window.end:
-            self._scanner.catch_up([view], self._end, self._now_ms)
+            self._catch_up([view])
+        if end > view.window.end:
+            # The group began to wait for transactions after it had seen this.
+            self._scanner.catch_up([view], min(end, self._end), self._now_ms)
         if end <= view.window.end:
             view.apply(event)
             return
@@ -98,6 +104,12 @@ class Replay:
         clipped = _clip(event, view.window.end)
         if clipped is not None:
             view.apply(clipped)
+
+    def _catch_up(self, views: Collection[QueueView]) -> None:
+        early = [view for view in views if not view.is_committed]
+        late = [view for view in views if view.is_committed]
+        self._scanner.catch_up(early, self._end, self._now_ms)
+        self._scanner.catch_up(late, self._stable, self._now_ms)
 
     def _cut(self, end: int) -> None:
         self._scanner.cancelled = {o for o in self._scanner.cancelled if o < end}

@@ -4,6 +4,7 @@ Time and size say what a topic would give up; what a queue group still owes (it 
 unacked, leased or delayed) is kept all the same, or moved to the dead letters
 where the topic asks for that. `retention = "acked"` turns it round: a segment
 goes as soon as every queue group is done with it and every cursor has passed it.
+What is not decided yet is kept in either case, and never compacted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) ->
     log = partition.log
     before = log.start_offset
     if settings.cleanup == "compact":
-        for _ in log.compact(now_ms, log.synced_end):
+        for _ in log.compact(now_ms, _decided_end(partition)):
             pass
         return
     if settings.retention == "acked":
@@ -50,17 +51,22 @@ def _done_below(partition: Partition, cursors: Cursors) -> int | None:
         places.append(cursor)
     if not places:
         return None
-    return min(*places, partition.log.synced_end)
+    return min(*places, _decided_end(partition))
+
+
+def _decided_end(partition: Partition) -> int:
+    """Nothing at or above it may go."""
+    return min(partition.log.synced_end, partition.last_stable_offset)
 
 
 def _owed_from(partition: Partition, end: int, now_ms: int) -> int:
     """The first offset that a queue group owes, or that is delayed for groups
     that do not exist yet. Only what lies below `end` is asked about."""
-    synced_end = partition.log.synced_end
+    decided_end = _decided_end(partition)
     if partition.views:
-        return min(synced_end, *(view.window.start for view in partition.views.values()))
+        return min(decided_end, *(view.window.start for view in partition.views.values()))
     if partition.topic.source_id is not None:
-        return synced_end
+        return decided_end
     for data, position in iterate_batches(partition.log, partition.log.start_offset, end):
         header = read_header(data, position)
         batch = data[position : position + header.size_bytes]
@@ -68,8 +74,8 @@ def _owed_from(partition: Partition, end: int, now_ms: int) -> int:
         with contextlib.suppress(CorruptBatch):
             for offset, attributes in scan_attributes(batch, header):
                 if attributes.deliver_at_ms > now_ms:
-                    return offset
-    return synced_end
+                    return min(offset, decided_end)
+    return decided_end
 
 
 def _give_up_owed(partition: Partition, fates: Fates, end: int, now_ms: int) -> None:

@@ -38,6 +38,8 @@ class Scan(NamedTuple):
     absent: Runs
     # The key's hash for each offset, where the topic's order needs it.
     keys: list[int] | None
+    # Start, end and producer of every batch that is part of a transaction.
+    transactional: tuple[tuple[int, int, int], ...] = ()
 
 
 def scan_batch(
@@ -71,7 +73,10 @@ def _scan_records(
             hashes = [0] * (end - start)
             for record in records:
                 hashes[record.offset - start] = key_hash(record.key)
-    return Scan(start, end, _rows(batch) if attributes else (), absent, hashes)
+    transactional: tuple[tuple[int, int, int], ...] = ()
+    if header.is_transactional:
+        transactional = ((header.base_offset, end, header.producer_id),)
+    return Scan(start, end, _rows(batch) if attributes else (), absent, hashes, transactional)
 
 
 def key_hash(key: bytes | None) -> int:

@@ -4,6 +4,13 @@ Every batch is looked at once, when it is appended or when the first queue group
 comes. What is found goes to the sidecar, to the two lists of due times (ends of
 delays and of lives), and to the views of all groups, which never see anything above
 the high watermark. A partition without queue groups has no scanner at all.
+
+    appended     high watermark     last stable offset
+    | hidden     | held back        | shown to all
+                 | shown to groups that read what is not committed
+
+To a group that reads committed messages, the offsets of an aborted transaction hold
+none.
 """
 
 from __future__ import annotations
@@ -20,11 +27,15 @@ from headrace.engine.records import iterate_batches
 from headrace.engine.runs import Runs, offsets_of, pairs
 from headrace.engine.scan import Row, Scan, scan_batch
 from headrace.engine.sidecar import Damaged, Sidecar
-from headrace.engine.window import ABSENT, CANCELLED, DELAYED, READY
+from headrace.engine.window import ABSENT, CANCELLED, DELAYED, READY, is_done
 from headrace.log import Log
+from headrace.log.aborted import covers
 from headrace.record import BatchHeader, read_header
 
 NORMAL = 2
+# Batches that wait in memory for a transaction to end. Beyond it they are found again
+# in the sidecar.
+HELD_BACK_MAX = 10_000
 
 
 class Wish(NamedTuple):
@@ -59,6 +70,8 @@ class Scanner:
         self._wishes: dict[int, Wish] = {}
         # What was appended and has not been shown yet.
         self._hidden: list[Scan] = []
+        # What has been shown to some, and waits for the last stable offset.
+        self._held_back: list[Scan] = []
         self._sidecar = Sidecar(disk, f"{log.path}/attributes", read_only=read_only)
         if self._sidecar.is_empty or not (log.start_offset <= self._sidecar.end <= log.synced_end):
             self._sidecar.begin(log.start_offset)
@@ -86,21 +99,48 @@ class Scanner:
     def rescan(self) -> None:
         """Forget what is known and look at the whole log again."""
         self._hidden = []
+        self._held_back = []
         self._sidecar.begin(self._log.start_offset)
         self._scan_log()
 
     # Showing.
 
-    def show(self, views: Collection[QueueView], end: int, now_ms: int) -> None:
-        """The high watermark has moved up to `end`."""
+    def show(self, views: Collection[QueueView], end: int, stable: int, now_ms: int) -> None:
+        """The high watermark has moved up to `end`, the last stable offset to
+        `stable`, or a group reads otherwise than before."""
         shown = 0
         for scan in self._hidden:
             if scan.end > end:
                 break
             self._note_due(scan.rows)
-            self._extend_all(scan, views, end, now_ms)
             shown += 1
+        self._held_back += self._hidden[:shown]
         del self._hidden[:shown]
+        early = [view for view in views if not view.is_committed]
+        if early:
+            self._show_held_back(early, end, now_ms)
+        if len(early) < len(views):
+            late = [view for view in views if view.is_committed] if early else views
+            self._show_held_back(late, stable, now_ms)
+        done = 0
+        while done < len(self._held_back) and self._held_back[done].end <= stable:
+            done += 1
+        del self._held_back[:done]
+        if len(self._held_back) > HELD_BACK_MAX:
+            self._held_back = []
+
+    def _show_held_back(self, views: Collection[QueueView], end: int, now_ms: int) -> None:
+        if not self._held_back:
+            self.catch_up(views, end, now_ms)
+            return
+        first = min(end, self._held_back[0].start)
+        behind = [view for view in views if view.window.end < first]
+        if behind:
+            self.catch_up(behind, first, now_ms)
+        for scan in self._held_back:
+            if scan.start >= end:
+                break
+            self._extend_all(scan, views, end, now_ms)
 
     def catch_up(self, views: Collection[QueueView], end: int, now_ms: int) -> None:
         """Views that are behind see everything up to `end`."""
@@ -147,6 +187,7 @@ class Scanner:
             self.rescan()
             self.load_due(start, end)
         self._hidden = [scan for scan in self._hidden if scan.end > end]
+        self._held_back = []
 
     def _note_due(self, rows: Sequence[Row]) -> None:
         if not rows:
@@ -179,7 +220,7 @@ class Scanner:
         _extend_run(view, scan, end, NORMAL, READY)
 
     def _special(self, view: QueueView, scan: Scan, now_ms: int) -> list[_Special]:
-        if not (scan.rows or scan.absent or self.cancelled):
+        if not (scan.rows or scan.absent or self.cancelled or scan.transactional):
             return []
         special = [(start, stop, NORMAL, ABSENT) for start, stop in pairs(scan.absent)]
         for row in scan.rows:
@@ -193,9 +234,24 @@ class Scanner:
                 special[-1] = (special[-1][0], row.end, lane, state)
             else:
                 special.append((row.start, row.end, lane, state))
+        void = self._void_in(scan) if scan.transactional and view.is_committed else []
+        if void:
+            special = _outside(special, void)
+            special += [(start, stop, NORMAL, ABSENT) for start, stop in void]
         special.sort()
         cancelled = [offset for offset in self.cancelled if scan.start <= offset < scan.end]
         return _without(special, sorted(cancelled)) if cancelled else special
+
+    def _void_in(self, scan: Scan) -> list[tuple[int, int]]:
+        """What belongs to aborted transactions. All of it is decided."""
+        aborted = self._log.aborted.between(scan.start, scan.end)
+        if not aborted:
+            return []
+        return [
+            (start, end)
+            for start, end, producer_id in scan.transactional
+            if covers(aborted, producer_id, start)
+        ]
 
     def wishes_in(self, runs: Runs) -> dict[int, Wish]:
         """The messages of these runs that ask for something of their own."""
@@ -244,6 +300,22 @@ def _extend_run(view: QueueView, scan: Scan, end: int, lane: int, state: int) ->
     if end > start:
         keys = None if scan.keys is None else scan.keys[start - scan.start : end - scan.start]
         view.extend(end - start, lane, state, keys)
+        if is_done(state) and view.window.start == start:
+            # Nobody will ever settle what holds no message.
+            view.window.advance()
+
+
+def _outside(special: list[_Special], void: list[tuple[int, int]]) -> list[_Special]:
+    """The parts that lie in none of these ascending runs."""
+    for first, last in void:
+        kept: list[_Special] = []
+        for start, stop, lane, state in special:
+            if start < min(stop, first):
+                kept.append((start, min(stop, first), lane, state))
+            if max(start, last) < stop:
+                kept.append((max(start, last), stop, lane, state))
+        special = kept
+    return special
 
 
 def _without(special: list[_Special], cancelled: list[int]) -> list[_Special]:

@@ -4,7 +4,8 @@
 
     block    length   4 bytes, big-endian, of the body
              crc32c   4 bytes, of the body
-             body     msgpack: [start, end, [row ...], [absent runs]]
+             body     msgpack: [start, end, [row ...], [absent runs],
+                      [[start, end, producer] ...]]
 
 Only what lies below the log's synced end is written, so a block never describes
 a record that a loss of power took away. It is never synced: what is missing or
@@ -36,6 +37,7 @@ class _Block(msgspec.Struct, array_like=True):
     end: int
     rows: list[Row]
     absent: Runs
+    transactional: list[tuple[int, int, int]] = []
 
 
 _decoder = msgspec.msgpack.Decoder(_Block)
@@ -108,12 +110,13 @@ class Sidecar:
                 break
             buffer.rows.extend(scan.rows)
             buffer.absent.extend(scan.absent)
+            buffer.transactional.extend(scan.transactional)
             buffer.end = scan.end
             taken += 1
         del self._waiting[:taken]
         if (
             buffer.end - buffer.start >= BUFFERED_OFFSETS_MAX
-            or len(buffer.rows) >= BUFFERED_ROWS_MAX
+            or len(buffer.rows) + len(buffer.transactional) >= BUFFERED_ROWS_MAX
         ):
             self.flush()
 
@@ -146,15 +149,20 @@ class Sidecar:
                     raise Damaged
                 reached = block.end
                 if block.end > start:
-                    yield Scan(block.start, block.end, tuple(block.rows), block.absent, None)
+                    yield _scan_of(block)
         buffer = self._buffer
         if self._names and reached != buffer.start:
             raise Damaged
         if buffer.end > max(buffer.start, start):
-            yield Scan(buffer.start, buffer.end, tuple(buffer.rows), buffer.absent, None)
+            yield _scan_of(buffer)
         yield from (scan for scan in self._waiting if scan.end > start)
 
     def delete_before(self, offset: int) -> None:
         """Drop files that lie wholly below; a file ends where the next begins."""
         while len(self._names) > 1 and self._names[1] <= f"{offset:020d}":
             self._disk.remove(f"{self._path}/{self._names.pop(0)}")
+
+
+def _scan_of(block: _Block) -> Scan:
+    rows, transactional = tuple(block.rows), tuple(block.transactional)
+    return Scan(block.start, block.end, rows, block.absent, None, transactional)

@@ -23,7 +23,7 @@ from headrace.core.errors import CorruptBatch, CorruptLog, DiskFull
 from headrace.core.ports import Buffer
 from headrace.engine.producer import DecidedTransaction, ProducerState
 from headrace.log import AbortedTransaction, Log
-from headrace.record import BatchHeader, build_control_batch, read_control
+from headrace.record import BatchHeader, build_control_batch, read_control, read_header
 from headrace.record.control import ControlMarker
 
 
@@ -43,6 +43,19 @@ class Stability:
             stable = min(stable, decided.first_offset)
         # Records may be deleted under an open transaction.
         return max(stable, min(self._log.start_offset, high_watermark))
+
+    def is_published(self, offset: int, producer_id: int) -> bool:
+        """Whether the record at this offset counts for this producer: it is not
+        part of an aborted transaction, nor of somebody else's that is open."""
+        if offset < self._log.start_offset:
+            return True
+        header = read_header(self._log.read(offset, 1))
+        if not header.is_transactional or header.producer_id == producer_id:
+            return not self._log.aborted.has_aborted(header)
+        opened = self.producers.open_of(header.producer_id)
+        if opened is not None and opened.first_offset <= header.base_offset:
+            return False
+        return not self._log.aborted.has_aborted(header)
 
     def write_marker(
         self,

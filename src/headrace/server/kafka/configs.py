@@ -271,9 +271,11 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
     constant=("ordering",),
 )  # fmt: skip
 
-# On this wire a group that nobody configured begins at the end, as Kafka's do.
+# On this wire a group that nobody configured begins at the end and does not wait for
+# transactions, as Kafka's do.
+SHARE_GROUP = GroupSettings(start="latest", isolation="read_uncommitted")
 GROUP_CONFIGS: Table[GroupSettings] = Table(
-    GroupSettings(start="latest"),
+    SHARE_GROUP,
     (
         Mapped("share.auto.offset.reset", "start", Kind.STRING, "where a new group begins"),
         Mapped(
@@ -283,12 +285,12 @@ GROUP_CONFIGS: Table[GroupSettings] = Table(
             "share.delivery.count.limit", "max_attempts", Kind.INT,
             "how often a message is delivered before it is a dead letter",
         ),
+        Mapped(
+            "share.isolation.level", "isolation", Kind.STRING,
+            "whether messages of a transaction wait for its end",
+        ),
     ),
     (
-        Fixed(
-            "share.isolation.level", _always("read_uncommitted"), Kind.STRING,
-            "nothing is transactional",
-        ),
         Fixed(
             "errors.deadletterqueue.topic.name", _always(""), Kind.STRING,
             "dead letters go to the topic's own <topic>.dlq",

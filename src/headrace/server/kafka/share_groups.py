@@ -26,6 +26,7 @@ from headrace.engine.catalog import Group
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError, HeartbeatAnswer, ShareRequest
 from headrace.engine.partition import Partition
+from headrace.server.kafka.configs import SHARE_GROUP
 from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.groups import LiveGroups
@@ -109,7 +110,7 @@ class LiveShares:
 
     async def _subscribe(self, name: str, topics: Iterable[str]) -> HeadraceError | None:
         """The queue group begins to read what its members subscribe to. A group
-        that nobody configured starts at the end, as Kafka's do."""
+        that nobody configured is as Kafka's are."""
         broker, catalog = self._service.broker, self._service.broker.topics.catalog
         group = catalog.groups.get(name)
         missing = [
@@ -126,7 +127,7 @@ class LiveShares:
         if not missing:
             return None
         commit = self._service.commit()
-        settings = {"start": "latest"} if group is None else {}
+        settings = SHARE_GROUP.to_mapping() if group is None else {}
         try:
             broker.groups.open(name, missing, settings, self._service.clock.now_ms(), commit)
             await self._service.finish(commit)
