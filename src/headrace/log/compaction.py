@@ -10,7 +10,9 @@ may cover only some of the log; the next one goes on where it ended. Everything
 runs in slices of one batch, and the log may be used between two of them.
 
 What an aborted transaction wrote supersedes nothing, so records of a transaction
-join the map when its commit marker is met.
+join the map when its commit marker is met. They themselves are dropped by the copy.
+A marker stays as long as a batch of its transaction does, and after that as long as
+a tombstone: without it that transaction would be open again.
 
 Rejected: comparing keys themselves. Digests of 16 bytes bound the memory whatever
 the keys are; that two keys of one log share one has a chance of about 1 in 2^80.
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer, File
+from headrace.log.aborted import AbortedTransaction
 from headrace.log.checkpoint import (
     NEVER_MS,
     Cleaned,
@@ -108,6 +111,7 @@ def compact(
         return result
     changes = log.segment_list.changes
     keys = _KeyMap()
+    is_full = False
     dirty = [segment for segment in sealed if segment.next_offset > start]
     for segment, position, header in _batches(dirty, start):
         _map_batch(keys, segment, position, header)
@@ -116,14 +120,17 @@ def compact(
             return result._replace(interrupted=True)
         if len(keys) >= (keys_max or limits.COMPACTION_KEYS_MAX):
             end = header.next_offset
+            is_full = True
             break
     first_open = keys.first_open()
-    if first_open is not None and first_open > start:
-        # The rest of that transaction, and its marker, are for the next pass.
+    if first_open is not None and (first_open > start or not is_full):
+        # The rest of that transaction, and its marker, are for the next pass; unless
+        # it is larger than the map, and would be for ever.
         end = min(end, first_open)
     horizon_ms = NEVER_MS
+    living: set[int] = set()
     for group in _groups([segment for segment in sealed if segment.base_offset < end], log):
-        copy = _Copy(log, group, keys, now_ms)
+        copy = _Copy(log, group, keys, living, now_ms)
         with contextlib.closing(copy):
             for slice_bytes in copy.run():
                 yield slice_bytes
@@ -180,10 +187,16 @@ def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
 class _Copy:
     """One group of segments on its way into one file."""
 
-    def __init__(self, log: Log, group: list[Segment], keys: _KeyMap, now_ms: int) -> None:
+    def __init__(
+        self, log: Log, group: list[Segment], keys: _KeyMap, living: set[int], now_ms: int
+    ) -> None:
+        """`living` are the producers of whose latest transaction a batch stays; it
+        goes from one group to the next."""
         self._log = log
         self._group = group
         self._keys = keys
+        self._living = living
+        self._aborted: list[AbortedTransaction] = []
         self._now_ms = now_ms
         self._name = segment_name(group[0].base_offset) + LOG_SUFFIX
         self._temporary = f"{log.path}/{self._name}{CLEANED_SUFFIX}"
@@ -214,19 +227,55 @@ class _Copy:
         """What stays of a batch. The last one stays even without records, so
         that the segment still says where it ends."""
         batch = segment.read_batch(position, header)
-        if header.is_control or (ends_group and not header.count):
-            return batch
         try:
             records = read_records(batch, header)
         except CorruptBatch as error:
             raise segment.corrupt(position, str(error)) from error
+        if header.is_control:
+            return self._marker(batch, header, records, ends_group)
+        cleaned: Buffer | None = batch
+        if header.count or not ends_group:
+            cleaned = self._records(batch, header, records, ends_group)
+        if header.is_transactional and cleaned is not None:
+            self._living.add(header.producer_id)
+        return cleaned
+
+    def _marker(
+        self, batch: Buffer, header: BatchHeader, records: list[Record], ends_group: bool
+    ) -> Buffer | None:
+        if header.producer_id in self._living:
+            self._living.discard(header.producer_id)
+            self._aborted += [
+                aborted
+                for aborted in self._log.aborted.between(header.base_offset, header.next_offset)
+                if aborted.last_offset == header.base_offset
+            ]
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None:
+            horizon_ms = self._now_ms + self._log.settings.tombstone_ms
+            batch = build_sparse_batch(records, header, delete_horizon_ms=horizon_ms)
+            self._changed = True
+        elif horizon_ms <= self._now_ms:
+            if ends_group:
+                return batch
+            self._changed = True
+            return None
+        self.horizon_ms = min(self.horizon_ms, horizon_ms)
+        return batch
+
+    def _records(
+        self, batch: Buffer, header: BatchHeader, records: list[Record], ends_group: bool
+    ) -> Buffer | None:
         horizon_ms = header.delete_horizon_ms
         over = horizon_ms is not None and horizon_ms <= self._now_ms
-        kept = [
-            record
-            for record in records
-            if not self._keys.supersedes(record) and not (over and _is_tombstone(record))
-        ]
+        kept: list[Record] = []
+        if not self._log.aborted.has_aborted(header):
+            kept = [
+                record
+                for record in records
+                if not self._keys.supersedes(record) and not (over and _is_tombstone(record))
+            ]
         tombstones = any(map(_is_tombstone, kept))
         self.records_dropped += len(records) - len(kept)
         new_horizon_ms = None
@@ -259,6 +308,8 @@ class _Copy:
             log.segment_list.forget(segment)
         finish_swap(log.disk, log.path, self._name, group[-1].next_offset)
         log.segment_list.replace(group, group[0].base_offset, group[-1].next_offset)
+        bases = [segment.base_offset for segment in group]
+        log.aborted.replace(bases, bases[0], self._aborted)
 
     def close(self) -> None:
         if self._file is not None:
