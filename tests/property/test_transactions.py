@@ -290,7 +290,7 @@ def play(machine: Machine, step: tuple[str, int, int, int]) -> None:
             machine.crash()
 
 
-@given(st.lists(steps, max_size=80), st.integers(0, 2**32))
+@given(st.lists(steps, min_size=30, max_size=120), st.integers(0, 2**32))
 def test_readers_of_committed_records_see_whole_transactions_and_nothing_else(
     history: list[tuple[str, int, int, int]], seed: int
 ) -> None:
