@@ -27,6 +27,7 @@ from headrace.engine import state as events
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import find_duplicate, load_window, remember_ids
+from headrace.engine.lease_end import divide_leased
 from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.producer_note import ProducerNote
 from headrace.engine.queue import QueueView
@@ -41,7 +42,6 @@ from headrace.log import AbortedTransaction, Log, LogSettings
 from headrace.record import (
     BatchHeader,
     Record,
-    read_attributes,
     read_header,
     split_batches,
 )
@@ -142,32 +142,16 @@ class Partition:
         exhausted: dict[int, list[int]] = {}
         if end_leases:
             for view in self.views.values():
-                spent = self._end_leases(view, now_ms)
+                again, spent = divide_leased(view, self.read)
+                if again:
+                    event = events.LeaseEnded(view.group_id, now_ms, runs_of(again))
+                    self.write(view, event, now_ms, wait=False)
                 if spent:
                     exhausted[view.group_id] = spent
         return exhausted
 
     def resign(self) -> None:
         self.is_leader = False
-
-    def _end_leases(self, view: QueueView, now_ms: int) -> list[int]:
-        leased = sorted(view.leased_by())
-        if not leased:
-            return []
-        spent: list[int] = []
-        ended: list[int] = []
-        # Maxima of single messages went with the process: they are in the records.
-        maxima = {
-            record.offset: read_attributes(record.headers, record.timestamp_ms).max_attempts
-            for record in self.read(runs_of(leased))
-        }
-        for offset in leased:
-            most = maxima.get(offset) or view.settings.max_attempts
-            (spent if view.window.attempts_at(offset) >= most else ended).append(offset)
-        if ended:
-            event = events.LeaseEnded(view.group_id, now_ms, runs_of(ended))
-            self.write(view, event, now_ms, wait=False)
-        return spent
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop everything at and above `offset`, which no leader has confirmed."""
