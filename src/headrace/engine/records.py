@@ -42,12 +42,17 @@ class RecordReader:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
+        self._changes = log.segment_list.changes
 
     def read(
         self, runs: Runs, end: int, aborted: Sequence[AbortedTransaction] = ()
     ) -> list[Record]:
         """The records of these runs, which lie below `end`. Offsets that hold no
         record are left out, and so is what belongs to an aborted transaction."""
+        if self._changes != self._log.segment_list.changes:
+            # Compaction took records away, and forgot of the aborted ones that they were.
+            self._changes = self._log.segment_list.changes
+            self.forget()
         found: list[Record] = []
         for first, stop in pairs(runs):
             # What was deleted at the log's start is left out as well.
