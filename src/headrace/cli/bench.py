@@ -1,8 +1,9 @@
 """`headrace bench`: how fast is it here, in a few seconds.
 
 Publishes, leases and acks on a directory that is made for this and deleted after,
-through the SDK as any program would. It says something about this machine and its
-disk; numbers to compare releases by come from the benchmarks in the repository.
+through the SDK as any program would; on a node, in a topic and a group that are made
+for this and deleted after. It says something about this machine and its disk; numbers
+to compare releases by come from the benchmarks in the repository.
 
 Three rounds:
     publish one    one message a call, each waiting for the disk: the latency
@@ -12,15 +13,23 @@ Three rounds:
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli import output
-from headrace.cli.command import command, json_option
+from headrace.cli.command import (
+    Place,
+    command,
+    json_option,
+)
+from headrace.core.errors import UnknownGroup
 
 if TYPE_CHECKING:
     from headrace.client.handle import Headrace
@@ -60,20 +69,16 @@ def bench(
     durability: str,
     parent: str | None,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> None:
-    """Measure publishing and working on a temporary directory."""
-    import headrace
-
-    with (
-        tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=parent) as path,
-        headrace.open(path) as handle,
-    ):
-        handle.create_topic("bench", partitions=partitions, durability=durability)
+    """Measure publishing and working, on a temporary directory or on a node."""
+    if parent is not None and place.server:
+        raise click.UsageError("--in chooses a disk of this machine; a node has its own")
+    with _temporary_topic(place, parent, partitions, durability) as (handle, topic):
         rounds = [
-            Round("publish one", 1, _publish_times(handle, single, 1, size)),
-            Round("publish", batch, _publish_times(handle, messages, batch, size)),
-            Round("lease and ack", batch, _work_times(handle, batch)),
+            Round("publish one", 1, _publish_times(handle, topic, single, 1, size)),
+            Round("publish", batch, _publish_times(handle, topic, messages, batch, size)),
+            Round("lease and ack", batch, _work_times(handle, topic, batch)),
         ]
     if as_json:
         parameters = {"size_bytes": size, "partitions": partitions, "durability": durability}
@@ -96,6 +101,31 @@ def bench(
         click.echo(f"\n{one.name}, milliseconds a call:")
         for line in histogram(one.milliseconds):
             click.echo(line)
+
+
+@contextmanager
+def _temporary_topic(
+    place: Place, parent: str | None, partitions: int, durability: str
+) -> Iterator[tuple[Headrace, str]]:
+    import headrace
+
+    name = f"bench-{secrets.token_hex(4)}"
+    if not place.server:
+        with (
+            tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=parent) as path,
+            headrace.open(path) as handle,
+        ):
+            handle.create_topic(name, partitions=partitions, durability=durability)
+            yield handle, name
+        return
+    with headrace.connect(place.server) as handle:
+        handle.create_topic(name, partitions=partitions, durability=durability)
+        try:
+            yield handle, name
+        finally:
+            with contextlib.suppress(UnknownGroup):
+                handle.delete_group(name)
+            handle.delete_topic(name)
 
 
 class Round:
@@ -144,22 +174,22 @@ def histogram(milliseconds: Sequence[float]) -> Iterator[str]:
 
 
 def _publish_times(
-    handle: Headrace, messages: int, batch: int, size: int
+    handle: Headrace, topic: str, messages: int, batch: int, size: int
 ) -> list[tuple[int, float]]:
     calls = []
     with output.progress("publishing", messages) as bar:
         for start in range(0, messages, batch):
             values = [bytes(size)] * min(batch, messages - start)
             began = time.perf_counter()
-            handle.publish_many("bench", values)
+            handle.publish_many(topic, values)
             calls.append((len(values), time.perf_counter() - began))
             bar.advance(len(values))
     return calls
 
 
-def _work_times(handle: Headrace, batch: int) -> list[tuple[int, float]]:
+def _work_times(handle: Headrace, topic: str, batch: int) -> list[tuple[int, float]]:
     calls: list[tuple[int, float]] = []
-    with handle.queue("bench", group="bench", leases_per_consumer_max=batch) as queue:
+    with handle.queue(topic, group=topic, leases_per_consumer_max=batch) as queue:
         with output.progress("working", queue.depth()) as bar:
             while True:
                 began = time.perf_counter()

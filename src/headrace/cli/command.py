@@ -1,12 +1,17 @@
-"""The shape that all commands share: examples in the help, and a directory.
+"""The shape that all commands share: examples in the help, and a place to work on.
 
     @command(topic, "list", examples="headrace topic list --json")
     @json_option
-    def list_topics(directory: str, as_json: bool) -> int | None: ...
+    def list_topics(place: Place, as_json: bool) -> int | None: ...
 
-Every command takes `--data` after its name as well as before it, since nobody
-remembers where it belongs. Commands that only look open it read-only, so that
-they work beside a process that has it open for writing.
+A place is a directory (`--data`) or a running node (`--server`), and a command does
+the same on both. It takes the two after its name as well as before it, since nobody
+remembers where they belong. Commands that only look open a directory read-only, so
+that they work beside a process that has it open for writing.
+
+    typed            before what the environment says
+    environment      HEADRACE_DATA or HEADRACE_SERVER
+    nothing said     ./data
 """
 
 from __future__ import annotations
@@ -15,9 +20,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from headrace.core.errors import InvalidArgument
 
@@ -69,15 +76,28 @@ def noun(name: str, summary: str, *, examples: str) -> Group:
     return group
 
 
+class Place(NamedTuple):
+    """What a command works on: a node, where `server` is not empty."""
+
+    directory: str
+    server: str
+
+
 def command(
-    parent: click.Group | None, name: str, *, examples: str
+    parent: click.Group | None, name: str, *, examples: str, on_files: bool = False
 ) -> Callable[[Callable[..., int | None]], Command]:
-    """Make the function a command, of `parent` if there is one; it gets
-    `directory` besides its own options."""
+    """Make the function a command, of `parent` if there is one. It gets `place`
+    besides its own options; one that needs the files themselves gets `directory`."""
 
     def decorate(function: Callable[..., int | None]) -> Command:
-        made = click.command(name, cls=Command)(function)
-        made.params.append(_directory_option())
+        @wraps(function)
+        def call(directory: str | None, server: str | None, **options: Any) -> int | None:
+            if on_files:
+                return function(directory=_directory(directory, server), **options)
+            return function(place=_place(directory, server), **options)
+
+        made = click.command(name, cls=Command)(call)
+        made.params += [_directory_option(), _server_option(is_hidden=on_files)]
         made.examples = examples
         if parent is not None:
             parent.add_command(made)
@@ -87,15 +107,56 @@ def command(
 
 
 def _directory_option() -> click.Option:
-    def fall_back(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-        return value if value is not None else str(ctx.find_root().obj)
-
     return click.Option(
         ["--data", "directory"],
         metavar="DIR",
-        callback=fall_back,
         help="The directory that holds everything.  [default: HEADRACE_DATA or ./data]",
     )
+
+
+def _server_option(*, is_hidden: bool) -> click.Option:
+    return click.Option(
+        ["--server"],
+        metavar="HOST:PORT",
+        hidden=is_hidden,
+        help="A running node, instead of a directory.  [default: HEADRACE_SERVER]",
+    )
+
+
+def _place(directory: str | None, server: str | None) -> Place:
+    """From what was typed, here or before the command, and from the environment."""
+    root = click.get_current_context().find_root()
+    said: dict[ParameterSource, dict[str, str]] = {
+        ParameterSource.COMMANDLINE: {},
+        ParameterSource.ENVIRONMENT: {},
+    }
+    for name, here in (("directory", directory), ("server", server)):
+        source = root.get_parameter_source(name)
+        if source in said:
+            said[source][name] = root.params[name]
+        if here is not None:
+            said[ParameterSource.COMMANDLINE][name] = here
+    for values, names in zip(
+        said.values(), ("--data and --server", "HEADRACE_DATA and HEADRACE_SERVER"), strict=True
+    ):
+        if len(values) == 2:
+            raise click.UsageError(f"{names} are both given; a command works on one of them")
+        if values:
+            return Place(values.get("directory", ""), values.get("server", ""))
+    return Place(root.params["directory"], "")
+
+
+def _directory(directory: str | None, server: str | None) -> str:
+    """For commands that know nothing but files; a node in the environment is not
+    meant for them."""
+    context = click.get_current_context()
+    root = context.find_root()
+    if server or root.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            f"{context.command_path} works on files, not on a node; run it where they are, "
+            "with --data DIR"
+        )
+    return str(root.params["directory"]) if directory is None else directory
 
 
 def wait_in_slices(
@@ -121,39 +182,51 @@ def yes_option(function: Function) -> Function:
     return click.option("--yes", is_flag=True, help="Do it without asking.")(function)
 
 
-def open_handle(directory: str, *, read_only: bool = False, create: bool = False) -> Headrace:
-    """The SDK's handle on the directory; use it in a `with`.
+def open_handle(place: Place, *, read_only: bool = False, create: bool = False) -> Headrace:
+    """The SDK's handle on the place; use it in a `with`.
 
     Only a command that makes something makes the directory: elsewhere a
     mistyped path would look like an empty queue.
     """
     import headrace
 
+    if place.server:
+        return headrace.connect(place.server)
     if not create:
-        check_exists(directory)
-    return headrace.open(directory, read_only=read_only)
+        check_exists(place.directory)
+    return headrace.open(place.directory, read_only=read_only)
 
 
-def open_async_handle(directory: str) -> Opening[AsyncHeadrace]:
+def open_async_handle(place: Place) -> Opening[AsyncHeadrace]:
     """As `open_handle`, for asyncio: use it by `async with`."""
     import headrace
 
-    check_exists(directory)
-    return headrace.open_async(directory)
+    if place.server:
+        return headrace.connect_async(place.server)
+    check_exists(place.directory)
+    return headrace.open_async(place.directory)
 
 
 @contextmanager
-def open_backend(directory: str, *, read_only: bool = False) -> Iterator[Backend]:
+def open_backend(place: Place, *, read_only: bool = False) -> Iterator[Backend]:
     """What the SDK itself stands on, for commands that look at records as they
     are stored or that change what the SDK has no word for."""
+    backend = _open_backend(place, read_only)
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def _open_backend(place: Place, read_only: bool) -> Backend:
+    if place.server:
+        from headrace.client.connecting import open_backend
+
+        return open_backend(place.server)
     from headrace.node import Node
 
-    check_exists(directory)
-    node = Node.open(directory, read_only=read_only)
-    try:
-        yield node
-    finally:
-        node.close()
+    check_exists(place.directory)
+    return Node.open(place.directory, read_only=read_only)
 
 
 def check_exists(directory: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from headrace.cli.command import command
+from headrace.cli.command import Place, command
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -21,7 +21,7 @@ SHELLS = ("bash", "zsh", "fish")
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
-def completion(ctx: click.Context, shell: str, directory: str) -> None:
+def completion(ctx: click.Context, shell: str, place: Place) -> None:
     """Print the script that completes commands and options in your shell."""
     made = get_completion_class(shell)
     assert made is not None, "click knows every shell that is a choice here"

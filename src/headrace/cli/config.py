@@ -21,6 +21,7 @@ config = noun(
 @command(
     config,
     "show",
+    on_files=True,
     examples="""
     headrace config show > headrace.toml
     headrace config show --config headrace.toml --json

@@ -1,7 +1,7 @@
 """`headrace consume`: a topic as a stream, on stdout.
 
 Without a group nothing moves: the records are read where they lie, read-only,
-beside whatever else uses the directory. Partitions are merged by the records'
+beside whatever else uses the directory or the node. Partitions are merged by the records'
 time, each keeping its own order.
 
 With a group its cursors move. They are committed after the records were handed
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import os
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -25,7 +26,9 @@ import click
 
 from headrace.cli.arguments import START
 from headrace.cli.command import (
+    BLOCK_SECONDS_MAX,
     EXIT_NOTHING_FOUND,
+    Place,
     command,
     json_option,
     open_backend,
@@ -98,16 +101,16 @@ def consume(
     shape: str,
     key_separator: str | None,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> int | None:
     """Print a topic's records. Exit code 3 when there was none."""
     if group is not None and partition is not None:
         raise click.UsageError("a group assigns its partitions itself: leave --partition out")
     printer = Printer("json" if as_json else shape, key_separator, count)
     if group is None:
-        _print_topic(directory, topic, partition, start or "earliest", follow, printer)
+        _print_topic(place, topic, partition, start or "earliest", follow, printer)
     else:
-        _print_as_group(directory, topic, group, start, follow, printer)
+        _print_as_group(place, topic, group, start, follow, printer)
     return None if printer.printed else EXIT_NOTHING_FOUND
 
 
@@ -172,13 +175,17 @@ def record_document(record: StreamRecord) -> dict[str, Any]:
 
 
 def _print_topic(
-    directory: str,
+    place: Place,
     topic: str,
     partition: int | None,
     start: Start,
     follow: bool,
     printer: Printer,
 ) -> None:
+    if place.server:
+        _print_from_node(place, topic, partition, start, follow, printer)
+        return
+    directory = place.directory
     positions: dict[int, int] | None = None
     while True:
         # Taken before the look: what changes during it is seen by the next one.
@@ -186,22 +193,47 @@ def _print_topic(
         began = time.monotonic()
         # Opened anew for each look: a read-only node shows the moment at which
         # it was opened, while another process goes on publishing.
-        with open_backend(directory, read_only=True) as backend:
+        with open_backend(place, read_only=True) as backend:
             if positions is None:
                 positions = start_positions(backend, topic, partition, start)
             else:
                 _add_new_partitions(backend, topic, partition, positions)
-            for record in _merged(backend, topic, positions):
-                printer.write(record)
-                positions[record.partition] = record.offset + 1
-                if printer.is_done:
-                    break
-        flush_lines()
+            _print_what_is_there(backend, topic, positions, printer)
         if printer.is_done or not follow:
             return
         time.sleep(max(FOLLOW_PAUSE_SECONDS, (time.monotonic() - began) * (FOLLOW_SHARE - 1)))
         while _newest_change(directory) == seen:
             time.sleep(FOLLOW_PAUSE_SECONDS)
+
+
+def _print_from_node(
+    place: Place, topic: str, partition: int | None, start: Start, follow: bool, printer: Printer
+) -> None:
+    news = threading.Event()
+    with open_backend(place) as backend:
+        backend.add_listener(news.set, [topic])
+        positions = start_positions(backend, topic, partition, start)
+        while True:
+            # Cleared before the look: what comes during it is seen by the next one.
+            news.clear()
+            _print_what_is_there(backend, topic, positions, printer)
+            if printer.is_done or not follow:
+                return
+            while not news.wait(BLOCK_SECONDS_MAX):
+                # A signal is noticed between two of these.
+                continue
+            _add_new_partitions(backend, topic, partition, positions)
+
+
+def _print_what_is_there(
+    backend: Backend, topic: str, positions: dict[int, int], printer: Printer
+) -> None:
+    for record in _merged(backend, topic, positions):
+        printer.write(record)
+        positions[record.partition] = record.offset + 1
+        if printer.is_done:
+            break
+    flush_lines()
 
 
 def _newest_change(directory: str) -> tuple[int, int]:
@@ -274,7 +306,7 @@ def partition_records(
 
 
 def _print_as_group(
-    directory: str,
+    place: Place,
     topic: str,
     group: str,
     start: Start | None,
@@ -282,7 +314,7 @@ def _print_as_group(
     printer: Printer,
 ) -> None:
     with (
-        open_handle(directory) as handle,
+        open_handle(place) as handle,
         handle.stream(topic, group=group, start=_reset_of(start), auto_commit=None) as stream,
     ):
         if start is not None:

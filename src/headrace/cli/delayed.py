@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.command import (
     EXIT_NOTHING_FOUND,
+    Place,
     command,
     json_option,
     noun,
@@ -46,12 +47,12 @@ delayed = noun(
 @click.argument("topic")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
 @json_option
-def list_delayed(topic: str, limit: int, as_json: bool, directory: str) -> int | None:
+def list_delayed(topic: str, limit: int, as_json: bool, place: Place) -> int | None:
     """The delayed messages of a topic, the next one first.
 
     Exit code 3 when there is none.
     """
-    with open_handle(directory, read_only=True) as handle:
+    with open_handle(place, read_only=True) as handle:
         messages = list(islice(handle.delayed(topic), limit))
     if as_json:
         write_json([_document(message) for message in messages])
@@ -75,14 +76,14 @@ def list_delayed(topic: str, limit: int, as_json: bool, directory: str) -> int |
 
 @command(delayed, "cancel", examples="headrace delayed cancel orders:0:42")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-def cancel_delayed(ids: tuple[str, ...], directory: str) -> int | None:
+def cancel_delayed(ids: tuple[str, ...], place: Place) -> int | None:
     """Cancel delayed messages: no queue group will get them.
 
     Exit code 3 when one of them is not, or not any more, delayed.
     """
     parsed = [MessageId.parse(text) for text in ids]
     missed = 0
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         for message_id in parsed:
             if backend.cancel(message_id):
                 say(f"{message_id} is cancelled")

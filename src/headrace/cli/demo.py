@@ -41,7 +41,7 @@ with headrace.open(sys.argv[1]) as handle:
 """
 
 
-@command(None, "demo", examples="headrace demo")
+@command(None, "demo", on_files=True, examples="headrace demo")
 @click.option("--orders", default=ORDERS, show_default=True, help="How many to publish.")
 def demo(orders: int, directory: str) -> int:
     """See a stream, a work queue, dead letters and a crash, on real files."""

@@ -20,6 +20,7 @@ import click
 from headrace.cli.command import (
     EXIT_FAILED,
     EXIT_NOTHING_FOUND,
+    Place,
     command,
     json_option,
     noun,
@@ -87,13 +88,13 @@ def list_dead_letters(
     reason: str | None,
     limit: int | None,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> int | None:
     """The dead letters of a topic, 100 unless --limit says otherwise.
 
     Exit code 3 when there is none.
     """
-    with open_handle(directory, read_only=True) as handle:
+    with open_handle(place, read_only=True) as handle:
         chosen = handle.dead_letters(topic).choose(group=group, reason=reason, limit=limit or 100)
         letters = list(chosen)
     if as_json:
@@ -120,11 +121,11 @@ def list_dead_letters(
 @command(dlq, "show", examples="headrace dlq show orders.dlq:0:7")
 @click.argument("id_text", metavar="ID")
 @json_option
-def show_dead_letter(id_text: str, as_json: bool, directory: str) -> None:
+def show_dead_letter(id_text: str, as_json: bool, place: Place) -> None:
     """One dead letter, whole."""
     from headrace.client.views import DeadLetterView
 
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         letter = DeadLetterView(backend.dead_letter(MessageId.parse(id_text)))
     if as_json:
         write_json(dead_letter_document(letter))
@@ -173,13 +174,13 @@ def redrive(
     force: bool,
     yes: bool,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> int | None:
     """Give dead letters back to the queue group in which they failed.
 
     Exit code 3 when none matched, 1 when it stopped before the end.
     """
-    with open_handle(directory) as handle:
+    with open_handle(place) as handle:
         letters = handle.dead_letters(topic)
         choice: Choice = {"group": group, "reason": reason, "limit": limit}
         expected = letters.redrive(dry_run=True, force=force, **choice)
@@ -235,7 +236,7 @@ def purge(
     dry_run: bool,
     yes: bool,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> int | None:
     """Forget dead letters. There is no way back; `dlq export` keeps a copy.
 
@@ -243,7 +244,7 @@ def purge(
     """
     purged = 0
     choice: Choice = {"group": group, "reason": reason, "limit": limit}
-    with open_handle(directory) as handle:
+    with open_handle(place) as handle:
         letters = handle.dead_letters(topic)
         matched = letters.count(**choice)
         if matched and not dry_run:
@@ -265,11 +266,11 @@ def purge(
 @click.argument("topic")
 @_filters
 def export(
-    topic: str, group: str | None, reason: str | None, limit: int | None, directory: str
+    topic: str, group: str | None, reason: str | None, limit: int | None, place: Place
 ) -> int | None:
     """All dead letters of a topic as JSON Lines. Exit code 3 when there is none."""
     written = 0
-    with open_handle(directory, read_only=True) as handle:
+    with open_handle(place, read_only=True) as handle:
         chosen = handle.dead_letters(topic).choose(group=group, reason=reason, limit=limit)
         for letter in chosen:
             write_json_line(dead_letter_document(letter))

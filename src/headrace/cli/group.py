@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.arguments import SETTING, START, settings_of
-from headrace.cli.command import command, json_option, noun, open_backend, yes_option
+from headrace.cli.command import (
+    Place,
+    command,
+    json_option,
+    noun,
+    open_backend,
+    yes_option,
+)
 from headrace.cli.consume import Start, start_positions
 from headrace.cli.output import print_fields, print_table, say, write_json
 from headrace.core.errors import GroupKindMismatch
@@ -29,9 +36,9 @@ group = noun(
 
 @command(group, "list", examples="headrace group list\nheadrace group list --json")
 @json_option
-def list_groups(as_json: bool, directory: str) -> None:
+def list_groups(as_json: bool, place: Place) -> None:
     """All groups, of both kinds."""
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         groups = sorted(backend.groups(), key=lambda info: info.name)
     if as_json:
         write_json([info._asdict() for info in groups])
@@ -45,9 +52,9 @@ def list_groups(as_json: bool, directory: str) -> None:
 @command(group, "describe", examples="headrace group describe audit")
 @click.argument("name")
 @json_option
-def describe_group(name: str, as_json: bool, directory: str) -> None:
+def describe_group(name: str, as_json: bool, place: Place) -> None:
     """One group: its settings, and how far it has come."""
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         info = backend.group(name)
         progress = _progress(backend, info)
     if as_json:
@@ -83,9 +90,9 @@ def describe_group(name: str, as_json: bool, directory: str) -> None:
     required=True,
     help=f"A setting; may be repeated. Known: {', '.join(GroupSettings().to_mapping())}.",
 )
-def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], directory: str) -> None:
+def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], place: Place) -> None:
     """Change how a queue group leases, retries and gives up."""
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         info = backend.alter_group(name, settings_of(settings))
     for setting in settings_of(settings):
         say(f"{name}: {setting} is {info.settings[setting]}")
@@ -103,9 +110,9 @@ def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], director
 @click.option("--topic", required=True)
 @click.option("--to", "start", type=START, required=True, help="As in consume --from.")
 @yes_option
-def reset_group(name: str, topic: str, start: Start, yes: bool, directory: str) -> None:
+def reset_group(name: str, topic: str, start: Start, yes: bool, place: Place) -> None:
     """Move a stream group's cursors to another place in a topic."""
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         kinds = {info.name: info.kind for info in backend.groups()}
         if kinds.get(name) == "queue":
             raise GroupKindMismatch(
@@ -124,9 +131,9 @@ def reset_group(name: str, topic: str, start: Start, yes: bool, directory: str) 
 @command(group, "delete", examples="headrace group delete billing --yes")
 @click.argument("name")
 @yes_option
-def delete_group(name: str, yes: bool, directory: str) -> None:
+def delete_group(name: str, yes: bool, place: Place) -> None:
     """Forget a group and how far it has come. Topics and records stay."""
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         info = backend.group(name)
         if not yes:
             click.confirm(f"Delete {info.kind} group {name}?", abort=True, err=True)

@@ -20,6 +20,7 @@ import click
 from headrace.cli.command import (
     EXIT_FAILED,
     EXIT_NOTHING_FOUND,
+    Place,
     check_exists,
     command,
     json_option,
@@ -64,6 +65,7 @@ log = noun(
 @command(
     log,
     "verify",
+    on_files=True,
     examples="""
     headrace log verify
     headrace log verify orders --json
@@ -133,6 +135,7 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
 @command(
     log,
     "dump",
+    on_files=True,
     examples="""
     headrace log dump orders 0
     headrace log dump orders 0 --records
@@ -189,6 +192,7 @@ def dump(
 @command(
     log,
     "export",
+    on_files=True,
     examples="""
     headrace log export orders > orders.jsonl
     headrace log export orders --partition 0 | jq .value
@@ -203,7 +207,7 @@ def export(topic: str, partition: int | None, directory: str) -> int | None:
     no record.
     """
     written = 0
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(Place(directory, ""), read_only=True) as backend:
         positions = start_positions(backend, topic, partition, "earliest")
         for one, offset in positions.items():
             for record in partition_records(backend, topic, one, offset):

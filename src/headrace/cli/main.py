@@ -129,13 +129,18 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool)
     show_envvar=True,
     help="The directory that holds everything. Every command takes it too.",
 )
-@click.pass_context
-def cli(ctx: click.Context, directory: str) -> None:
+@click.option(
+    "--server",
+    metavar="HOST:PORT",
+    envvar="HEADRACE_SERVER",
+    show_envvar=True,
+    help="A running node, instead of a directory. Every command takes it too.",
+)
+def cli(directory: str, server: str | None) -> None:
     """A durable message queue: a log that is read as a stream or leased as a queue.
 
     Exit codes: 0 done, 1 failed, 2 typed wrong, 3 nothing found, 130 interrupted.
     """
-    ctx.obj = directory
 
 
 cli.examples = """

@@ -25,7 +25,12 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from headrace.cli.arguments import DURATION, HEADER, MOMENT
-from headrace.cli.command import command, json_option, open_handle
+from headrace.cli.command import (
+    Place,
+    command,
+    json_option,
+    open_handle,
+)
 from headrace.cli.output import (
     Progress,
     counted,
@@ -80,7 +85,7 @@ def publish(
     key: str | None,
     key_separator: str | None,
     as_json: bool,
-    directory: str,
+    place: Place,
     **attributes: Any,
 ) -> None:
     """Publish words, the lines of a file, or the lines of stdin (-).
@@ -113,7 +118,7 @@ def publish(
                     progress("publishing", os.path.getsize(path), in_bytes=True)
                 )
             batches = iter([[source.read()]]) if whole else lines_in_batches(source)
-        handle = stack.enter_context(open_handle(directory))
+        handle = stack.enter_context(open_handle(place))
         messages = (_messages_of(batch, key_separator, attributes["dedup_id"]) for batch in batches)
         publish_batches(handle, topic, messages, common, bool(words), as_json, bar)
 

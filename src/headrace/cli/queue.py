@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from headrace.cli.arguments import DURATION
-from headrace.cli.command import command, json_option, noun, open_backend
+from headrace.cli.command import (
+    Place,
+    command,
+    json_option,
+    noun,
+    open_backend,
+)
 from headrace.cli.output import (
     flush_lines,
     iso_time,
@@ -48,9 +54,9 @@ STATES = ("ready", "waiting", "leased", "retrying", "delayed", "moving")
 
 @command(queue, "list", examples="headrace queue list\nheadrace queue list --json")
 @json_option
-def list_queues(as_json: bool, directory: str) -> None:
+def list_queues(as_json: bool, place: Place) -> None:
     """All queue groups, with their depth."""
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         look = Look(time.time_ns() // 1_000_000, _statistics(backend, None))
     if as_json:
         write_json([statistics_document(one, None) for one in look.statistics])
@@ -73,7 +79,7 @@ def list_queues(as_json: bool, directory: str) -> None:
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="With --follow.")
 @json_option
 def show_statistics(
-    group: str | None, follow: bool, every: int, as_json: bool, directory: str
+    group: str | None, follow: bool, every: int, as_json: bool, place: Place
 ) -> None:
     """How deep the queues are, lane by lane, and what has become of their messages.
 
@@ -84,7 +90,7 @@ def show_statistics(
     while True:
         # Opened anew each time: a read-only node shows the moment at which it
         # was opened.
-        with open_backend(directory, read_only=True) as backend:
+        with open_backend(place, read_only=True) as backend:
             look = Look(time.time_ns() // 1_000_000, _statistics(backend, group))
         documents = [statistics_document(one, rates(look, before, one)) for one in look.statistics]
         if as_json and follow:

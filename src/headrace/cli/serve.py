@@ -64,6 +64,7 @@ def _data_was_typed() -> bool:
 @command(
     None,
     "serve",
+    on_files=True,
     examples="""
     headrace serve --data data/
     headrace serve --kafka 127.0.0.1:0 --log-format json

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.command import command, json_option, open_backend
+from headrace.cli.command import (
+    Place,
+    command,
+    json_option,
+    open_backend,
+)
 from headrace.cli.output import iso_time, print_fields, write_json
 from headrace.core.values import MessageId
 
@@ -20,10 +25,10 @@ from headrace.core.values import MessageId
 @click.argument("id_text", metavar="ID")
 @click.option("--group", required=True, help="The queue group whose view is asked for.")
 @json_option
-def status(id_text: str, group: str, as_json: bool, directory: str) -> None:
+def status(id_text: str, group: str, as_json: bool, place: Place) -> None:
     """What became of one message in one queue group."""
     message_id = MessageId.parse(id_text)
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         found = backend.status(message_id, group)
     if as_json:
         write_json(

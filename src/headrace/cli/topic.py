@@ -5,7 +5,15 @@ from __future__ import annotations
 import click
 
 from headrace.cli.arguments import SETTING, settings_of
-from headrace.cli.command import command, json_option, noun, open_backend, open_handle, yes_option
+from headrace.cli.command import (
+    Place,
+    command,
+    json_option,
+    noun,
+    open_backend,
+    open_handle,
+    yes_option,
+)
 from headrace.cli.output import counted, print_fields, print_table, say, shown_bytes, write_json
 from headrace.core.settings import TopicSettings
 from headrace.core.values import TopicInfo
@@ -48,10 +56,10 @@ def create_topic(
     settings: tuple[tuple[str, str | int], ...],
     exist_ok: bool,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> None:
     """Make a topic, and the directory when there is none."""
-    with open_handle(directory, create=True) as handle:
+    with open_handle(place, create=True) as handle:
         info = handle.create_topic(
             name, partitions=partitions, exist_ok=exist_ok, **settings_of(settings)
         )
@@ -64,9 +72,9 @@ def create_topic(
 @command(topic, "list", examples="headrace topic list\nheadrace topic list --json")
 @click.option("--internal", is_flag=True, help="With those that Headrace keeps for itself.")
 @json_option
-def list_topics(internal: bool, as_json: bool, directory: str) -> None:
+def list_topics(internal: bool, as_json: bool, place: Place) -> None:
     """All topics, with what they hold."""
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         infos = sorted(backend.topics(internal=internal), key=lambda info: info.name)
     if as_json:
         write_json([topic_document(info) for info in infos])
@@ -83,9 +91,9 @@ def list_topics(internal: bool, as_json: bool, directory: str) -> None:
 @command(topic, "describe", examples="headrace topic describe orders")
 @click.argument("name")
 @json_option
-def describe_topic(name: str, as_json: bool, directory: str) -> None:
+def describe_topic(name: str, as_json: bool, place: Place) -> None:
     """One topic: its partitions, and the settings that differ from the defaults."""
-    with open_backend(directory, read_only=True) as backend:
+    with open_backend(place, read_only=True) as backend:
         info = backend.topic(name)
     if as_json:
         write_json(topic_document(info))
@@ -125,10 +133,10 @@ def describe_topic(name: str, as_json: bool, directory: str) -> None:
 @click.option("--set", "settings", type=SETTING, multiple=True, required=True)
 @json_option
 def alter_topic(
-    name: str, settings: tuple[tuple[str, str | int], ...], as_json: bool, directory: str
+    name: str, settings: tuple[tuple[str, str | int], ...], as_json: bool, place: Place
 ) -> None:
     """Change settings of a topic. What is not named stays as it is."""
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         info = backend.alter_topic(name, settings_of(settings))
     if as_json:
         write_json(topic_document(info))
@@ -145,9 +153,9 @@ def alter_topic(
     is_flag=True,
     help="Accept that keys move to other partitions while producers switch.",
 )
-def grow_topic(name: str, partitions: int, break_key_order: bool, directory: str) -> None:
+def grow_topic(name: str, partitions: int, break_key_order: bool, place: Place) -> None:
     """Give a topic more partitions. It can never have fewer."""
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         info = backend.grow_topic(name, partitions, break_key_order=break_key_order)
     say(f"topic {name} has {counted(len(info.partitions), 'partition')}")
 
@@ -157,9 +165,9 @@ def grow_topic(name: str, partitions: int, break_key_order: bool, directory: str
 )
 @click.argument("name")
 @yes_option
-def delete_topic(name: str, yes: bool, directory: str) -> None:
+def delete_topic(name: str, yes: bool, place: Place) -> None:
     """Delete a topic with everything in it. There is no way back."""
-    with open_backend(directory) as backend:
+    with open_backend(place) as backend:
         info = backend.topic(name)
         if not yes:
             held = f"{counted(_records(info), 'record')}, {shown_bytes(_size(info))}"

@@ -25,6 +25,7 @@ from headrace.cli import work_app
 from headrace.cli.arguments import DURATION, SETTING, settings_of
 from headrace.cli.command import (
     EXIT_NOTHING_FOUND,
+    Place,
     command,
     json_option,
     open_async_handle,
@@ -93,7 +94,7 @@ def work(
     grace: int | None,
     reloads: bool,
     as_json: bool,
-    directory: str,
+    place: Place,
 ) -> int | None:
     """Lease messages of one or more topics and settle them, or run the workers
     of an app that is named as MODULE:APP.
@@ -101,7 +102,7 @@ def work(
     Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came.
     """
     if any(":" in topic for topic in topics):
-        _work_for_app(topics, grace, reloads, directory)
+        _work_for_app(topics, grace, reloads, place)
         return None
     if grace is not None or reloads:
         raise click.UsageError("--grace and --reload are for an app: headrace work MODULE:APP")
@@ -110,7 +111,7 @@ def work(
     if settle == "release" and count is None:
         raise click.UsageError("--peek needs --count: what is given back comes again")
     wait_seconds = None if wait_ms is None else wait_ms / 1000
-    with open_handle(directory) as handle:
+    with open_handle(place) as handle:
         names = list(topics)
         options: dict[str, Any] = settings_of(settings)
         if visibility is not None:
@@ -124,9 +125,7 @@ def work(
     return None if done else EXIT_NOTHING_FOUND
 
 
-def _work_for_app(
-    places: tuple[str, ...], grace: int | None, reloads: bool, directory: str
-) -> None:
+def _work_for_app(places: tuple[str, ...], grace: int | None, reloads: bool, place: Place) -> None:
     given = click.get_current_context().get_parameter_source
     options = ("shell_command", "count", "wait_ms", "visibility", "concurrency", "settings")
     typed = [name for name in options if given(name) is ParameterSource.COMMANDLINE]
@@ -137,7 +136,7 @@ def _work_for_app(
         return
     app = work_app.load_app(places[0])
     grace_seconds = GRACE_SECONDS if grace is None else grace / 1000
-    work_app.run_app(app, open_async_handle(directory), grace_seconds)
+    work_app.run_app(app, open_async_handle(place), grace_seconds)
 
 
 def _receive(queue: Queue[Any], most: int, wait_seconds: float | None) -> list[Message[Any]]:

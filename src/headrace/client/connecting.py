@@ -35,10 +35,16 @@ def connect(
     `auto_create` makes a topic when it is first published to or queued. `retry` is
     for how long calls that can do no harm are tried again while the node is away.
     """
-    place = address_of(address)
+    backend = open_backend(address, auto_create=auto_create, retry=retry)
+    return Headrace(backend, str(backend.address))
+
+
+def open_backend(
+    address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
+) -> RemoteBackend:
+    """What such a handle stands on."""
     retry_seconds = duration_ms("retry", retry) / 1000
-    backend = RemoteBackend(place, auto_create=auto_create, retry_seconds=retry_seconds)
-    return Headrace(backend, str(place))
+    return RemoteBackend(address_of(address), auto_create=auto_create, retry_seconds=retry_seconds)
 
 
 def connect_async(

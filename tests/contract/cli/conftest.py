@@ -1,5 +1,9 @@
 """Two ways to run `headrace` on a directory of its own: in this process, which is
 fast, and in another, where signals, pipes and locks are real.
+
+In this process every test is run a second time on a node (`--server`) in place of a
+directory: commands do the same on both. A module whose tests are about files says so
+by `PLACES = ["directory"]`, and a single test by `@on_files`.
 """
 
 from __future__ import annotations
@@ -12,10 +16,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.contract.loop_node import LoopNode
 
 from headrace.cli.main import cli
+from headrace.platform.clock import SystemClock
+from headrace.platform.directory import claim
+from headrace.platform.disk import RealDisk
+from headrace.platform.entropy import SystemEntropy
 
 END_SECONDS = 60
+# For a test that has no counterpart on a node.
+on_files = pytest.mark.parametrize("run", ["directory"], indirect=True)
 PROGRAM = "from headrace.cli.main import main; main()"
 
 
@@ -24,18 +35,34 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "run" in metafunc.fixturenames and "run" not in chosen:
+        places = getattr(metafunc.module, "PLACES", ["directory", "server"])
+        metafunc.parametrize("run", places, indirect=True)
+
+
 @pytest.fixture
-def run(data: Path) -> Callable[..., Result]:
+def run(request: pytest.FixtureRequest, data: Path) -> Iterator[Callable[..., Result]]:
     """Runs a command here. A traceback, or another exit code, fails the test."""
+    place = ["--data", str(data)]
+    node: LoopNode | None = None
+    if request.param == "server":
+        disk, entropy = RealDisk(str(data)), SystemEntropy()
+        claim(disk, entropy).release()
+        node = LoopNode(disk, SystemClock())
+        place = ["--server", str(node.address)]
 
     def run_command(*words: str, code: int = 0, stdin: bytes | None = None) -> Result:
-        result = CliRunner().invoke(cli, ["--data", str(data), *words], input=stdin)
+        result = CliRunner().invoke(cli, [*place, *words], input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, (words, result.stdout, result.stderr)
         return result
 
-    return run_command
+    yield run_command
+    if node is not None:
+        node.close()
 
 
 @pytest.fixture

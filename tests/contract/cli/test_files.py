@@ -13,6 +13,9 @@ from click.testing import Result
 
 Run = Callable[..., Result]
 
+# These are about files.
+PLACES = ["directory"]
+
 
 @pytest.fixture
 def orders(run: Run) -> Run:

@@ -14,6 +14,9 @@ import pytest
 from click.testing import Result
 
 Run = Callable[..., Result]
+
+# These are about processes that share a directory.
+PLACES = ["directory"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 WAIT_SECONDS = 60

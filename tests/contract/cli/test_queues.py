@@ -118,8 +118,8 @@ def test_a_command_that_reads_nothing_is_no_trouble(orders: Run) -> None:
 def test_a_slow_command_keeps_its_lease(orders: Run) -> None:
     [message_id] = orders("publish", "orders", "hello").stdout.split()
     # Runs for several times as long as the lease lasts.
-    orders(*("work", "orders", "--group", "billing", "--count", "1", "--visibility", "100ms"),
-        *("--exec", "sleep 0.5"))  # fmt: skip
+    orders(*("work", "orders", "--group", "billing", "--count", "1", "--visibility", "400ms"),
+        *("--exec", "sleep 1"))  # fmt: skip
     status = state_of(orders, message_id)
     assert (status["state"], status["attempts"]) == ("acked", 1)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.contract.cli.conftest import on_files
 
 from headrace.cli.main import cli
 
@@ -238,19 +239,33 @@ def test_a_queue_group_is_altered_and_has_no_cursors_to_reset(orders: Run) -> No
         ["work", "absent", "--wait", "0s"],
         ["delayed", "list", "absent"],
         ["dlq", "list", "absent"],
+    ],
+)
+def test_an_unknown_topic_is_one_line_and_code_1(orders: Run, words: list[str]) -> None:
+    check_unknown_topic(orders(*words, code=1))
+
+
+@on_files
+@pytest.mark.parametrize(
+    "words",
+    [
         ["log", "export", "absent"],
         ["log", "dump", "absent", "0"],
         ["log", "verify", "absent"],
     ],
 )
-def test_an_unknown_topic_is_one_line_and_code_1(orders: Run, words: list[str]) -> None:
-    refused = orders(*words, code=1)
+def test_an_unknown_topic_among_files_is_one_line_and_code_1(orders: Run, words: list[str]) -> None:
+    check_unknown_topic(orders(*words, code=1))
+
+
+def check_unknown_topic(refused: Result) -> None:
     assert refused.stderr.startswith("error: ")
     assert refused.stderr.endswith("[unknown-topic]\n")
     assert refused.stderr.count("\n") == 1
     assert refused.stdout == ""
 
 
+@on_files
 @pytest.mark.parametrize(
     "words",
     [
@@ -333,13 +348,22 @@ def test_the_directory_may_come_from_the_environment_unless_it_is_named(
     assert named.exit_code == 1
 
 
+BENCH = ("bench", "--messages", "300", "--batch", "100", "--single", "5", "--json")
+
+
+@on_files
 def test_a_quick_benchmark_counts_what_it_did(run: Run, tmp_path: Path) -> None:
-    measured = document_of(
-        run(
-            *("bench", "--messages", "300", "--batch", "100", "--single", "5"),
-            *("--in", str(tmp_path), "--json"),
-        )
-    )
+    measured = document_of(run(*BENCH, "--in", str(tmp_path)))
     counts = {one["name"]: one["messages"] for one in measured["rounds"]}
     assert counts == {"publish one": 5, "publish": 300, "lease and ack": 305}
     assert list(tmp_path.glob("headrace-bench-*")) == []
+
+
+@pytest.mark.parametrize("run", ["server"], indirect=True)
+def test_a_quick_benchmark_leaves_nothing_on_a_node(run: Run, tmp_path: Path) -> None:
+    measured = document_of(run(*BENCH))
+    counts = {one["name"]: one["messages"] for one in measured["rounds"]}
+    assert counts == {"publish one": 5, "publish": 300, "lease and ack": 305}
+    assert document_of(run("topic", "list", "--json")) == []
+    assert document_of(run("group", "list", "--json")) == []
+    assert "a node has its own" in run(*BENCH, "--in", str(tmp_path), code=2).stderr

@@ -68,6 +68,7 @@ def test_each_command_on_the_page_can_be_typed_as_it_stands(line: str) -> None:
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path.count(" ") == 2])
 def test_each_command_of_a_noun_takes_the_directory_after_its_name(path: str) -> None:
     assert any("--data" in option.opts for option in COMMANDS[path].params)
+    assert any("--server" in option.opts for option in COMMANDS[path].params)
 
 
 def test_the_commands_are_listed_in_the_order_in_which_they_were_added() -> None:
@@ -79,11 +80,11 @@ def test_the_commands_are_listed_in_the_order_in_which_they_were_added() -> None
 def parse(words: list[str]) -> None:
     """Every option and argument, with its type; runs nothing."""
     command: click.Command = cli
-    context = click.Context(cli, info_name="headrace", obj="./data")
+    context = click.Context(cli, info_name="headrace")
     while isinstance(command, click.Group):
         command = command.commands[words.pop(0)]
     with command.make_context("example", words, parent=context) as made:
-        assert made.params["directory"]
+        assert {"directory", "server"} <= made.params.keys()
 
 
 def headrace_words(line: str) -> list[str]:

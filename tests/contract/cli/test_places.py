@@ -1,0 +1,143 @@
+"""Where a command works: on a directory or on a node, and never on both."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.contract.cli.conftest import PROGRAM
+from tests.interop.conftest import NodeProcess
+
+from headrace.cli.main import cli
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+WAIT_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    process = NodeProcess(tmp_path_factory.mktemp("places") / "data")
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def start_on() -> Iterator[Start]:
+    """Starts a command on a node, in a process of its own."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_command(node: NodeProcess, *words: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "--server", node.bootstrap, *words],
+            stdout=subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield start_command
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=WAIT_SECONDS)
+
+
+def invoke(*words: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(cli, list(words))
+    assert result.exit_code == code, (words, result.stdout, result.stderr)
+    return result
+
+
+def topics_at(*place: str) -> list[str]:
+    return [one["name"] for one in json.loads(invoke(*place, "topic", "list", "--json").stdout)]
+
+
+def test_the_node_is_named_before_or_behind_the_command(node: NodeProcess) -> None:
+    invoke("--server", node.bootstrap, "topic", "create", "before")
+    invoke("topic", "create", "behind", "--server", node.bootstrap)
+    assert {"before", "behind"} <= set(topics_at("--server", node.bootstrap))
+
+
+def test_the_node_may_come_from_the_environment_unless_a_directory_is_typed(
+    node: NodeProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SERVER", node.bootstrap)
+    invoke("topic", "create", "on-the-node")
+    assert "on-the-node" in topics_at()
+    data = str(tmp_path / "data")
+    invoke("--data", data, "topic", "create", "in-the-directory")
+    assert topics_at("--data", data) == ["in-the-directory"]
+    # Files are files, wherever the other commands go.
+    invoke("log", "verify", "--data", data)
+
+
+def test_a_node_that_is_typed_is_before_a_directory_of_the_environment(
+    node: NodeProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_DATA", str(tmp_path / "absent"))
+    assert topics_at("--server", node.bootstrap) is not None
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--data", "d", "--server", "127.0.0.1:1", "topic", "list"],
+        ["--data", "d", "topic", "list", "--server", "127.0.0.1:1"],
+        ["topic", "list", "--data", "d", "--server", "127.0.0.1:1"],
+    ],
+)
+def test_a_directory_and_a_node_at_once_are_refused(words: list[str]) -> None:
+    assert "--data and --server are both given" in invoke(*words, code=2).stderr
+
+
+def test_both_in_the_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_DATA", "d")
+    monkeypatch.setenv("HEADRACE_SERVER", "127.0.0.1:1")
+    refused = invoke("topic", "list", code=2)
+    assert "HEADRACE_DATA and HEADRACE_SERVER are both given" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [["log", "verify"], ["log", "dump", "t", "0"], ["serve"]])
+def test_a_command_on_files_says_that_it_needs_them(words: list[str]) -> None:
+    assert "with --data DIR" in invoke(*words, "--server", "127.0.0.1:1", code=2).stderr
+
+
+def test_a_node_that_is_not_there_is_one_line_and_code_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    refused = invoke("topic", "list", "--server", f"127.0.0.1:{port}", code=1)
+    assert refused.stderr.startswith("error: no node answers at 127.0.0.1:")
+    assert refused.stderr.endswith("[unreachable]\n")
+
+
+def test_following_a_topic_on_a_node_shows_what_comes(node: NodeProcess, start_on: Start) -> None:
+    invoke("--server", node.bootstrap, "topic", "create", "followed")
+    invoke("--server", node.bootstrap, "publish", "followed", "one")
+    following = start_on(node, "consume", "followed", "--follow", "--count", "2")
+    assert following.stdout is not None
+    assert following.stdout.readline() == b"one\n"
+    invoke("--server", node.bootstrap, "publish", "followed", "two")
+    assert following.stdout.readline() == b"two\n"
+    assert following.wait(WAIT_SECONDS) == 0
+
+
+def test_a_worker_that_is_killed_leaves_its_message_to_the_next(
+    node: NodeProcess, start_on: Start
+) -> None:
+    server = ("--server", node.bootstrap)
+    invoke(*server, "topic", "create", "jobs")
+    invoke(*server, "publish", "jobs", "one")
+    # It holds the first while it waits for a second.
+    worker = start_on(node, "work", "jobs", "--visibility", "6h", "--peek", "--count", "2")
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == b"one\n"
+    worker.kill()
+    worker.wait(WAIT_SECONDS)
+    next_one = invoke(*server, "work", "jobs", "--count", "1", "--wait", "60s", "--json")
+    done = json.loads(next_one.stdout)
+    assert (done["value"], done["attempt"]) == ("one", 2)
