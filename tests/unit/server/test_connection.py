@@ -24,6 +24,7 @@ from headrace.server.kafka.connection import (
     Slot,
 )
 from headrace.server.kafka.door import SILENT_SWEEPS_MAX, STALLED_SWEEPS_MAX, Door
+from headrace.server.kafka.rooms import SPARE_BYTES
 from headrace.server.service import Service
 
 
@@ -149,7 +150,7 @@ def test_an_idle_connection_holds_no_buffer_and_a_frame_may_come_in_any_pieces()
         seen = [payload for _, payload in bench.door.open_requests]
         assert seen == [b"a" * 100, b"b" * (2 * SCRATCH_BYTES), b"c"]
         assert not bench.connection.is_mid_frame
-        assert bench.door.reserve(limits.RECEIVING_BYTES_MAX)
+        assert bench.door.rooms.bytes == 0
 
     play(scenario)
 
@@ -194,16 +195,35 @@ def test_an_impossible_length_cuts_the_connection(length: int) -> None:
 
 def test_what_all_connections_receive_at_once_is_bounded() -> None:
     def scenario(bench: Bench) -> None:
-        assert bench.door.reserve(limits.RECEIVING_BYTES_MAX - 1_000)
+        bench.door.rooms.bytes = limits.RECEIVING_BYTES_MAX - 1_000
         bench.send(struct.pack(">i", 50_000_000) + b"x" * 10)
         assert bench.line.ended == "aborted"
         bench.connection.connection_lost(None)
-        bench.door.give_back(limits.RECEIVING_BYTES_MAX - 1_000)
+        bench.door.rooms.bytes = 0
         second, line = bench.connect()
         bench.send(struct.pack(">i", 50_000_000) + b"x" * 10, second)
         assert line.ended is None
+        assert 0 < bench.door.rooms.bytes < 1_000_000
         second.connection_lost(None)
-        assert bench.door.reserve(limits.RECEIVING_BYTES_MAX)
+        assert bench.door.rooms.bytes == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("size", [300_000, SPARE_BYTES - 4, SPARE_BYTES, 5_000_000])
+def test_large_frames_in_the_same_room_do_not_mix(size: int) -> None:
+    def scenario(bench: Bench) -> None:
+        second, _ = bench.connect()
+        one, other = frame(b"a" * size), frame(b"b" * size)
+        for _ in range(2):
+            # Two at once, and what follows a frame is not taken for its end.
+            bench.send(one[:280_000])
+            bench.send(other[:280_000], second)
+            bench.send(one[280_000:] + frame(b"c" * 10))
+            bench.send(other[280_000:], second)
+        seen = [payload for _, payload in bench.door.open_requests]
+        assert seen == [b"a" * size, b"c" * 10, b"b" * size] * 2
+        assert bench.door.rooms.bytes == 0
 
     play(scenario)
 

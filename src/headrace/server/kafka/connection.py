@@ -8,8 +8,8 @@
 A frame is a length of four bytes and so many bytes. All connections read into one
 scratch buffer of the door and handle what is whole there, so an idle connection
 holds no buffer. The piece of a frame at the end is kept, and put before what comes
-next; a frame larger than the scratch gets room of its own, which grows with what
-really arrives: a length alone costs nothing.
+next; a frame larger than the scratch gets room of its own: one that the door keeps
+for this, or new room that grows with what really arrives. A length alone costs nothing.
 
 Requests are handled as they come, also while earlier ones wait; their answers wait
 for their turn, but for those of our own clients, who know an answer by its id. Reading
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct(">i")
 SCRATCH_BYTES = 256 * 1024
-# A large frame's room is at most so many times what has arrived of it.
-GROWTH = 4
 # Requests of one connection that are not answered yet.
 OPEN_REQUESTS_MAX = 1_000
 # Answers that the peer has not taken yet: beyond the high mark reading stops.
@@ -122,7 +120,8 @@ class Connection(asyncio.BufferedProtocol):
         # Reading into it and `buffer_updated` follow at once, in every event loop,
         # so the scratch is free again before another connection asks for it.
         if self._large is not None:
-            return memoryview(self._large)[self._large_end :]
+            # Not beyond the frame, though its room may be larger.
+            return memoryview(self._large)[self._large_end : self._large_size]
         kept = len(self._kept)
         scratch = self._door.scratch
         if kept:
@@ -191,33 +190,37 @@ class Connection(asyncio.BufferedProtocol):
     def _begin_large(self, data: memoryview, size: int) -> None:
         self._large_size = size
         self._large_end = len(data)
-        room = min(size, max(SCRATCH_BYTES, len(data) * GROWTH))
-        self._make_room(data, room)
+        self._make_room(data, len(data))
 
     def _fill_large(self) -> None:
         assert self._large is not None
-        if self._large_end < len(self._large):
+        if self._large_end < min(len(self._large), self._large_size):
             return
         large = self._large
         if self._large_end < self._large_size:
             self._drop_large()
-            self._make_room(large, min(self._large_size, len(large) * GROWTH))
+            self._make_room(large, len(large))
             return
-        self._drop_large()
-        self._handle(memoryview(large), 0, len(large))
+        # What the frame holds is of no use to anybody once it was handled.
+        self._large = None
+        try:
+            self._handle(memoryview(large)[: self._large_size], 0, self._large_size)
+        finally:
+            self._door.rooms.give_back(large)
         if self._open_requests >= OPEN_REQUESTS_MAX:
             self._pause()
 
-    def _make_room(self, data: Buffer, room: int) -> None:
-        if not self._door.reserve(room):
+    def _make_room(self, data: Buffer, arrived: int) -> None:
+        room = self._door.rooms.take(self._large_size, arrived)
+        if room is None:
             self.close("too much is being received at once")
             return
-        self._large = bytearray(room)
-        self._large[: len(data)] = data
+        room[: len(data)] = data
+        self._large = room
 
     def _drop_large(self) -> None:
         if self._large is not None:
-            self._door.give_back(len(self._large))
+            self._door.rooms.give_back(self._large)
             self._large = None
 
     # Answering.

@@ -17,7 +17,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from headrace.core import limits
 from headrace.core.errors import MalformedMessage
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
@@ -25,6 +24,7 @@ from headrace.server.kafka import api_versions
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
 from headrace.server.kafka.fetch_session import FetchSessions
 from headrace.server.kafka.groups import LiveGroups
+from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
@@ -89,7 +89,7 @@ class Door:
         self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._receiving_bytes = 0
+        self.rooms = Rooms()
         # Long polls that can be answered at once when the node stops.
         self.polls: set[Callable[[], None]] = set()
         self._complained_at = -WARNING_SECONDS
@@ -142,16 +142,6 @@ class Door:
             },
         )
         self._complained_at, self._not_written = now, 0
-
-    def reserve(self, size: int) -> bool:
-        """Room for a large frame that is arriving; False when there is none."""
-        if self._receiving_bytes + size > limits.RECEIVING_BYTES_MAX:
-            return False
-        self._receiving_bytes += size
-        return True
-
-    def give_back(self, size: int) -> None:
-        self._receiving_bytes -= size
 
     def _on_sweep(self) -> None:
         self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
