@@ -40,6 +40,12 @@ class File(Protocol):
         """At most `length` bytes; fewer only at the end of the file."""
         ...
 
+    def view(self, length: int, position: int) -> Buffer:
+        """Like `read`, but it may be a window on the file itself. Only for what
+        is never overwritten or cut off again while somebody holds it; removing
+        the file does no harm."""
+        ...
+
     def write(self, data: Buffer, position: int) -> None:
         """All of `data`, or an OSError. A failed write may leave any part of
         it behind, so a caller overwrites from the same position later."""

@@ -29,6 +29,7 @@ from headrace.core.errors import InUse
 from headrace.core.ports import Buffer, File, Lock
 from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
 from headrace.platform.memory_disk import checked_path
+from headrace.platform.window import WINDOW_BYTES_MIN, open_window
 
 _WINDOWS = sys.platform == "win32"
 _FALLOC_FL_KEEP_SIZE = 1
@@ -78,6 +79,15 @@ class RealFile(Handle):
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def view(self, length: int, position: int) -> Buffer:
+        if length < WINDOW_BYTES_MIN:
+            return self.read(length, position)
+        try:
+            return open_window(self._use().number, length, position)
+        except OSError:
+            # There are file systems that cannot map.
+            return self.read(length, position)
 
     def write(self, data: Buffer, position: int) -> None:
         descriptor = self._use()
@@ -157,6 +167,9 @@ class WindowsFile(RealFile):
                 parts.append(data)
                 length -= len(data)
         return b"".join(parts)
+
+    def view(self, length: int, position: int) -> Buffer:
+        return self.read(length, position)
 
     def write(self, data: Buffer, position: int) -> None:
         rest = memoryview(data)

@@ -50,6 +50,9 @@ class MemoryFile:
         self._check(writing=False)
         return bytes(memoryview(self.content.data)[position : position + length])
 
+    def view(self, length: int, position: int) -> Buffer:
+        return self.read(length, position)
+
     def write(self, data: Buffer, position: int) -> None:
         self._check(writing=True)
         content = self.content.data
