@@ -14,6 +14,7 @@ from headrace.platform import disk as real
 from headrace.platform.descriptors import Descriptors
 from headrace.platform.disk import RealDisk
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.platform.window import WINDOW_BYTES_MIN
 from headrace.testing.fault_disk import FaultDisk
 
 
@@ -49,6 +50,30 @@ def test_a_read_behind_the_end_is_empty(disk: Disk) -> None:
     file.write(b"hello", 0)
     assert file.read(10, 5) == b""
     assert file.read(10, 50) == b""
+
+
+@pytest.mark.parametrize("size", [10, WINDOW_BYTES_MIN, 3 * WINDOW_BYTES_MIN + 7])
+def test_a_view_shows_what_a_read_reads_and_outlives_the_file(disk: Disk, size: int) -> None:
+    file = disk.open("a", create=True)
+    content = bytes(number % 251 for number in range(size))
+    file.write(content, 0)
+    views = [file.view(size, 0), file.view(size, 5), file.view(2 * size, size // 2)]
+    file.write(b"more", size)
+    disk.remove("a")
+    file.close()
+    assert [bytes(view) for view in views] == [content, content[5:], content[size // 2 :]]
+    assert bytes(disk.open("b", create=True).view(size, 0)) == b""
+
+
+def test_what_was_just_written_is_read_without_waiting(disk: Disk) -> None:
+    file = disk.open("a", create=True)
+    content = b"x" * (2 * WINDOW_BYTES_MIN)
+    file.write(content, 0)
+    with disk.without_waiting():
+        assert file.read(100, 5) == content[5:105]
+        assert file.read(100, len(content) - 5) == b"x" * 5
+        assert file.view(len(content), 0) == content
+    assert file.read(100, len(content)) == b""
 
 
 def test_a_write_behind_the_end_leaves_zeros_between(disk: Disk) -> None:

@@ -16,9 +16,12 @@ loss of power.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
+# How much is read at a time of what nobody looks at.
+_WARM_BYTES = 1024 * 1024
 
 
 @runtime_checkable
@@ -31,6 +34,23 @@ class Clock(Protocol):
 @runtime_checkable
 class Entropy(Protocol):
     def random_bytes(self, count: int) -> bytes: ...
+
+
+class WouldWait(Exception):
+    """A read has to wait for the device, and its reader must not. Not an error:
+    `warm` is called where waiting does no harm, and then the read is repeated."""
+
+    def __init__(self, file: File, length: int, position: int) -> None:
+        super().__init__(f"{length} bytes at {position} are not in memory")
+        self.file = file
+        self.length = length
+        self.position = position
+
+    def warm(self) -> None:
+        """Bring what was asked for into the system's memory. In any thread."""
+        end = self.position + self.length
+        for position in range(self.position, end, _WARM_BYTES):
+            self.file.read(min(_WARM_BYTES, end - position), position)
 
 
 class File(Protocol):
@@ -108,6 +128,11 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self) -> int: ...
+
+    def without_waiting(self) -> AbstractContextManager[None]:
+        """Within it, a `read` or `view` by this thread that would have to wait
+        for the device raises WouldWait instead, where the system can tell."""
+        ...
 
     def lock(self, path: str, holder: str) -> Lock:
         """Take the one lock of this name or raise headrace.core.errors.InUse,

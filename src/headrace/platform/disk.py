@@ -22,11 +22,11 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.core.errors import InUse
-from headrace.core.ports import Buffer, File, Lock
+from headrace.core.ports import Buffer, File, Lock, WouldWait
 from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
 from headrace.platform.memory_disk import checked_path
 from headrace.platform.window import WINDOW_BYTES_MIN, open_window
@@ -39,6 +39,18 @@ _HOLDER_BYTES_MAX = 4096
 # The lock covers a byte far behind the holder's text, since on Windows a locked
 # byte cannot be read by others.
 _LOCKED_BYTE = 1 << 30
+
+# Read only what is in memory; where the system has no such flag, reads wait.
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+class _Patience(threading.local):
+    """Whether this thread waits for the device."""
+
+    may_wait = True
+
+
+_patience = _Patience()
 
 
 class RealFile(Handle):
@@ -66,6 +78,8 @@ class RealFile(Handle):
 
     def read(self, length: int, position: int) -> bytes:
         descriptor = self._use()
+        if not _patience.may_wait:
+            return self._read_at_once(descriptor, length, position)
         data = os.pread(descriptor.number, length, position)
         if len(data) == length or not data:
             return data
@@ -80,11 +94,31 @@ class RealFile(Handle):
             missing -= len(data)
         return b"".join(parts)
 
+    def _read_at_once(self, descriptor: Descriptor, length: int, position: int) -> bytes:
+        length = max(0, min(length, os.fstat(descriptor.number).st_size - position))
+        data = bytearray(length)
+        try:
+            count = os.preadv(descriptor.number, [data], position, _NOWAIT)
+        except BlockingIOError:
+            raise WouldWait(self, length, position) from None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            # This file system cannot tell.
+            return os.pread(descriptor.number, length, position)
+        if count < length:
+            raise WouldWait(self, length, position)
+        return bytes(data)
+
     def view(self, length: int, position: int) -> Buffer:
         if length < WINDOW_BYTES_MIN:
             return self.read(length, position)
         try:
-            return open_window(self._use().number, length, position)
+            return open_window(
+                self._use().number, length, position, is_resident=not _patience.may_wait
+            )
+        except BlockingIOError:
+            raise WouldWait(self, length, position) from None
         except OSError:
             # There are file systems that cannot map.
             return self.read(length, position)
@@ -247,6 +281,14 @@ class RealDisk:
             return
         descriptor = DESCRIPTORS.open(self._full(path), os.O_RDONLY)
         sync_descriptor(descriptor.number)
+
+    @contextlib.contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        before, _patience.may_wait = _patience.may_wait, not _NOWAIT
+        try:
+            yield
+        finally:
+            _patience.may_wait = before
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free

@@ -17,6 +17,7 @@ import errno
 import os
 import posixpath
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from headrace.core.errors import InUse
 from headrace.core.ports import Buffer, File, Lock
@@ -161,6 +162,9 @@ class MemoryDisk:
     def sync_directory(self, path: str) -> None:
         if checked_path(path) not in self.folders:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def without_waiting(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def free_bytes(self) -> int:
         return FREE_BYTES

@@ -15,6 +15,7 @@ Python's own mmap holds a descriptor of its own for each.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final
 
@@ -22,9 +23,17 @@ from headrace.compiled import compiled
 from headrace.core.ports import Buffer
 
 WINDOW_BYTES_MIN: Final = 128 * 1024
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 
 
 @compiled
-def open_window(descriptor: int, length: int, position: int) -> Buffer:
-    """At most `length` bytes; fewer at the end of the file, or when a signal came."""
-    return os.pread(descriptor, length, position)
+def open_window(
+    descriptor: int, length: int, position: int, *, is_resident: bool = False
+) -> Buffer:
+    """At most `length` bytes; fewer at the end of the file. With `is_resident` only
+    what is in memory: BlockingIOError when some of it is not."""
+    length = max(0, min(length, os.fstat(descriptor).st_size - position))
+    data = bytearray(length)
+    if os.preadv(descriptor, [data], position, _NOWAIT if is_resident else 0) < length:
+        raise BlockingIOError(errno.EAGAIN, "not all of it is in memory")
+    return data

@@ -8,11 +8,13 @@ something ready. It looks again and waits on or answers; nobody is told what cha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from headrace.core.errors import HeadraceError, SyncFailed
-from headrace.core.ports import Clock, Disk, Entropy
+from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
@@ -21,6 +23,8 @@ from headrace.server.loop_commit import LoopCommit
 Wake = Callable[[], None]
 
 MAINTAIN_SECONDS = 30.0
+# How many cold reads wait for the disk at once.
+READ_THREADS = 4
 
 
 class Service:
@@ -44,6 +48,7 @@ class Service:
         self.commits = LoopCommit(
             broker, disk, clock, self.loop, self.wake_partitions, self._on_failure
         )
+        self._readers = ThreadPoolExecutor(READ_THREADS, "headrace-read")
         self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
         self.logger = logging.getLogger("headrace")
         self._waiting: dict[Partition, set[Wake]] = {}
@@ -90,6 +95,13 @@ class Service:
         for wake in tuple(self._watching):
             wake()
 
+    # Reading.
+
+    def read_in_thread(self, cold: Sequence[WouldWait]) -> asyncio.Future[None]:
+        """Done when all of it is in memory, or cannot be brought there; whoever
+        reads it then learns why."""
+        return self.loop.run_in_executor(self._readers, _warm, tuple(cold))
+
     # Committing.
 
     def commit(self) -> Commit:
@@ -122,3 +134,10 @@ class Service:
     async def close(self) -> None:
         self._maintenance.cancel()
         await self.commits.close()
+        self._readers.shutdown(cancel_futures=True)
+
+
+def _warm(cold: Sequence[WouldWait]) -> None:
+    for each in cold:
+        with contextlib.suppress(OSError):
+            each.warm()

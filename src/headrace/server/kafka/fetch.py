@@ -7,6 +7,9 @@ last stable offset; such a reader gets the list of aborted transactions to leave
 When there is less than min_bytes the answer waits for
 more, at most max_wait_ms. Followers do not exist yet, so a replica id is ignored.
 
+What is in memory is read at once, on the loop; for the rest a thread waits for the
+disk, and the answer for the thread.
+
 An answer holds at most so much (see the limits), whatever the client allows, and
 one to a client that does not take its earlier answers holds no records: it asks
 again when it has taken them.
@@ -16,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
 from headrace.core.limits import FETCH_BYTES_MAX
-from headrace.core.ports import Buffer
+from headrace.core.ports import Buffer, WouldWait
 from headrace.engine.partition import Partition
 from headrace.record import read_header
 from headrace.server.kafka.door import Call
@@ -37,6 +41,9 @@ from headrace.wire.kafka.generated.fetch_response import (
 
 READ_COMMITTED = 1
 WAIT_MS_MAX = 60_000
+# An index, where to look in the log, and the records: each may have to be brought
+# into memory, and memory may be short.
+WARMINGS_MAX = 8
 _NOT_READ = Error.KAFKA_STORAGE_ERROR
 
 
@@ -45,10 +52,7 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | asyncio.Future[
     if isinstance(session, Error):
         return FetchResponse(error_code=session)
     is_full = request.session_epoch <= 0
-    reading = _Reading(call, request, session, is_full=is_full)
-    if reading.is_enough() or request.max_wait_ms <= 0:
-        return reading.response()
-    return reading.wait()
+    return _Reading(call, request, session, is_full=is_full).start()
 
 
 class _Reading:
@@ -71,23 +75,57 @@ class _Reading:
         self._waited: list[Partition] = []
         self._size = 0
         self._has_errors = False
+        # What is not in memory, and how often that was so.
+        self._cold: list[WouldWait] = []
+        self._warmings = 0
         self._answer: asyncio.Future[FetchResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         self._read()
+        if not self._cold and self._is_due():
+            return self.response()
+        self._answer = self._call.service.loop.create_future()
+        if self._cold:
+            self._warm()
+        else:
+            self._wait()
+        return self._answer
 
     def is_enough(self) -> bool:
         return self._has_errors or self._size >= self._request.min_bytes
 
-    def wait(self) -> asyncio.Future[FetchResponse]:
+    def _is_due(self) -> bool:
+        return self.is_enough() or self._request.max_wait_ms <= 0
+
+    def _warm(self) -> None:
+        """Let a thread wait for the disk, and look again. An answer without what is
+        cold would do for now, but its readers would never get on."""
+        self._warmings += 1
+        self._call.service.read_in_thread(self._cold).add_done_callback(self._on_warm)
+
+    def _on_warm(self, done: asyncio.Future[None]) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        if self._call.connection.is_closed or done.cancelled():
+            self._answer.cancel()
+            return
+        self._read()
+        if self._cold:
+            self._warm()
+        elif self._is_due():
+            self._answer.set_result(self.response())
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
         service = self._call.service
-        self._answer = service.loop.create_future()
         self._waited = self._partitions
         service.wait_on(self._waited, self._on_news)
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = service.loop.call_later(wait_ms / 1000, self._finish)
         self._call.door.polls.add(self._finish)
         self._call.connection.on_closed.append(self._finish)
-        return self._answer
 
     def _on_news(self) -> None:
         if self._answer is None or self._answer.done() or not self._may_be_enough():
@@ -142,16 +180,23 @@ class _Reading:
         left = min(self._request.max_bytes, FETCH_BYTES_MAX)
         if self._call.connection.is_congested:
             left = -1
-        for key, wanted in self._session.wanted.items():
-            data, size = self._read_partition(key, wanted, left)
-            self._found[key] = data
-            self._has_errors |= data.error_code != 0
-            self._size += size
-            left -= size
+        self._cold = []
+        # Who was promised memory and finds none again and again waits here.
+        patience = nullcontext() if self._warmings >= WARMINGS_MAX else self._at_once()
+        with patience:
+            for key, wanted in self._session.wanted.items():
+                data, size = self._read_partition(key, wanted, left)
+                self._found[key] = data
+                self._has_errors |= data.error_code != 0
+                self._size += size
+                left -= size
         if self._request.min_bytes > 1:
             self._log_bytes = sum(partition.log.size_bytes for partition in self._partitions)
             if self._is_committed:
                 self._stable_ends = self._find_stable_ends()
+
+    def _at_once(self) -> AbstractContextManager[None]:
+        return self._call.service.disk.without_waiting()
 
     def _read_partition(
         self, key: Key, wanted: FetchPartition, left: int
@@ -183,6 +228,9 @@ class _Reading:
             )
             if self._is_committed:
                 aborted = _aborted_in(partition, wanted.fetch_offset, records)
+        except WouldWait as cold:
+            self._cold.append(cold)
+            records, aborted = b"", () if self._is_committed else None
         except CorruptLog as error:
             partition.stopped = error
             return _failed(index, code_of(error), start, end), 0
