@@ -22,11 +22,13 @@ from tests.crash.invariants import read_all
 from tests.crash.ledger import Ledger
 from tests.crash.power import SEED, clock_at, make_rare_things_common
 from tests.crash.script import QUEUES, work
+from tests.unit.engine.transactions import Writer
 
 from headrace import Headrace
 from headrace.core.errors import HeadraceError
 from headrace.core.values import MessageId
 from headrace.inspect import Damage, log_folders, verify_log
+from headrace.node import Node
 from headrace.platform.memory_disk import MemoryContent
 from headrace.record import read_header
 from headrace.testing import ManualClock, MemoryDisk
@@ -120,11 +122,31 @@ def examples() -> Iterator[list[Example]]:
         actor.create_topic("wide", 1)
         for step in range(12):
             actor.publish("wide", [f"{step}-{n}" + "." * 300 for n in range(10)], delay=1)
+        _run_transactions(actor.handle, clock)
         work(actor, clock, lambda: open_in_memory(clock, disk=disk))
         left = Example(_files(disk), set(disk.folders))
         actor.handle.close()
         closed = Example(_files(disk), set(disk.folders))
         yield [left, closed]
+
+
+def _run_transactions(handle: Headrace, clock: ManualClock) -> None:
+    """A topic with transactions of every fate, one of them still open."""
+    node = handle.connection.reach()
+    assert isinstance(node, Node)
+    node.create_topic("decided", partitions=1, settings={"segment_bytes": 1024})
+    broker = node._broker
+    writer = Writer(broker.topics.partition(broker.topics.named("decided"), 0), clock.now_ms())
+    for number in range(40):
+        writer.write(number % 5, b"%d" % number + b"." * 40)
+        if number % 3 == 2:
+            writer.end(number % 5, commit=number % 2 == 0)
+    for producer in range(1, 5):
+        writer.commit(producer)
+    writer.write(9, b"open")
+    writer.write(-1, b"not stable")
+    writer.sync()
+    assert len(writer.partition.aborted_between(0, 99)) > 3
 
 
 # Damage.
@@ -244,6 +266,8 @@ def test_damage_is_reported_or_harmless(examples: list[Example], flips: int) -> 
     for (kind, outcome), count in sorted(outcomes.items()):
         print(f"{count:6}  {kind:24} {outcome}")
     assert {kind for kind, _ in outcomes} >= {"partition log", "state log", "metadata log"}
+    assert outcomes["partition txnindex", "harmless"]
+    assert not outcomes["partition txnindex", "reported"]
 
 
 def _trial(example: Example, files: Files, path: str) -> str:
