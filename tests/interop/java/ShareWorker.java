@@ -42,6 +42,7 @@ public final class ShareWorker {
             throws InterruptedException {
         Map<TopicPartition, List<String>> accepted = new HashMap<>();
         boolean dawdle = false;
+        long begun = System.nanoTime();
         ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
         StringBuilder taken = new StringBuilder("took");
         for (ConsumerRecord<byte[], byte[]> record : records) {
@@ -52,7 +53,7 @@ public final class ShareWorker {
             String value = new String(record.value(), StandardCharsets.UTF_8);
             int number = Integer.parseInt(value);
             boolean first = record.deliveryCount().orElse((short) 1) == 1;
-            dawdle |= first && number % 4001 == 0;
+            dawdle |= first && number % 8009 == 0;
             if (number % 997 == 0) {
                 consumer.acknowledge(record, AcknowledgeType.REJECT);
             } else if (first && number % 11 == 0) {
@@ -69,10 +70,11 @@ public final class ShareWorker {
         }
         Map<TopicIdPartition, Optional<KafkaException>> outcome =
             consumer.commitSync(Duration.ofSeconds(20));
+        boolean inTime = System.nanoTime() - begun < lockMs * 1_000_000L;
         for (Map.Entry<TopicIdPartition, Optional<KafkaException>> each : outcome.entrySet()) {
             List<String> values = accepted.remove(each.getKey().topicPartition());
             if (values != null) {
-                String word = each.getValue().isPresent() ? "lost " : "acked ";
+                String word = inTime && each.getValue().isEmpty() ? "acked " : "lost ";
                 System.out.println(word + String.join(" ", values));
             }
         }
