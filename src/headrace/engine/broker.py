@@ -49,6 +49,7 @@ from headrace.engine.scanner import NORMAL
 from headrace.engine.settling import Settling
 from headrace.engine.sharing import Sharing
 from headrace.engine.topics import Topics
+from headrace.engine.transactions import Transactions
 from headrace.engine.window import (
     ABSENT,
     ACKED,
@@ -126,10 +127,12 @@ class Broker:
         self.sharing = Sharing(self.groups, self.fates, self.leasing, entropy)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
+        self.transactions = Transactions(self.topics, self.cursors, self.new_producer_id)
         if not read_only:
             self.metadata.log.sync_now()
         self.topics.open_all(now_ms)
         self.cursors.load()
+        self.transactions.load()
         if not read_only:
             self._lead(now_ms)
 
@@ -150,6 +153,7 @@ class Broker:
             ).items():
                 exhausted.append((partition, partition.views[group_id], offsets))
             self.moves.resume([partition])
+        self.transactions.resume(now_ms)
         taken_back = self.cursors.take_back(now_ms)
         if taken_back is not None:
             taken_back.log.sync_now()
@@ -188,8 +192,9 @@ class Broker:
         self.metadata.on_synced()
         for partition in done.partitions:
             partition.on_synced(now_ms)
+        dirty = self.transactions.advance(now_ms)
         self.cursors.on_synced()
-        return self.moves.advance(now_ms) if self.moves else set()
+        return dirty | self.moves.advance(now_ms) if self.moves else dirty
 
     # Publishing.
 
@@ -451,6 +456,7 @@ class Broker:
         """Retention and compaction, for every partition."""
         for partition in list(self.topics):
             retain(partition, self.cursors, self.fates, now_ms)
+        self.transactions.forget_unused(now_ms)
 
     def delete_records(self, topic: Topic, index: int, before: int, now_ms: int) -> int:
         partition = self.topics.partition(topic, index)

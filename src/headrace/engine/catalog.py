@@ -23,6 +23,7 @@ DEAD_LETTER_SUFFIX = ".dlq"
 # redrives or purges them.
 DEAD_LETTER_GROUP = "__dead-letters"
 CURSOR_TOPIC = "__cursors"
+TRANSACTION_TOPIC = "__transaction_state"
 
 
 @dataclass(frozen=True, slots=True)

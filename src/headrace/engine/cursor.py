@@ -7,10 +7,16 @@
 The table is built by reading that topic from its start; a commit is an append to
 it and counts once it is synced. Members of a group share its partitions by range,
 anew in each generation.
+
+Positions may be part of a transaction: then they are a transactional batch here, and
+wait for the marker that decides it. Whichever record was written last has the last
+word on its key, as compaction will see it: what a transaction wrote before somebody
+else's commit does not count, also when its marker comes behind that.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -23,9 +29,17 @@ from headrace.engine.catalog import CURSOR_TOPIC, Topic
 from headrace.engine.partition import Partition
 from headrace.engine.records import iterate_batches
 from headrace.engine.topics import Topics
-from headrace.record import NewRecord, build_batch, read_header, read_records
+from headrace.record import (
+    ControlKind,
+    NewRecord,
+    build_batch,
+    read_control,
+    read_header,
+    read_records,
+)
 
 Place = tuple[bytes, int]
+NO_PRODUCER = -1
 
 
 class Cursor(NamedTuple):
@@ -42,6 +56,17 @@ class Commitment(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+class _Position(NamedTuple):
+    """A record of the topic: its offset there, and what it says."""
+
+    record_offset: int
+    group: str
+    place: Place
+    cursor: Cursor | None
+    # Whose transaction it is part of, if of any.
+    producer_id: int = NO_PRODUCER
 
 
 _key_decoder: msgspec.msgpack.Decoder[tuple[str, bytes, int]] = msgspec.msgpack.Decoder(
@@ -83,8 +108,12 @@ class Cursors:
         self._topics = topics
         self._table: dict[str, dict[Place, Cursor]] = {}
         self._groups: dict[str, StreamGroup] = {}
-        # Commits that are appended and not synced yet.
-        self._waiting: list[tuple[int, str, Place, Cursor | None]] = []
+        # What is appended, or decided, up to an offset that is not synced yet.
+        self._waiting: list[tuple[int, _Position]] = []
+        # By producer: what its open transaction has written here.
+        self._undecided: dict[int, list[_Position]] = {}
+        # How many transactions that do not count yet have written to a position.
+        self._unstable: Counter[tuple[str, Place]] = Counter()
 
     # The table.
 
@@ -95,12 +124,21 @@ class Cursors:
         log = partition.log
         for data, position in iterate_batches(log, log.start_offset, log.end_offset):
             header = read_header(data, position)
+            batch = data[position : position + header.size_bytes]
             if header.is_control:
+                marker = read_control(batch, header)
+                for each in self._decide(marker.producer_id, marker.kind is ControlKind.COMMIT):
+                    self._apply(each)
                 continue
-            for record in read_records(data[position : position + header.size_bytes], header):
+            for record in read_records(batch, header):
                 group, topic_id, index = _key_decoder.decode(record.key or b"")
                 value = None if record.value is None else _value_decoder.decode(record.value)
-                self._apply(group, (topic_id, index), value)
+                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
+                read = _Position(record.offset, group, (topic_id, index), value, producer_id)
+                if header.is_transactional:
+                    self._hold(read)
+                else:
+                    self._apply(read)
 
     def take_back(self, now_ms: int) -> Partition | None:
         """Positions behind the end of a log that lost its unsynced tail go back
@@ -121,7 +159,14 @@ class Cursors:
         topic = self._topics.catalog.topics.get(CURSOR_TOPIC)
         return None if topic is None else self._topics.partitions(topic)[0]
 
-    def _apply(self, group: str, place: Place, cursor: Cursor | None) -> None:
+    def _apply(self, position: _Position) -> None:
+        _, group, place, cursor, producer_id = position
+        if producer_id != NO_PRODUCER:
+            self._let_go(position)
+            if place[0] not in self._topics.catalog.topics_by_id:
+                return  # The topic was deleted before the transaction was decided.
+        if (group, place) in self._unstable:
+            self._supersede(position)
         table = self._table.setdefault(group, {})
         if cursor is None:
             table.pop(place, None)
@@ -130,16 +175,29 @@ class Cursors:
         else:
             table[place] = cursor
 
-    def commit(
-        self, group: str, positions: Mapping[Place, Commitment | None], now_ms: int
-    ) -> tuple[Partition, int]:
-        """Write positions (None forgets one); the partition and the end to wait
-        for before they count."""
+    def place(self, now_ms: int) -> Place:
+        """Where positions are written: what a transaction names to commit some."""
+        return self._ensure(now_ms).topic.id, 0
+
+    def _ensure(self, now_ms: int) -> Partition:
         partition = self._partition()
         if partition is None:
             settings = TopicSettings(cleanup="compact", retention_ms=None, segment_bytes=1 << 20)
             topic = self._topics.create(CURSOR_TOPIC, 1, settings, now_ms, internal=True)
             partition = self._topics.partitions(topic)[0]
+        return partition
+
+    def commit(
+        self,
+        group: str,
+        positions: Mapping[Place, Commitment | None],
+        now_ms: int,
+        producer: tuple[int, int] | None = None,
+    ) -> tuple[Partition, int]:
+        """Write positions (None forgets one); the partition and the end to wait
+        for before they count. Those of a producer, by id and epoch, are part of
+        its transaction and count when that is committed."""
+        partition = self._ensure(now_ms)
         records = []
         cursors: list[tuple[Place, Cursor | None]] = []
         for place, wanted in positions.items():
@@ -149,22 +207,80 @@ class Cursors:
             cursors.append((place, cursor))
             value = None if cursor is None else _encoder.encode(cursor)
             records.append(NewRecord(_encoder.encode((group, *place)), value, (), now_ms))
-        batch = build_batch(records)
-        end = partition.append(batch, read_header(batch), now_ms).next_offset
-        self._waiting += [(end, group, place, cursor) for place, cursor in cursors]
+        if producer is None:
+            batch = build_batch(records)
+        else:
+            batch = build_batch(
+                records, producer_id=producer[0], producer_epoch=producer[1], transactional=True
+            )
+        first, end, _ = partition.append(batch, read_header(batch), now_ms)
+        for number, (place, cursor) in enumerate(cursors):
+            if producer is None:
+                self._waiting.append((end, _Position(first + number, group, place, cursor)))
+            else:
+                self._hold(_Position(first + number, group, place, cursor, producer[0]))
         return partition, end
 
     def on_synced(self) -> None:
         partition = self._partition()
         if partition is None:
             return
-        taken = 0
-        for end, group, place, cursor in self._waiting:
-            if end > partition.high_watermark:
-                break
-            self._apply(group, place, cursor)
-            taken += 1
-        del self._waiting[:taken]
+        safe = [each for end, each in self._waiting if end <= partition.high_watermark]
+        if safe:
+            del self._waiting[: len(safe)]
+            for position in sorted(safe):
+                self._apply(position)
+
+    # Transactions.
+
+    def on_marker(self, partition: Partition, producer_id: int, commit: bool, end: int) -> None:
+        """The marker of a transaction is written, up to this offset. Markers of
+        other partitions say nothing here."""
+        if partition is self._partition():
+            self._waiting += [(end, each) for each in self._decide(producer_id, commit)]
+
+    def is_stable(self, group: str, place: Place) -> bool:
+        """Whether no transaction is about to change this position."""
+        return (group, place) not in self._unstable
+
+    def _hold(self, position: _Position) -> None:
+        self._undecided.setdefault(position.producer_id, []).append(position)
+        self._unstable[position.group, position.place] += 1
+
+    def _let_go(self, position: _Position) -> None:
+        key = position.group, position.place
+        self._unstable[key] -= 1
+        if not self._unstable[key]:
+            del self._unstable[key]
+
+    def _decide(self, producer_id: int, commit: bool) -> list[_Position]:
+        """What a marker commits; it stays unstable until it is applied."""
+        decided = self._undecided.pop(producer_id, [])
+        if not commit:
+            for position in decided:
+                self._let_go(position)
+        return decided if commit else []
+
+    def _supersede(self, newer: _Position) -> None:
+        """What transactions have written of this position before does not count."""
+
+        def is_older(each: _Position) -> bool:
+            return (
+                each.producer_id != NO_PRODUCER
+                and each.record_offset < newer.record_offset
+                and (each.group, each.place) == (newer.group, newer.place)
+            )
+
+        for producer_id, held in self._undecided.items():
+            older = [each for each in held if is_older(each)]
+            if older:
+                self._undecided[producer_id] = [each for each in held if not is_older(each)]
+                for each in older:
+                    self._let_go(each)
+        for _, each in self._waiting:
+            if is_older(each):
+                self._let_go(each)
+        self._waiting = [(end, each) for end, each in self._waiting if not is_older(each)]
 
     def find(self, group: str, place: Place) -> Cursor | None:
         return self._table.get(group, {}).get(place)

@@ -14,7 +14,8 @@ Kafka's:
     anything else                  OutOfOrderSequence
 
 A control batch carries no sequence. One of a higher epoch fences the older epoch,
-and the records that follow it begin at 0.
+and the records that follow it begin at 0. What this node itself writes as part of a
+transaction, positions for example, carries none either: nobody sends it twice.
 
 A producer's first transactional batch opens its transaction, and a marker decides
 it. Between the two nothing but transactional batches may come, and the producer is
@@ -158,7 +159,8 @@ class ProducerState:
         """
         if header.producer_id < 0:
             return None
-        if header.base_sequence < 0 and not header.is_control:
+        is_numbered = header.base_sequence >= 0
+        if not (is_numbered or header.is_control or header.is_transactional):
             raise InvalidArgument(
                 f"producer {header.producer_id} sent records without a sequence number"
             )
@@ -169,6 +171,9 @@ class ProducerState:
         latest = producer.batches[-1]
         _check_epoch(header.producer_id, header.producer_epoch, latest.epoch)
         if header.is_control:
+            return None
+        if not is_numbered:
+            self._check_transaction(header)
             return None
         if header.producer_epoch > latest.epoch:
             expected = 0
@@ -234,6 +239,9 @@ class ProducerState:
             return
         if header.is_transactional and producer_id not in self._open:
             self._open[producer_id] = OpenTransaction(producer_id, epoch, first_offset, now_ms)
+        if header.base_sequence < 0:
+            self._on_epoch(producer_id, epoch, first_offset, now_ms)
+            return
         last_offset = first_offset + header.last_offset_delta
         self._add(
             producer_id,
@@ -265,7 +273,7 @@ class ProducerState:
         )
 
     def _on_epoch(self, producer_id: int, epoch: int, offset: int, now_ms: int) -> _Producer:
-        """A control batch came, which has no sequence but may bring a new epoch."""
+        """A batch without a sequence came, which may bring a new epoch all the same."""
         producer = self._producers.get(producer_id)
         if producer is not None and producer.batches[-1].epoch == epoch:
             self._see(producer_id, producer, now_ms)

@@ -1,0 +1,360 @@
+"""Transactions: what every transactional id is doing, in a compacted topic of its own.
+
+    key     the transactional id, UTF-8
+    value   the transaction, msgpack (docs/formats/transactions.md), or null: forgotten
+
+The table is built by reading that topic from its start. What is in memory is what
+was appended last; nobody is told of it, and nothing is done about it, before that is
+synced. So one request never waits for another's sync, and a crash takes back only
+what nobody knows.
+
+An end takes two syncs:
+
+    decision     here: commit or abort, and where
+      | synced
+    markers      in each of its partitions, and for offsets in the topic of cursors
+      | synced
+    completion   here, not waited for: without it the markers are written once more
+
+A recovery that finds a decision without its completion writes the markers again; a
+partition takes a repeated one for what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Set
+
+import msgspec
+
+from headrace.core import limits
+from headrace.core.errors import CorruptLog, FencedLeader, HeadraceError
+from headrace.core.settings import TopicSettings
+from headrace.engine.catalog import TRANSACTION_TOPIC
+from headrace.engine.coordinator.transaction import (
+    Claim,
+    Place,
+    State,
+    Transaction,
+    TransactionError,
+    first_transaction,
+)
+from headrace.engine.cursor import Cursors
+from headrace.engine.partition import Partition
+from headrace.engine.records import iterate_batches
+from headrace.engine.topics import Topics
+from headrace.record import NewRecord, build_batch, read_header, read_records
+
+# How long an id that nobody uses is remembered, unless the node is told otherwise.
+UNUSED_MS = 7 * 24 * 60 * 60 * 1000
+
+
+# The order of the transaction's fields is on disk.
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder: msgspec.msgpack.Decoder[Transaction] = msgspec.msgpack.Decoder(Transaction)
+
+
+class Ending:
+    """A decided transaction, on its way to every partition that it names."""
+
+    __slots__ = ("is_blocked", "is_done", "left", "name", "transaction", "written")
+
+    def __init__(self, name: str, transaction: Transaction) -> None:
+        self.name = name
+        self.transaction = transaction
+        # Where no marker is yet, in the same order each time.
+        self.left = sorted(transaction.partitions)
+        self.written: list[tuple[Partition, int]] = []
+        self.is_done = False
+        # The disk is full, or a partition has rotted: it is tried again later.
+        self.is_blocked = False
+
+
+class _Entry:
+    """What is known of one transactional id."""
+
+    __slots__ = ("end", "ending", "transaction")
+
+    def __init__(self, transaction: Transaction, end: int) -> None:
+        self.transaction = transaction
+        # The end of the log behind it: what has to be synced before it counts.
+        self.end = end
+        self.ending: Ending | None = None
+
+
+class Transactions:
+    def __init__(
+        self, topics: Topics, cursors: Cursors, new_producer_id: Callable[[int], int]
+    ) -> None:
+        self._topics = topics
+        self._cursors = cursors
+        self._new_producer_id = new_producer_id
+        self._entries: dict[str, _Entry] = {}
+        self._ongoing: set[str] = set()
+        self._endings: list[Ending] = []
+        self.unused_ms = UNUSED_MS
+
+    # The table.
+
+    def load(self) -> None:
+        partition = self._partition()
+        if partition is None:
+            return
+        log = partition.log
+        for data, position in iterate_batches(log, log.start_offset, log.end_offset):
+            header = read_header(data, position)
+            for record in read_records(data[position : position + header.size_bytes], header):
+                name = (record.key or b"").decode()
+                if record.value is None:
+                    self._entries.pop(name, None)
+                else:
+                    self._entries[name] = _Entry(_decode(record.value), 0)
+        for name, entry in self._entries.items():
+            self._follow(name, entry)
+
+    def _partition(self) -> Partition | None:
+        topic = self._topics.catalog.topics.get(TRANSACTION_TOPIC)
+        return None if topic is None else self._topics.partitions(topic)[0]
+
+    def _write(self, name: str, transaction: Transaction | None, now_ms: int) -> int:
+        """The end of the log behind it."""
+        partition = self._partition()
+        if partition is None:
+            settings = TopicSettings(cleanup="compact", retention_ms=None, segment_bytes=1 << 20)
+            topic = self._topics.create(TRANSACTION_TOPIC, 1, settings, now_ms, internal=True)
+            partition = self._topics.partitions(topic)[0]
+        value = None if transaction is None else _encoder.encode(transaction)
+        batch = build_batch([NewRecord(name.encode(), value, (), now_ms)])
+        return partition.append(batch, read_header(batch), now_ms).next_offset
+
+    def _change(
+        self, name: str, changed: Transaction | TransactionError, now_ms: int
+    ) -> Transaction | TransactionError:
+        """Write down what is new, and begin what follows from it."""
+        entry = self._entries.get(name)
+        if isinstance(changed, TransactionError):
+            return changed
+        if entry is None:
+            entry = self._entries[name] = _Entry(changed, self._write(name, changed, now_ms))
+        elif changed is not entry.transaction:
+            entry.end = self._write(name, changed, now_ms)
+            entry.transaction = changed
+        self._follow(name, entry)
+        return changed
+
+    def _follow(self, name: str, entry: _Entry) -> None:
+        transaction = entry.transaction
+        if transaction.state is State.ONGOING:
+            self._ongoing.add(name)
+            return
+        self._ongoing.discard(name)
+        if transaction.is_ending and entry.ending is None:
+            entry.ending = Ending(name, transaction)
+            self._endings.append(entry.ending)
+
+    # Requests.
+
+    def init(
+        self, name: str, timeout_ms: int, claim: Claim | None, now_ms: int
+    ) -> Transaction | TransactionError:
+        """A producer that may begin: Empty. PrepareAbort, or CONCURRENT_TRANSACTIONS,
+        when it has to ask again after `ending_of` is done."""
+        if not 0 < len(name) <= limits.TRANSACTIONAL_ID_CHARACTERS_MAX:
+            return TransactionError.INVALID_REQUEST
+        entry = self._entries.get(name)
+        if entry is None:
+            if len(self._entries) >= limits.TRANSACTIONAL_IDS_MAX:
+                return TransactionError.POLICY_VIOLATION
+            first = first_transaction(self._new_producer_id(now_ms), timeout_ms, now_ms)
+            return self._change(name, first, now_ms)
+        changed = entry.transaction.on_init(
+            timeout_ms, claim, now_ms, lambda: self._new_producer_id(now_ms)
+        )
+        return self._change(name, changed, now_ms)
+
+    def add(
+        self, name: str, producer_id: int, epoch: int, places: Set[Place], now_ms: int
+    ) -> Transaction | TransactionError:
+        entry = self._entries.get(name)
+        if entry is None:
+            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        changed = entry.transaction.on_add(producer_id, epoch, places, now_ms)
+        return self._change(name, changed, now_ms)
+
+    def end(
+        self, name: str, producer_id: int, epoch: int, *, commit: bool, bumps: bool, now_ms: int
+    ) -> Transaction | TransactionError:
+        """What it is now, which counts when `ending_of` is done, if there is one."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        changed = entry.transaction.on_end(
+            producer_id,
+            epoch,
+            commit=commit,
+            bumps=bumps,
+            now_ms=now_ms,
+            new_producer_id=lambda: self._new_producer_id(now_ms),
+        )
+        return self._change(name, changed, now_ms)
+
+    def abort(self, name: str, now_ms: int) -> Transaction | TransactionError:
+        """An operator ends what is open; its producer is fenced."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        return self._change(name, entry.transaction.on_abort(now_ms), now_ms)
+
+    def check_write(
+        self, name: str, producer_id: int, epoch: int, place: Place
+    ) -> TransactionError:
+        entry = self._entries.get(name)
+        if entry is None:
+            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        return entry.transaction.check_write(producer_id, epoch, place)
+
+    # Waiting.
+
+    def ending_of(self, name: str) -> Ending | None:
+        entry = self._entries.get(name)
+        return None if entry is None else entry.ending
+
+    def depends(self, name: str) -> list[tuple[Partition, int]]:
+        """What has to be safe before anybody hears of what this id is now."""
+        entry, partition = self._entries.get(name), self._partition()
+        if entry is None or partition is None or partition.high_watermark >= entry.end:
+            return []
+        return [(partition, entry.end)]
+
+    # Ends.
+
+    def advance(self, now_ms: int) -> set[Partition]:
+        """Every end goes on as far as it can now; the partitions that were
+        written to and wait to be synced."""
+        dirty: set[Partition] = set()
+        if not self._endings:
+            return dirty
+        for ending in self._endings:
+            self._go_on(ending, dirty, now_ms)
+        self._endings = [ending for ending in self._endings if not ending.is_done]
+        return dirty
+
+    def pending(self) -> list[Ending]:
+        return list(self._endings)
+
+    def _go_on(self, ending: Ending, dirty: set[Partition], now_ms: int) -> None:
+        entry = self._entries[ending.name]
+        decisions = self._partition()
+        assert decisions is not None
+        if decisions.high_watermark < entry.end:
+            return
+        ending.is_blocked = False
+        left = []
+        for place in ending.left:
+            partition = self._topics.find(*place)
+            if partition is None:
+                continue  # Its topic is gone, and with it what was written there.
+            try:
+                self._write_marker(ending, partition, decisions.epoch, now_ms)
+            except (HeadraceError, OSError):
+                left.append(place)
+                ending.is_blocked = True
+            else:
+                dirty.add(partition)
+        ending.left = left
+        if not left and all(
+            partition.high_watermark >= end or not partition.is_leader
+            for partition, end in ending.written
+        ):
+            self._complete(ending, entry, now_ms)
+
+    def _write_marker(
+        self, ending: Ending, partition: Partition, coordinator_epoch: int, now_ms: int
+    ) -> None:
+        transaction = ending.transaction
+        commit = transaction.is_commit
+        try:
+            written = partition.end_transaction(
+                transaction.producer_id,
+                transaction.epoch,
+                commit=commit,
+                coordinator_epoch=coordinator_epoch,
+                now_ms=now_ms,
+            )
+        except FencedLeader:
+            return  # It is being deleted.
+        self._cursors.on_marker(partition, transaction.producer_id, commit, written.next_offset)
+        ending.written.append((partition, written.next_offset))
+
+    def _complete(self, ending: Ending, entry: _Entry, now_ms: int) -> None:
+        completed = ending.transaction.on_written(now_ms)
+        try:
+            entry.end = self._write(ending.name, completed, now_ms)
+        except (HeadraceError, OSError):
+            ending.is_blocked = True
+            return
+        entry.transaction = ending.transaction = completed
+        entry.ending = None
+        ending.is_done = True
+
+    def resume(self, now_ms: int) -> None:
+        """Finish, at open, what a crash left between decision and completion."""
+        for _ in range(2):
+            for partition in sorted(self.advance(now_ms), key=lambda each: each.path):
+                partition.log.sync_now()
+                partition.on_synced(now_ms)
+        self._cursors.on_synced()
+
+    # Time.
+
+    def tick(self, now_ms: int) -> list[str]:
+        """Decide against what has been open for too long; whose it was."""
+        late = [
+            name
+            for name in sorted(self._ongoing)
+            if self._entries[name].transaction.tick(now_ms) is not self._entries[name].transaction
+        ]
+        for name in late:
+            self._change(name, self._entries[name].transaction.tick(now_ms), now_ms)
+        return late
+
+    def next_deadline_ms(self) -> int | None:
+        deadlines = (self._entries[name].transaction.deadline_ms for name in self._ongoing)
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def forget_unused(self, now_ms: int) -> None:
+        unused = [
+            name
+            for name, entry in self._entries.items()
+            if entry.transaction.is_unused(now_ms, self.unused_ms)
+        ]
+        for name in unused:
+            self._write(name, None, now_ms)
+            del self._entries[name]
+
+    # Looking.
+
+    def find(self, name: str) -> Transaction | None:
+        entry = self._entries.get(name)
+        return None if entry is None else entry.transaction
+
+    def items(self) -> Iterator[tuple[str, Transaction]]:
+        for name, entry in self._entries.items():
+            yield name, entry.transaction
+
+    def owners(self, producer_ids: Iterable[int]) -> dict[int, str]:
+        """Transactional ids by their producer ids."""
+        wanted = set(producer_ids)
+        return {
+            transaction.producer_id: name
+            for name, transaction in self.items()
+            if transaction.producer_id in wanted
+        }
+
+
+def _decode(data: bytes) -> Transaction:
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptLog(
+            f"a transaction cannot be read ({error}); it may come from a newer Headrace"
+        ) from error
