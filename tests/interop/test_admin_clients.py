@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from tests.interop.conftest import NodeProcess
 from tests.interop.wire_client import RECORDS, TOPIC, WireClient, fresh_name
 
@@ -121,19 +121,6 @@ def test_confluent_describes_the_cluster(admin: Any, admin_node: NodeProcess) ->
     (node,) = cluster.nodes
     assert f"{node.host}:{node.port}" == admin_node.bootstrap
     assert cluster.controller.id == node.id
-
-
-def test_a_transactional_producer_fails_at_once(admin_node: NodeProcess) -> None:
-    producer = Producer({"bootstrap.servers": admin_node.bootstrap, "transactional.id": "one"})
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(TIMEOUT_SECONDS)
-    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    other = kafka.KafkaProducer(bootstrap_servers=admin_node.bootstrap, transactional_id="two")
-    try:
-        with pytest.raises(kafka_errors.TransactionalIdAuthorizationFailedError):
-            other.init_transactions()
-    finally:
-        other.close(timeout=1)
 
 
 # kafka-python.

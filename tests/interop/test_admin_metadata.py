@@ -133,9 +133,23 @@ def test_every_producer_gets_a_number_of_its_own(client: WireClient, version: in
     asked = init_producer.InitProducerIdRequest(None, 1_000)
     numbers = {client.call("InitProducerId", version, asked).producer_id for _ in range(3)}
     assert len(numbers) == 3 and min(numbers) >= 0
-    refused = client.call("InitProducerId", version, asked._replace(transactional_id="t"))
-    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert refused.producer_id == -1
+
+
+@each_version("InitProducerId")
+def test_a_transactional_id_keeps_its_number_and_gets_the_next_epoch(
+    client: WireClient, version: int
+) -> None:
+    asked = init_producer.InitProducerIdRequest(f"id-{version}", 1_000)
+    first = client.call("InitProducerId", version, asked)
+    second = client.call("InitProducerId", version, asked)
+    assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, 0)
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id, 1)
+    refused = client.call("InitProducerId", version, asked._replace(transactional_id=""))
+    assert (refused.error_code, refused.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+    too_long = client.call(
+        "InitProducerId", version, asked._replace(transaction_timeout_ms=900_001)
+    )
+    assert too_long.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 # Offsets.

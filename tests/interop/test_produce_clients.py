@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from tests.interop.conftest import NodeProcess
 from tests.interop.group_members import make_topic, quiet
 from tests.interop.wire_client import fresh_name
@@ -234,12 +234,3 @@ def test_a_message_too_large_is_refused_and_the_next_one_is_not(
     assert outcomes[0] is not None
     assert outcomes[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
     assert outcomes[1] is None
-
-
-def test_transactions_are_refused_at_once_and_for_good(shared: NodeProcess) -> None:
-    producer = Producer({**quiet(shared.bootstrap), "transactional.id": "payments"})
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(20)
-    error = caught.value.args[0]
-    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert error.fatal()

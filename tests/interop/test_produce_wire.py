@@ -173,7 +173,11 @@ def with_append_time() -> bytearray:
         (batch_of(b"a") + batch_of(b"b"), Error.INVALID_RECORD),
         (batch_of(b"a") + b"tail", Error.INVALID_RECORD),
         (with_gap(), Error.INVALID_RECORD),
-        (changed(batch_of(b"a"), TRANSACTIONAL), Error.INVALID_TXN_STATE),
+        (changed(batch_of(b"a"), TRANSACTIONAL), Error.INVALID_RECORD),
+        (
+            batch_of(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
+            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
         (with_append_time(), Error.INVALID_TIMESTAMP),
         (batch_of(b"z" * 1_048_576), Error.MESSAGE_TOO_LARGE),
         (
@@ -198,11 +202,24 @@ def test_control_batches_are_not_a_producers_to_send(client: WireClient, topic: 
     assert send(client, topic, marker).error_code == Error.INVALID_RECORD
 
 
-def test_a_transactional_id_is_refused_for_good(client: WireClient, topic: Any) -> None:
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_transactional_id_that_nobody_began_is_refused_for_good(
+    client: WireClient, topic: Any, version: int
+) -> None:
+    batch = batch_of(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    asked = request(topic, batch)._replace(transactional_id="payments")
+    answer = client.call("Produce", version, asked).responses[0].partition_responses[0]
+    assert answer.error_code == Error.INVALID_PRODUCER_ID_MAPPING
+    assert "transaction" in answer.error_message
+    assert values_of(client, topic) == []
+
+
+def test_a_batch_outside_of_transactions_may_come_with_an_id(
+    client: WireClient, topic: Any
+) -> None:
     asked = request(topic, batch_of(b"a"))._replace(transactional_id="payments")
     answer = client.call("Produce", 9, asked).responses[0].partition_responses[0]
-    assert answer.error_code == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "transactions" in answer.error_message
+    assert answer.error_code == Error.NONE
 
 
 @pytest.mark.parametrize(

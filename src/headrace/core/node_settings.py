@@ -72,6 +72,13 @@ class NodeSettings(SettingsModel):
     request_bytes_max: int = 100 * 1024 * 1024
     # How long a new consumer group waits for more members.
     rebalance_delay_ms: int = 0
+    # The longest that a producer may ask to keep a transaction open.
+    transaction_timeout_max_ms: int = 15 * 60 * 1000
+    # After how long without use a transactional id is forgotten.
+    transactional_id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
+    # 2 is Kafka's protocol with the cure of KIP-890. 0 is the one before it, in which
+    # a request that comes late can end up in the next transaction.
+    transaction_version: int = 2
     free_bytes_min: int = 64 * 1024 * 1024
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
@@ -82,6 +89,15 @@ class NodeSettings(SettingsModel):
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
+        timeout_max_ms = limits.TRANSACTION_TIMEOUT_MS_MAX
+        check_between(
+            "transaction_timeout_max_ms", self.transaction_timeout_max_ms, 1, timeout_max_ms
+        )
+        check_between(
+            "transactional_id_expiration_ms", self.transactional_id_expiration_ms, 1, None
+        )
+        if self.transaction_version not in (0, 2):
+            raise InvalidArgument(f"transaction_version is 0 or 2, not {self.transaction_version}")
         for name, door in (("kafka", self.kafka), ("http", self.http)):
             if not door:
                 continue

@@ -9,6 +9,7 @@ from inspect import isawaitable
 from typing import Any
 
 from headrace.core.node_settings import NodeSettings
+from headrace.core.ports import Clock
 from headrace.engine.broker import Broker
 from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
@@ -40,11 +41,20 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
 
 class Asking:
-    def __init__(self, disk: MemoryDisk, rebalance_delay_ms: int = 0) -> None:
-        clock, entropy = SystemClock(), SystemEntropy()
+    def __init__(
+        self,
+        disk: MemoryDisk,
+        rebalance_delay_ms: int = 0,
+        *,
+        clock: Clock | None = None,
+        transaction_version: int = 2,
+    ) -> None:
+        clock, entropy = clock or SystemClock(), SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
         self.service = Service(self.broker, disk, clock, entropy, node_id=1, cluster_id="cluster")
-        settings = NodeSettings(rebalance_delay_ms=rebalance_delay_ms)
+        settings = NodeSettings(
+            rebalance_delay_ms=rebalance_delay_ms, transaction_version=transaction_version
+        )
         self.door = Door(self.service, settings, HANDLERS)
         self.connection = Connection(self.door)
         self.connection.peer_host = "10.0.0.7"

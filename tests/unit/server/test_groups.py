@@ -49,7 +49,7 @@ COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14
 CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69
 
 
-def door_with_topic(disk: MemoryDisk | None = None, **settings: int) -> Asking:
+def door_with_topic(disk: MemoryDisk | None = None, **settings: Any) -> Asking:
     asking = Asking(disk or MemoryDisk(), **settings)
     if TOPIC not in asking.broker.topics.catalog.topics:
         now_ms = asking.service.clock.now_ms()

@@ -3,6 +3,9 @@
 An unknown version gets a version 0 answer with error 35 and the same list, so that
 any client learns what to say next. Only APIs that have a handler are listed: what
 is advertised is used.
+
+The one feature is `transaction.version`: a client that finds 2 finalised there lets
+every transaction have its own epoch.
 """
 
 from __future__ import annotations
@@ -12,21 +15,39 @@ from typing import TYPE_CHECKING
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.api import APIS
 from headrace.wire.kafka.generated.api_versions_request import ApiVersionsRequest
-from headrace.wire.kafka.generated.api_versions_response import ApiVersion, ApiVersionsResponse
+from headrace.wire.kafka.generated.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Call, Door
+
+_TRANSACTIONS = "transaction.version"
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if request.client_software_name:
         software = f"{request.client_software_name} {request.client_software_version}"
         call.connection.client_software = software
-    return ApiVersionsResponse(api_keys=_offered(call.door))
+    return _answer(call.door, Error.NONE)
 
 
 def unsupported(door: Door) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=_offered(door))
+    return _answer(door, Error.UNSUPPORTED_VERSION)
+
+
+def _answer(door: Door, code: int) -> ApiVersionsResponse:
+    level = door.settings.transaction_version
+    return ApiVersionsResponse(
+        error_code=code,
+        api_keys=_offered(door),
+        supported_features=(SupportedFeatureKey(_TRANSACTIONS, 0, 2),),
+        finalized_features_epoch=0,
+        finalized_features=(FinalizedFeatureKey(_TRANSACTIONS, level, level),) if level else (),
+    )
 
 
 def _offered(door: Door) -> tuple[ApiVersion, ...]:

@@ -40,6 +40,9 @@ def describe_broker(call: Call) -> list[Entry]:
         "offsets.topic.replication.factor": 1,
         "process.roles": "broker,controller",
         "socket.request.max.bytes": settings.request_bytes_max,
+        "transaction.max.timeout.ms": settings.transaction_timeout_max_ms,
+        "transaction.partition.verification.enable": settings.transaction_version >= 2,
+        "transactional.id.expiration.ms": settings.transactional_id_expiration_ms,
         "unclean.leader.election.enable": False,
     }
     entries = [_entry(name, value, value) for name, value in shown.items()]

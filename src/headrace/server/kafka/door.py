@@ -26,6 +26,7 @@ from headrace.server.kafka.fetch_session import FetchSessions
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
+from headrace.server.kafka.transactions import LiveTransactions
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
 from headrace.wire.kafka.api import (
@@ -84,6 +85,7 @@ class Door:
         self.fetch_sessions = FetchSessions(service.new_id)
         self.groups = LiveGroups(service, settings.rebalance_delay_ms)
         self.shares = LiveShares(service, self.groups)
+        self.transactions = LiveTransactions(service, settings)
         self.remote = RemoteDoor(self)
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
@@ -250,6 +252,7 @@ class Door:
         Members that wait for their group are not waited for."""
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self.transactions.close()
         if self._server is not None:
             self._server.close()
         for connection in self.connections:

@@ -159,7 +159,13 @@ class LiveGroups:
     # Offsets.
 
     def check_commit(
-        self, name: str, member_id: str, instance_id: str | None, generation: int
+        self,
+        name: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
     ) -> GroupError:
         """Whether whoever says this may commit for the group now."""
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=False)
@@ -169,9 +175,11 @@ class LiveGroups:
             return GroupError.UNKNOWN_MEMBER_ID
         group = self.registry.find(name)
         if isinstance(group, ClassicGroup):
-            return group.check_commit(member_id, instance_id, generation, self.now_ms())
+            return group.check_commit(
+                member_id, instance_id, generation, self.now_ms(), transactional=transactional
+            )
         if isinstance(group, ConsumerGroup):
-            return group.check_commit(member_id, generation)
+            return group.check_commit(member_id, generation, transactional=transactional)
         return GroupError.UNKNOWN_MEMBER_ID if generation >= 0 else GroupError.NONE
 
     def check_fetch(self, name: str, member_id: str | None, member_epoch: int) -> GroupError:

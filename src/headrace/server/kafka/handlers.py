@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from headrace.server.kafka import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_share_group_offsets,
     api_versions,
@@ -22,7 +24,9 @@ from headrace.server.kafka import (
     describe_quorum,
     describe_share_group_offsets,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -32,6 +36,7 @@ from headrace.server.kafka import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -44,6 +49,7 @@ from headrace.server.kafka import (
     share_group_describe,
     share_group_heartbeat,
     sync_group,
+    txn_offset_commit,
 )
 from headrace.server.kafka.door import Handler
 
@@ -67,6 +73,10 @@ HANDLERS: dict[int, Handler] = {
     21: delete_records.handle,
     22: init_producer_id.handle,
     23: offset_for_leader_epoch.handle,
+    24: add_partitions_to_txn.handle,
+    25: add_offsets_to_txn.handle,
+    26: end_txn.handle,
+    28: txn_offset_commit.handle,
     32: describe_configs.handle,
     33: alter_configs.handle,
     34: reassignments.alter_directories,
@@ -81,6 +91,8 @@ HANDLERS: dict[int, Handler] = {
     55: describe_quorum.handle,
     60: describe_cluster.handle,
     61: describe_producers.handle,
+    65: describe_transactions.handle,
+    66: list_transactions.handle,
     68: consumer_group_heartbeat.handle,
     69: consumer_group_describe.handle,
     75: describe_topic_partitions.handle,

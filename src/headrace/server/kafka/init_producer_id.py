@@ -1,11 +1,13 @@
-"""InitProducerId, versions 0 to 5: a number for an idempotent producer.
+"""InitProducerId, versions 0 to 5: a number for a producer.
 
-Each caller gets a number that nobody ever had, at epoch 0, also when it names one
-that it has already: batches in flight under the old number cannot be mistaken for
-its own then. The number is answered when its reservation is on disk.
+Without a transactional id, each caller gets a number that nobody ever had, at epoch 0,
+also when it names one that it has already: batches in flight under the old number
+cannot be mistaken for its own then. The number is answered when its reservation is on
+disk.
 
-A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-every client takes for final. An error that says "not now" would keep them trying.
+With one, the number stays with the id and the epoch rises: whoever used the id before
+is fenced, and what they left open is aborted before the answer. From version 3 on a
+producer may say which number and epoch it has, to go on after an error.
 """
 
 from __future__ import annotations
@@ -13,19 +15,21 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core.errors import HeadraceError
+from headrace.engine.coordinator.transaction import Claim, TransactionError
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.transactions import code_for
 from headrace.wire.kafka.generated.init_producer_id_request import InitProducerIdRequest
 from headrace.wire.kafka.generated.init_producer_id_response import InitProducerIdResponse
+
+FENCED_FIRST = 4
 
 
 def handle(
     call: Call, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | asyncio.Future[InitProducerIdResponse]:
     if request.transactional_id is not None:
-        named = bool(request.transactional_id)
-        refused = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if named else Error.INVALID_REQUEST
-        return InitProducerIdResponse(0, refused, -1, -1)
+        return asyncio.ensure_future(_begin(call, request, request.transactional_id))
     service = call.service
     try:
         producer_id = service.broker.new_producer_id(service.clock.now_ms())
@@ -35,6 +39,20 @@ def handle(
     # Most numbers come from a block that was reserved, and synced, long ago.
     waiting = service.submit(service.commit())
     return response if waiting is None else asyncio.ensure_future(_when_safe(waiting, response))
+
+
+async def _begin(call: Call, request: InitProducerIdRequest, name: str) -> InitProducerIdResponse:
+    live = call.door.transactions
+    _, timeout_ms, producer_id, epoch = request
+    if not 0 < timeout_ms <= live.timeout_ms_max:
+        return InitProducerIdResponse(0, Error.INVALID_TRANSACTION_TIMEOUT, -1, -1)
+    if (producer_id < 0) is not (epoch < 0):
+        return InitProducerIdResponse(0, Error.INVALID_REQUEST, -1, -1)
+    claim = None if producer_id < 0 else Claim(producer_id, epoch)
+    begun = await live.init(name, timeout_ms, claim)
+    if isinstance(begun, TransactionError):
+        return InitProducerIdResponse(0, code_for(begun, call.version, FENCED_FIRST), -1, -1)
+    return InitProducerIdResponse(0, Error.NONE, begun.producer_id, begun.epoch)
 
 
 async def _when_safe(

@@ -43,11 +43,11 @@ def handle(
     if refusal:
         return _all_of_it(request, refusal)
     positions: dict[Place, Commitment | None] = {}
-    topics = tuple(_check_topic(call, topic, positions) for topic in request.topics)
+    topics = tuple(check_topic(call, topic, positions) for topic in request.topics)
     response = OffsetCommitResponse(topics=topics)
     if not positions:
         return response
-    if _is_one_too_many(call, request.group_id, positions):
+    if is_one_too_many(call, request.group_id, positions):
         return _all_of_it(request, Error.POLICY_VIOLATION)
     service = call.service
     commit = service.commit()
@@ -71,7 +71,7 @@ def handle(
     return answer
 
 
-def _check_topic(
+def check_topic(
     call: Call, topic: OffsetCommitRequestTopic, positions: dict[Place, Commitment | None]
 ) -> OffsetCommitResponseTopic:
     """What is right goes into `positions`; the answer if that comes off."""
@@ -98,7 +98,7 @@ def _check_topic(
     return OffsetCommitResponseTopic(topic.name, topic.topic_id, tuple(partitions))
 
 
-def _is_one_too_many(call: Call, group: str, places: Iterable[Place]) -> bool:
+def is_one_too_many(call: Call, group: str, places: Iterable[Place]) -> bool:
     """Whether this would be the first commit of a group for which there is no room."""
     cursors = call.service.broker.cursors
     # Nearly always something of it was committed before, and nothing is counted.

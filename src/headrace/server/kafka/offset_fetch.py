@@ -7,8 +7,8 @@
     10      topics are named by their ids
 
 What was never committed has the offset -1, which is no error. Only what is on disk
-is shown; there are no open transactions that could change it, so `require_stable`
-changes nothing.
+and decided is shown. Whoever says `require_stable` (from 7 on) is told
+UNSTABLE_OFFSET_COMMIT of a position that a transaction is about to change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.errors import HeadraceError
-from headrace.engine.cursor import Cursor
+from headrace.engine.cursor import Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
@@ -36,8 +36,11 @@ from headrace.wire.kafka.generated.offset_fetch_response import (
 
 
 def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    stable = request.require_stable
     if call.version >= 8:
-        return OffsetFetchResponse(groups=tuple(_fetch(call, group) for group in request.groups))
+        return OffsetFetchResponse(
+            groups=tuple(_fetch(call, group, stable) for group in request.groups)
+        )
     topics = request.topics
     found = _fetch(
         call,
@@ -50,6 +53,7 @@ def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
                 for topic in topics
             ],
         ),
+        stable,
     )
     if found.error_code and topics is not None:
         # Version 1 has no code for the whole, so every partition has it.
@@ -77,23 +81,23 @@ def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     )
 
 
-def _fetch(call: Call, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch(call: Call, wanted: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
     name = wanted.group_id
     refusal = call.door.groups.check_fetch(name, wanted.member_id, wanted.member_epoch)
     if refusal:
         return OffsetFetchResponseGroup(name, error_code=refusal)
     if wanted.topics is None:
-        return OffsetFetchResponseGroup(name, _everything(call, name))
+        return OffsetFetchResponseGroup(name, _everything(call, name, stable))
     return OffsetFetchResponseGroup(
-        name, tuple(_fetch_topic(call, name, topic) for topic in wanted.topics)
+        name, tuple(_fetch_topic(call, name, topic, stable) for topic in wanted.topics)
     )
 
 
-def _everything(call: Call, group: str) -> Sequence[OffsetFetchResponseTopics]:
+def _everything(call: Call, group: str, stable: bool) -> Sequence[OffsetFetchResponseTopics]:
     broker = call.service.broker
     by_topic: dict[bytes, list[OffsetFetchResponsePartitions]] = {}
-    for (topic_id, index), cursor in sorted(broker.cursors.of(group).items()):
-        by_topic.setdefault(topic_id, []).append(_partition(index, cursor))
+    for place in sorted(broker.cursors.of(group)):
+        by_topic.setdefault(place[0], []).append(_partition(call, group, place, stable))
     topics = broker.topics.catalog.topics_by_id
     return tuple(
         OffsetFetchResponseTopics(topics[topic_id].name, topic_id, tuple(partitions))
@@ -103,7 +107,7 @@ def _everything(call: Call, group: str) -> Sequence[OffsetFetchResponseTopics]:
 
 
 def _fetch_topic(
-    call: Call, group: str, wanted: OffsetFetchRequestTopics
+    call: Call, group: str, wanted: OffsetFetchRequestTopics, stable: bool
 ) -> OffsetFetchResponseTopics:
     unknown = Error.UNKNOWN_TOPIC_ID if call.version >= 10 else Error.NONE
     try:
@@ -114,15 +118,20 @@ def _fetch_topic(
             for index in wanted.partition_indexes
         )
     else:
-        cursors = call.service.broker.cursors
         partitions = tuple(
-            _partition(index, cursors.find(group, (topic.id, index)))
-            for index in wanted.partition_indexes
+            _partition(call, group, (topic.id, index), stable) for index in wanted.partition_indexes
         )
     return OffsetFetchResponseTopics(wanted.name, wanted.topic_id, partitions)
 
 
-def _partition(index: int, cursor: Cursor | None) -> OffsetFetchResponsePartitions:
+def _partition(call: Call, group: str, place: Place, stable: bool) -> OffsetFetchResponsePartitions:
+    cursors = call.service.broker.cursors
+    if stable and not cursors.is_stable(group, place):
+        unstable = Error.UNSTABLE_OFFSET_COMMIT
+        return OffsetFetchResponsePartitions(place[1], -1, error_code=unstable)
+    cursor = cursors.find(group, place)
     if cursor is None:
-        return OffsetFetchResponsePartitions(index, -1)
-    return OffsetFetchResponsePartitions(index, cursor.offset, cursor.leader_epoch, cursor.metadata)
+        return OffsetFetchResponsePartitions(place[1], -1)
+    return OffsetFetchResponsePartitions(
+        place[1], cursor.offset, cursor.leader_epoch, cursor.metadata
+    )

@@ -11,8 +11,10 @@ header, gives it its offsets in place and appends it; it is not opened. An
 idempotent producer's retry is answered with the first offsets. Partitions fail one
 by one: the answer has a code for each.
 
-Transactions are refused, by the request's transactional id and by the batch's own
-mark: written without its markers such a batch would never be decided.
+A transactional batch is checked with the coordinator right before it is appended:
+what does not belong to the transaction that is open now is refused, or it would never
+be decided. From version 12 on the request itself makes its partitions part of the
+transaction; see `transactional_produce`.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.record import BatchHeader, check_batch
 from headrace.record.batch import HEADER_BYTES
+from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import topic_of
@@ -43,15 +46,23 @@ from headrace.wire.kafka.generated.produce_response import (
     TopicProduceResponse,
 )
 
-_NO_TRANSACTIONS = "this node does not speak transactions"
-
 
 class _Refused(NamedTuple):
-    code: Error
+    code: int
     why: str
 
 
 def handle(
+    call: Call, request: ProduceRequest
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    if request.transactional_id is not None:
+        later = transactional_produce.wait_if_needed(call, request, _produce)
+        if later is not None:
+            return later
+    return _produce(call, request)
+
+
+def _produce(
     call: Call, request: ProduceRequest
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     service = call.service
@@ -59,7 +70,8 @@ def handle(
     commit = service.commit()
     refused = _refusal(request)
     topics = tuple(
-        _append_to_topic(call, data, refused, now_ms, commit) for data in request.topic_data
+        _append_to_topic(call, request.transactional_id, data, refused, now_ms, commit)
+        for data in request.topic_data
     )
     waiting = service.submit(commit)
     response = ProduceResponse(responses=topics)
@@ -86,13 +98,16 @@ def _refusal(request: ProduceRequest) -> _Refused | None:
     """Why nothing of this request is written, if so."""
     if request.acks not in (-1, 0, 1):
         return _Refused(Error.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {request.acks}")
-    if request.transactional_id is not None:
-        return _Refused(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
     return None
 
 
 def _append_to_topic(
-    call: Call, data: TopicProduceData, refused: _Refused | None, now_ms: int, commit: Commit
+    call: Call,
+    transactional_id: str | None,
+    data: TopicProduceData,
+    refused: _Refused | None,
+    now_ms: int,
+    commit: Commit,
 ) -> TopicProduceResponse:
     topic: Topic | None = None
     if refused is None:
@@ -107,7 +122,9 @@ def _append_to_topic(
         if refused is not None or topic is None:
             partitions.append(_refuse(index, refused))
         else:
-            partitions.append(_append(call, topic, index, records, now_ms, commit))
+            partitions.append(
+                _append(call, transactional_id, topic, index, records, now_ms, commit)
+            )
     return TopicProduceResponse(data.name, data.topic_id, tuple(partitions))
 
 
@@ -117,7 +134,13 @@ def _refuse(index: int, refused: _Refused | None) -> PartitionProduceResponse:
 
 
 def _append(
-    call: Call, topic: Topic, index: int, records: Buffer | None, now_ms: int, commit: Commit
+    call: Call,
+    transactional_id: str | None,
+    topic: Topic,
+    index: int,
+    records: Buffer | None,
+    now_ms: int,
+    commit: Commit,
 ) -> PartitionProduceResponse:
     broker = call.service.broker
     try:
@@ -129,6 +152,10 @@ def _append(
             raise CorruptBatch("there are no records")
         header = check_batch(records)
         refused = _check_header(header, len(records))
+        if refused is None and header.is_transactional:
+            code = transactional_produce.check(call, transactional_id, header, (topic.id, index))
+            if code:
+                refused = _Refused(code, "the batch is not part of the open transaction")
         if refused is not None:
             return _refuse(index, refused)
         if header.size_bytes > topic.settings.record_bytes_max + HEADER_BYTES:
@@ -157,8 +184,10 @@ def _check_header(header: BatchHeader, size: int) -> _Refused | None:
             Error.INVALID_RECORD,
             f"{header.count} records for {header.last_offset_delta + 1} offsets",
         )
-    if header.is_transactional:
-        return _Refused(Error.INVALID_TXN_STATE, _NO_TRANSACTIONS)
+    if header.is_transactional and header.producer_id < 0:
+        return _Refused(Error.INVALID_RECORD, "a transaction has a producer with an id")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return _Refused(Error.INVALID_REQUEST, "a producer with an id numbers its records")
     if header.has_log_append_time or header.has_delete_horizon:
         return _Refused(Error.INVALID_TIMESTAMP, "the time of appending is not a producer's to set")
     return None
