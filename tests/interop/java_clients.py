@@ -43,8 +43,8 @@ JARS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Share consumers came with 4.0.
 PROGRAMS = {
-    "4.3.0": ("RoundTrip", "ShareMember", "ShareOffsets", "ShareWorker"),
-    "3.9.0": ("RoundTrip",),
+    "4.3.0": ("RoundTrip", "ShareMember", "ShareOffsets", "ShareWorker", "Transformer"),
+    "3.9.0": ("RoundTrip", "Transformer"),
 }
 DOWNLOAD_SECONDS = 600
 
