@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.interop.conftest import NodeProcess
@@ -60,6 +60,37 @@ class Topic:
                 self.name, value, partition=number % partitions if partition is None else partition
             )
         assert producer.flush(30) == 0
+
+    def consume(self, count: int) -> list[Message]:
+        """So many records from the beginning, as a consumer of committed ones sees
+        them, and none more."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.node.bootstrap,
+                "group.id": "none",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            partitions = self._admin.list_topics(self.name).topics[self.name].partitions
+            consumer.assign([TopicPartition(self.name, index, 0) for index in partitions])
+            found: list[Message] = []
+            ended: set[int | None] = set()
+            while len(ended) < len(partitions):
+                for message in consumer.consume(10_000, 1):
+                    error = message.error()
+                    if error is None:
+                        found.append(message)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        ended.add(message.partition())
+                    else:
+                        raise AssertionError(error)
+        finally:
+            consumer.close()
+        assert len(found) == count
+        return found
 
 
 @pytest.fixture

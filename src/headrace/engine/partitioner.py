@@ -18,12 +18,15 @@ other client could follow it.
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
 from headrace.compiled import compiled
 from headrace.core.errors import InvalidArgument
+from headrace.core.ports import Buffer
 
 # A batch of this size has paid for its header and its write. The count stands
 # beside it so that tiny messages change partition now and then too.
@@ -76,6 +79,21 @@ def partition_of_key(key: bytes, partitions: int) -> int:
 @lru_cache(maxsize=_CACHED_KEYS_MAX)
 def _partition_of_short_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+@compiled
+def partitions_of_keys(starts: Buffer, data: Buffer, partitions: int) -> bytearray:
+    """The partitions (int32 each) of many keys at once: key n is
+    data[starts[n]:starts[n + 1]], with starts of int32."""
+    if partitions < 1:
+        raise InvalidArgument(f"a topic has at least one partition, not {partitions}")
+    bounds = array("i", bytes(starts))
+    view = bytes(data)
+    chosen = array(
+        "i",
+        (partition_of_key(view[start:end], partitions) for start, end in pairwise(bounds)),
+    )
+    return bytearray(chosen.tobytes())
 
 
 class StickyPartitioner:

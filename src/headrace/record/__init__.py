@@ -29,6 +29,7 @@ from headrace.record.builder import (
     build_values_batch,
     cut_batch,
     encode_headers,
+    seal_records,
 )
 from headrace.record.compression import Codec, compress, decompress
 from headrace.record.control import ControlKind, ControlMarker
@@ -67,6 +68,7 @@ __all__ = [
     "read_header",
     "read_records",
     "scan_attributes",
+    "seal_records",
     "split_batches",
     "stamp_append_time",
 ]

@@ -184,6 +184,35 @@ def _between(count: int, length: int, headers: bytes) -> list[bytes]:
     return [first, *others, headers]
 
 
+def seal_records(
+    records: bytes | bytearray,
+    count: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    *,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """A batch of records that are encoded already, with offset deltas from 0 on."""
+    _check_count(count)
+    return _assemble(
+        [_ROOM_FOR_HEADER, records],
+        0,
+        0,
+        codec | TRANSACTIONAL if transactional else codec,
+        count - 1,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+
+
 def build_sparse_batch(
     records: Sequence[Record],
     template: BatchHeader,
@@ -309,7 +338,7 @@ def _add_record(
 
 
 def _assemble(
-    parts: list[bytes],
+    parts: Sequence[bytes | bytearray],
     base_offset: int,
     leader_epoch: int,
     attributes: int,

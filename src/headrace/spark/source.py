@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.spark.batch import HeadraceReader
+    from headrace.spark.sink import HeadraceStreamWriter, HeadraceWriter
     from headrace.spark.stream import HeadraceStreamReader
 
 
@@ -39,3 +40,18 @@ class HeadraceSource(DataSource):
         from headrace.spark.stream import HeadraceStreamReader
 
         return HeadraceStreamReader(parse_read_options(self.options, "stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> HeadraceWriter:
+        from headrace.core.errors import InvalidOption
+        from headrace.spark.sink import HeadraceWriter
+        from headrace.spark.write_options import parse_write_options
+
+        if overwrite:
+            raise InvalidOption("a topic is only ever added to; use mode('append')")
+        return HeadraceWriter(parse_write_options(self.options, is_stream=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> HeadraceStreamWriter:
+        from headrace.spark.sink import HeadraceStreamWriter
+        from headrace.spark.write_options import parse_write_options
+
+        return HeadraceStreamWriter(parse_write_options(self.options, is_stream=True), schema)

@@ -44,6 +44,7 @@ ADD_PARTITIONS_TO_TXN: Final = 24
 ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
 TXN_OFFSET_COMMIT: Final = 28
+DELETE_GROUPS: Final = 42
 
 # From these versions on, the broker itself adds partitions and groups to transactions
 # and gives out a new epoch at every end. We say what we do, as every broker understands.

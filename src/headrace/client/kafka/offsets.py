@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headrace.client.kafka.cluster import GROUP, KafkaCluster, KafkaError, Place
-from headrace.client.kafka.connection import OFFSET_COMMIT, OFFSET_FETCH
+from headrace.client.kafka.connection import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+from headrace.wire.kafka.errors import ErrorCode
+from headrace.wire.kafka.generated.delete_groups_request import DeleteGroupsRequest
 from headrace.wire.kafka.generated.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -83,3 +85,15 @@ def committed_offsets(
         return offsets
 
     return cluster.persist(attempt, cluster.forget)
+
+
+def delete_group(cluster: KafkaCluster, group: str) -> None:
+    """Forget what the group committed. Fine when there is no such group."""
+
+    def attempt() -> None:
+        answer = cluster.ask_coordinator(GROUP, group, DELETE_GROUPS, DeleteGroupsRequest((group,)))
+        for result in answer.results:
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                raise KafkaError(result.error_code, f"removing group {group!r}")
+
+    cluster.persist(attempt, cluster.forget)

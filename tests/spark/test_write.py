@@ -1,0 +1,135 @@
+"""Writing tables to topics, as other people's clients then see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.spark.conftest import Topic
+from tests.spark.test_batch_read import numbers
+
+from headrace.engine.partitioner import partition_of_key
+
+
+def write(frame: DataFrame, topic: Topic, **options: object) -> None:
+    writer = frame.write.format("headrace").mode("append")
+    given = {"servers": topic.node.bootstrap, "topic": topic.name} | options
+    for name, value in given.items():
+        writer = writer.option(name, str(value))
+    writer.save()
+
+
+def values(messages: list[Message]) -> list[bytes]:
+    return sorted(message.value() or b"" for message in messages)
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_every_row_is_a_record(spark: SparkSession, topic: Topic, compression: str) -> None:
+    frame = spark.range(5_000).select(F.format_string("%06d", "id").alias("value"))
+    write(frame, topic, **{"kafka.compression.type": compression, "kafka.batch.size": 10_000})
+    assert values(topic.consume(5_000)) == numbers(0, 5_000)
+
+
+def test_keys_lead_to_the_partitions_that_every_client_would_choose(
+    spark: SparkSession, topic: Topic
+) -> None:
+    frame = spark.range(500).select(
+        F.format_string("key-%d", F.col("id") % 20).alias("key"),
+        F.format_string("%06d", "id").alias("value"),
+    )
+    write(frame.coalesce(1), topic)
+    found = topic.consume(500)
+    assert all(
+        message.partition() == partition_of_key(message.key() or b"", 2) for message in found
+    )
+    # The rows of one key keep their order.
+    for number in range(20):
+        key = b"key-%d" % number
+        of_key = [message.value() for message in found if message.key() == key]
+        assert of_key == [b"%06d" % each for each in range(number, 500, 20)]
+
+
+def test_every_column_has_its_place_in_a_record(spark: SparkSession, topic: Topic) -> None:
+    other = Topic(topic.node, f"{topic.name}-other")
+    other.create(1)
+    frame = spark.sql(
+        f"""
+        SELECT * FROM VALUES
+            (CAST('k' AS BINARY), 'v', '{topic.name}', 1,
+             ARRAY(STRUCT('h' AS key, CAST('x' AS BINARY) AS value)),
+             TIMESTAMP '2024-01-01T00:00:00.123Z', 'high', 5000L),
+            (NULL, NULL, '{other.name}', NULL, NULL, TIMESTAMP '2024-01-02T00:00:00Z', NULL, NULL)
+        AS rows(key, value, topic, partition, headers, timestamp, priority, delayMs)
+        """
+    )
+    write(frame, topic)
+    [first] = topic.consume(1)
+    [second] = other.consume(1)
+    assert (first.key(), first.value(), first.partition()) == (b"k", b"v", 1)
+    assert first.timestamp()[1] == 1_704_067_200_123
+    assert first.headers() == [
+        ("h", b"x"), ("headrace-priority", b"1"), ("headrace-delay-ms", b"5000"),
+    ]  # fmt: skip
+    assert (second.key(), second.value(), second.headers()) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "says"),
+    [
+        ("id", {}, "no place for column 'id' in a record; drop it"),
+        ("id AS value", {}, "column 'value' is bigint; cast it to binary or string"),
+        ("'k' AS key", {}, "there is no column 'value'"),
+        ("'v' AS value", {"topic": "nowhere"}, "there is no topic 'nowhere'"),
+        ("'v' AS value", {"sinkId": "x"}, "'sinkId' is of use with exactly-once only"),
+        ("'v' AS value", {"batchId": 1, "exactlyOnce": True}, "name that by 'sinkId'"),
+        ("'v' AS value", {"kafka.acks": "0"}, "'kafka.acks' is '0'; use all"),
+        ("'v' AS value", {"startingOffsets": "latest"}, "is not for a write; leave it out"),
+        ("'v' AS value, 'x' AS topic, 9 AS partition", {}, "there is no topic 'x' to write to"),
+        ("'v' AS value, 9 AS partition", {}, "partition is 9, and topic .* has 2; correct"),
+    ],
+)
+def test_what_cannot_be_written_is_one_clear_error(
+    spark: SparkSession, topic: Topic, select: str, options: dict[str, Any], says: str
+) -> None:
+    frame = spark.sql(f"SELECT {select} FROM RANGE(1)")
+    with pytest.raises(PySparkException, match=says):
+        write(frame, topic, **options)
+
+
+def test_a_topic_cannot_be_overwritten(spark: SparkSession, topic: Topic) -> None:
+    frame = spark.sql("SELECT 'v' AS value")
+    writer = frame.write.format("headrace").options(servers=topic.node.bootstrap, topic=topic.name)
+    with pytest.raises(PySparkException, match="only ever added to; use mode"):
+        writer.mode("overwrite").save()
+
+
+def test_a_stream_goes_from_topic_to_topic(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    target = Topic(topic.node, f"{topic.name}-copy")
+    target.create(3)
+    topic.publish(numbers(0, 1_000))
+    source = (
+        spark.readStream.format("headrace")
+        .option("servers", topic.node.bootstrap)
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "600")
+        .load()
+    )
+    query = (
+        source.select("key", "value")
+        .writeStream.format("headrace")
+        .option("servers", topic.node.bootstrap)
+        .option("topic", target.name)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert values(target.consume(1_000)) == numbers(0, 1_000)
