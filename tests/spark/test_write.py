@@ -16,9 +16,9 @@ from tests.spark.test_batch_read import numbers
 from headrace.engine.partitioner import partition_of_key
 
 
-def write(frame: DataFrame, topic: Topic, **options: object) -> None:
+def write(frame: DataFrame, target: Topic, /, **options: object) -> None:
     writer = frame.write.format("headrace").mode("append")
-    given = {"servers": topic.node.bootstrap, "topic": topic.name} | options
+    given = {"servers": target.node.bootstrap, "topic": target.name} | options
     for name, value in given.items():
         writer = writer.option(name, str(value))
     writer.save()

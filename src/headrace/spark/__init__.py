@@ -8,6 +8,12 @@
     batch        reading once
     stream       reading on and on
     rows         a split's records as Arrow batches, in an executor
+    decoding     values as structs: JSON, Avro, Protobuf
+    filters      what a query's filters leave of its ranges
+    directory    the same from a directory that nobody has open
+    views        dead letters and delayed messages
+    sink         writing, at least once or exactly once
+    outgoing     rows of Arrow batches as records for partitions
 
 Splits are what Spark calls input partitions. Nothing here keeps state between two
 calls but a stream's reader; Spark's checkpoint owns the truth.

@@ -11,7 +11,10 @@ badRecords    column: the reason stands beside the row, in `decodeError`
 
 from __future__ import annotations
 
+import base64
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from headrace.core.errors import InvalidOption
@@ -59,5 +62,22 @@ def parse_decoding(given: Mapping[str, str]) -> Decoding | None:
     framing = choice(given, "valueFraming", ("none", "confluent"))
     if framing != "none" and format == "json":
         raise InvalidOption("option 'valueFraming' is for avro and protobuf; leave it out")
+    if format == "protobuf":
+        schema = _descriptors(schema)
     bad = choice(given, "badRecords", ("column", "dead-letters"))
     return Decoding(format, schema, given.get("valueMessage"), framing, bad == "dead-letters")
+
+
+def _descriptors(schema: str) -> str:
+    """The descriptor set in base64, read from its file if that is what was given:
+    executors need not have the file."""
+    if os.path.isfile(schema):
+        return base64.b64encode(Path(schema).read_bytes()).decode()
+    try:
+        base64.b64decode(schema, validate=True)
+    except ValueError:
+        raise InvalidOption(
+            f"option 'valueSchema': {schema!r} is neither a file here nor base64; make one with: "
+            "protoc --include_imports --descriptor_set_out=FILE"
+        ) from None
+    return schema

@@ -22,7 +22,6 @@ _READ: Final = (
     "subscribePattern",
     "assign",
     "view",
-    "group",
     "columns",
     "includeHeaders",
     "startingOffsets",

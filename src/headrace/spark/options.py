@@ -73,7 +73,6 @@ class ReadOptions(NamedTuple):
     path: str | None
     topics: Topics
     view: View
-    group: str | None
     columns: tuple[str, ...]
     starting: Bound
     ending: Bound
@@ -128,7 +127,6 @@ def parse_read_options(options: Mapping[str, str], kind: Kind) -> ReadOptions:
         path=path,
         topics=topics,
         view=view,
-        group=given.get("group"),
         columns=_columns(given),
         starting=_starting(given, kind),
         ending=_ending(given),
@@ -213,10 +211,6 @@ def _check_view(given: Mapping[str, str], view: str, kind: Kind, topics: Topics)
         )
     if topics.names is None or len(topics.names) != 1:
         raise InvalidOption(f"option 'view': {view!r} is of one topic; name it by 'subscribe'")
-    if view == "delayed" and "group" not in given:
-        raise InvalidOption(
-            "option 'group' is missing: messages are delayed for a queue group; name it"
-        )
     for name in ("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
                  "valueFormat", "columns", "progressGroup", "minPartitions"):  # fmt: skip
         if name in given:

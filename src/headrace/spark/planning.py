@@ -19,20 +19,26 @@ from headrace.client.kafka.cluster import (
     TopicInfo,
 )
 from headrace.core.errors import InvalidOption
+from headrace.spark.directory import Directory
+from headrace.spark.filters import Narrowing
 from headrace.spark.offset_words import Bound
 from headrace.spark.offsets import Position, TopicPosition
 from headrace.spark.options import ReadOptions
 from headrace.spark.splits import OffsetRange
 
 
-def connect(options: ReadOptions) -> KafkaCluster:
+def connect(options: ReadOptions) -> KafkaCluster | Directory:
+    return connect_servers(options) if options.path is None else Directory(options.path)
+
+
+def connect_servers(options: ReadOptions) -> KafkaCluster:
     return KafkaCluster(options.servers, client_id=options.client_id, timeout_ms=options.timeout_ms)
 
 
 class Planner:
     """Answers the driver's questions about a cluster, at the isolation of the query."""
 
-    def __init__(self, options: ReadOptions, cluster: KafkaCluster) -> None:
+    def __init__(self, options: ReadOptions, cluster: KafkaCluster | Directory) -> None:
         self._options = options
         self._cluster = cluster
 
@@ -69,9 +75,10 @@ class Planner:
         for name in self._options.topics.named() or ():
             if name not in found:
                 option = "subscribe" if self._options.topics.assigned is None else "assign"
+                place = self._options.path or ",".join(self._options.servers)
                 raise InvalidOption(
-                    f"option {option!r}: there is no topic {name!r} on "
-                    f"{','.join(self._options.servers)}; make it first, or correct the name"
+                    f"option {option!r}: there is no topic {name!r} on {place}; make it first, or "
+                    "correct the name"
                 )
         return found
 
@@ -79,6 +86,11 @@ class Planner:
         """EARLIEST or LATEST of every partition."""
         wanted = {(topic.name, index): at for topic in topics for index in topic.partitions}
         found = self._cluster.offsets(wanted, self._options.isolation_level)
+        return {place: each.offset for place, each in found.items()}
+
+    def offsets_at(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+        """Of the first records at or behind these times; -1 where there is none."""
+        found = self._cluster.offsets(times_ms, self._options.isolation_level)
         return {place: each.offset for place, each in found.items()}
 
     def resolve(self, bound: Bound, topics: Mapping[str, TopicInfo]) -> dict[Place, int]:
@@ -156,3 +168,23 @@ def _out_of_bounds(bound: Bound, shown: str, offset: int, verb: str, there: int)
         f"option {bound.option!r}: {shown} {verb} at offset {there}, so {offset} is not there; "
         "correct it, or set 'failOnDataLoss' to false to read what there is"
     )
+
+
+def narrowed(
+    planner: Planner, ranges: list[OffsetRange], narrowing: Narrowing
+) -> list[OffsetRange]:
+    """What filters leave of the ranges."""
+    kept = [each for each in ranges if narrowing.takes(each.topic, each.partition)]
+    starts = {}
+    if narrowing.since_ms is not None:
+        places = {(each.topic, each.partition): narrowing.since_ms for each in kept}
+        starts = planner.offsets_at(places)
+    found = []
+    for each in kept:
+        # Without a record so young, nothing is left.
+        first = starts.get((each.topic, each.partition), each.start)
+        start = max(each.start, narrowing.start, each.end if first < 0 else first)
+        end = min(each.end, narrowing.end)
+        if start < end:
+            found.append(each._replace(start=start, end=end))
+    return found

@@ -11,14 +11,14 @@ records, and an Arrow batch costs as much as thousands of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from headrace.client.kafka.fetching import AbortedFilter, Gap, PartitionFetch
+from headrace.client.kafka.fetching import AbortedFilter, Fetched, Gap, PartitionFetch
 from headrace.core.ports import Buffer
-from headrace.record import check_batch
+from headrace.record import Record, check_batch
 from headrace.record.columns import (
     Block,
     BytesColumn,
@@ -27,8 +27,12 @@ from headrace.record.columns import (
     decode_columns,
     open_block,
 )
+from headrace.spark.decoding import Decoder, decoder_of
+from headrace.spark.decoding_options import DECODED
+from headrace.spark.directory import Directory
+from headrace.spark.letters import LetterSender
 from headrace.spark.options import HEADERS, ReadOptions
-from headrace.spark.planning import connect
+from headrace.spark.planning import connect_servers
 from headrace.spark.splits import OffsetRange
 
 # Of records, uncompressed, in one Arrow batch.
@@ -38,10 +42,20 @@ BYTES_PER_BATCH: Final = 8 * 1024 * 1024
 class RowReader:
     """Turns blocks into Arrow batches of one schema."""
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema, range: OffsetRange) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        schema: pa.Schema,
+        range: OffsetRange,
+        letters: LetterSender | None = None,
+    ) -> None:
         self._options = options
         self._schema = schema
         self._range = range
+        self._letters = letters
+        self._decoder: Decoder | None = None
+        if options.decoding is not None:
+            self._decoder = decoder_of(options.decoding, schema.field(DECODED).type)
         self._blocks: list[Block] = []
         self._rows = 0
         self._bytes = 0
@@ -60,10 +74,12 @@ class RowReader:
             blocks,
             self._range.start,
             self._range.end,
-            with_headers=self._options.include_headers,
+            with_headers=self._options.include_headers or self._letters is not None,
         )
         if columns.rows:
-            yield from self._slices(self._batch(columns))
+            batch = self._batch(columns)
+            if batch.num_rows:
+                yield from self._slices(batch)
 
     def _slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """One block alone may have a million rows."""
@@ -76,7 +92,25 @@ class RowReader:
 
     def _batch(self, columns: Columns) -> pa.RecordBatch:
         arrays = [self._array(name, columns) for name in self._options.columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._decoder is None:
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        values = bytes_array(pa.binary(), columns.rows, columns.value).to_pylist()
+        decoded = self._decoder.decode(values)
+        arrays.append(decoded.column)
+        if self._letters is None:
+            arrays.append(pa.array(decoded.reasons, pa.string()))
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if not any(decoded.reasons):
+            return batch
+        self._bury(columns, decoded.reasons)
+        return batch.filter(pa.array([reason is None for reason in decoded.reasons]))
+
+    def _bury(self, columns: Columns, reasons: Sequence[str | None]) -> None:
+        assert self._letters is not None and columns.headers is not None
+        for row, reason in enumerate(reasons):
+            if reason is not None:
+                self._letters.add(record_at(columns, row), reason)
 
     def _array(self, name: str, columns: Columns) -> pa.Array:
         rows = columns.rows
@@ -101,10 +135,13 @@ class RowReader:
 def read_range(
     options: ReadOptions, schema: pa.Schema, range: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one split, by Kafka's protocol."""
-    reader = RowReader(options, schema, range)
-    hidden = AbortedFilter()
-    with connect(options) as cluster:
+    """The rows of one split."""
+    if options.path is not None:
+        with Directory(options.path) as directory:
+            fetched = directory.fetch(range, options.isolation_level)
+            yield from _read(RowReader(options, schema, range), fetched, range)
+        return
+    with connect_servers(options) as cluster:
         fetch = PartitionFetch(
             cluster,
             range.topic,
@@ -116,12 +153,24 @@ def read_range(
             fetch_bytes=options.fetch_bytes,
             gaps_allowed=not options.fail_on_data_loss,
         )
-        for fetched in fetch:
-            if isinstance(fetched, Gap):
-                continue
-            hidden.expect(fetched.aborted)
-            for block in _blocks(fetched.records, hidden, range):
-                yield from reader.add(block)
+        letters = None
+        if options.decoding is not None and options.decoding.to_dead_letters:
+            letters = LetterSender(cluster, range, options.progress_group)
+        yield from _read(RowReader(options, schema, range, letters), fetch, range)
+        if letters is not None:
+            letters.flush()
+
+
+def _read(
+    reader: RowReader, fetch: Iterable[Fetched | Gap], range: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    hidden = AbortedFilter()
+    for fetched in fetch:
+        if isinstance(fetched, Gap):
+            continue
+        hidden.expect(fetched.aborted)
+        for block in _blocks(fetched.records, hidden, range):
+            yield from reader.add(block)
     yield from reader.finish()
 
 
@@ -159,3 +208,18 @@ def _headers_array(type: pa.ListType, rows: int, headers: HeadersColumn) -> pa.A
 
 def _buffer(data: Buffer | None) -> pa.Buffer | None:
     return None if data is None else pa.py_buffer(data)
+
+
+def record_at(columns: Columns, row: int) -> Record:
+    """One row as the record that it was. `columns` have headers."""
+    assert columns.headers is not None
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = _headers_array(pa.list_(pair), columns.rows, columns.headers)[row].as_py() or ()
+    times = _numbers(pa.int64(), columns.rows, columns.timestamp_us)
+    return Record(
+        _numbers(pa.int64(), columns.rows, columns.offset)[row].as_py(),
+        times[row].as_py() // 1000,
+        bytes_array(pa.binary(), columns.rows, columns.key)[row].as_py(),
+        bytes_array(pa.binary(), columns.rows, columns.value)[row].as_py(),
+        tuple((each["key"], each["value"]) for each in headers),
+    )

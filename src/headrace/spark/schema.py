@@ -13,8 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.core.errors import InvalidOption
+from headrace.spark.decoded_schema import decoded_ddl
 from headrace.spark.decoding_options import DECODE_ERROR, DECODED
 from headrace.spark.options import Shape
+from headrace.spark.view_schema import VIEW_DDL
 
 _TYPES: Final = {
     "key": "BINARY",
@@ -28,10 +30,12 @@ _TYPES: Final = {
 }
 
 
-def table_ddl(shape: Shape, decoded_ddl: str | None) -> str:
+def table_ddl(shape: Shape) -> str:
+    if shape.view != "stream":
+        return VIEW_DDL[shape.view]
     columns = [f"{name} {_TYPES[name]}" for name in shape.columns]
     if shape.decoding is not None:
-        columns.append(f"{DECODED} STRUCT<{decoded_ddl}>")
+        columns.append(f"{DECODED} STRUCT<{decoded_ddl(shape.decoding)}>")
         if not shape.decoding.to_dead_letters:
             columns.append(f"{DECODE_ERROR} STRING")
     return ", ".join(columns)
@@ -47,7 +51,7 @@ def column_names(shape: Shape) -> list[str]:
 
 
 def arrow_schema(shape: Shape, schema: StructType) -> pa.Schema:
-    """What batches look like. InvalidOption when the user gave a schema of their own
+    """What Arrow batches look like. InvalidOption when the user gave a schema of their own
     that has other columns."""
     names = column_names(shape)
     if schema.fieldNames() != names:
@@ -55,4 +59,21 @@ def arrow_schema(shape: Shape, schema: StructType) -> pa.Schema:
             f"the schema has columns {', '.join(schema.fieldNames())}, and this read gives "
             f"{', '.join(names)}; leave schema() out, and choose by option 'columns'"
         )
-    return to_arrow_schema(schema, timezone="UTC")
+    found = to_arrow_schema(schema, timezone="UTC")
+    if shape.decoding is not None and shape.decoding.format == "json":
+        _check_json_types(found.field(DECODED).type, "")
+    return found
+
+
+def _check_json_types(type: pa.DataType, where: str) -> None:
+    """InvalidOption for what Arrow does not read from JSON as Spark would."""
+    if pa.types.is_struct(type):
+        for field in type:
+            _check_json_types(field.type, f"{where}.{field.name}".lstrip("."))
+    elif pa.types.is_list(type):
+        _check_json_types(type.value_type, f"{where}[]")
+    elif pa.types.is_map(type) or pa.types.is_date(type) or pa.types.is_binary(type):
+        raise InvalidOption(
+            f"option 'valueSchema': {where} has type {type}, which JSON is not decoded to here; "
+            "make it STRING and convert it in Spark, or use from_json on value"
+        )

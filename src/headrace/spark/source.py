@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from headrace.spark.batch import HeadraceReader
     from headrace.spark.sink import HeadraceStreamWriter, HeadraceWriter
     from headrace.spark.stream import HeadraceStreamReader
 
@@ -27,13 +26,17 @@ class HeadraceSource(DataSource):
         from headrace.spark.options import parse_shape
         from headrace.spark.schema import table_ddl
 
-        return table_ddl(parse_shape(self.options), None)
+        return table_ddl(parse_shape(self.options))
 
-    def reader(self, schema: StructType) -> HeadraceReader:
-        from headrace.spark.batch import HeadraceReader
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from headrace.spark.batch import HeadraceReader, PushingReader
         from headrace.spark.options import parse_read_options
+        from headrace.spark.views import ViewReader
 
-        return HeadraceReader(parse_read_options(self.options, "batch"), schema)
+        options = parse_read_options(self.options, "batch")
+        if options.view != "stream":
+            return ViewReader(options, schema)
+        return (PushingReader if options.push_filters else HeadraceReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> HeadraceStreamReader:
         from headrace.spark.options import parse_read_options

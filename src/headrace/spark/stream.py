@@ -38,10 +38,11 @@ from pyspark.sql.types import StructType
 from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster, TopicInfo
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.errors import DataLost, HeadraceError
+from headrace.spark.letters import ensure_letters
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
 from headrace.spark.options import ReadOptions
-from headrace.spark.planning import Planner, connect
+from headrace.spark.planning import Planner, connect_servers
 from headrace.spark.rows import read_range
 from headrace.spark.schema import arrow_schema
 from headrace.spark.splits import OffsetRange, Split, cut
@@ -69,7 +70,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Planner:
         if self._connected is None:
-            self._connected = connect(self._options)
+            self._connected = connect_servers(self._options)
         return Planner(self._options, self._connected)
 
     # Where it begins and ends.
@@ -193,8 +194,14 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What is read.
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        ranges = self._ranges(decode_position(start), decode_position(end))
         options = self._options
+        ranges = self._ranges(decode_position(start), decode_position(end))
+        if ranges and options.decoding is not None and options.decoding.to_dead_letters:
+            assert self._connected is not None
+            topics = self._planner().topics()
+            ensure_letters(
+                self._connected, {name: len(each.partitions) for name, each in topics.items()}
+            )
         return [
             Split(each)
             for each in cut(ranges, options.min_partitions, options.max_records_per_partition)

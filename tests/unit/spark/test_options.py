@@ -126,7 +126,6 @@ WRONG_IN_A_BATCH = [
     ({**TOPIC, "maxOffsetsPerTrigger": "5"}, "'maxOffsetsPerTrigger' is not for a batch read"),
     ({**TOPIC, "topic": "x"}, "'topic' is not for a batch read"),
     ({**SERVER, "subscribe": "a,b", "view": "dead-letters"}, "is of one topic; name it by"),
-    ({**TOPIC, "view": "delayed"}, "'group' is missing: messages are delayed for a queue group"),
     (
         {**TOPIC, "view": "dead-letters", "startingOffsets": "earliest"},
         "'startingOffsets' has no meaning with view",

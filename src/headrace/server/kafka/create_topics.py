@@ -5,6 +5,8 @@
     assignments              taken when each names this node alone
     configs                  configs.py; one that is unknown or cannot hold is refused
     validate_only            everything but the creation
+    <topic>.dlq              the dead letters of a topic that exists, made as the node
+                             makes them, whatever else is asked for
 
 Topics fail one by one. From version 5 on the answer has the configuration that
 the topic got. It is sent when the topics are on disk.
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
+from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import TOPIC_CONFIGS, InvalidConfig, Source
 from headrace.server.kafka.door import Call
@@ -65,6 +68,9 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Creat
     topics = service.broker.topics
     name = wanted.name
     code = Error.INVALID_REQUEST
+    source = topics.catalog.topics.get(name.removesuffix(DEAD_LETTER_SUFFIX))
+    if source is not None and name not in topics.catalog.topics and not validate_only:
+        return _create_letters(call, source)
     try:
         # An existing topic is told of first: that is what a client asks again for.
         topics.check_new(name, 1)
@@ -93,6 +99,20 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Creat
         return _failed(name, code_of(DiskFull(str(error))), str(error))
     return CreatableTopicResult(
         name, topic_id, Error.NONE, None, Error.NONE, count, 1, _configs(settings)
+    )
+
+
+def _create_letters(call: Call, source: Topic) -> CreatableTopicResult:
+    """For who sends dead letters of its own, before the node had any to keep."""
+    name = source.name + DEAD_LETTER_SUFFIX
+    try:
+        made = call.service.broker.groups.dead_letters(source, call.service.clock.now_ms())
+    except HeadraceError as error:
+        return _failed(name, code_of(error), str(error))
+    except OSError as error:
+        return _failed(name, code_of(DiskFull(str(error))), str(error))
+    return CreatableTopicResult(
+        name, made.id, Error.NONE, None, Error.NONE, made.partitions, 1, _configs(made.settings)
     )
 
 

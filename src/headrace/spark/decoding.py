@@ -1,0 +1,231 @@
+"""Values as a struct: JSON, Avro or Protobuf, and what to do with those that are not.
+
+    decoder.decode(values) -> the struct column, and a reason for each bad value
+
+A value that is null is no bad record: its struct is null. A bad one never stops a
+query: the reason stands beside it, or the record goes to the dead letters.
+
+JSON is parsed by Arrow, a whole column at a time: every value is put into an envelope
+with its number under a name that nobody can know, so that no value can pretend to be
+several, or part of its neighbour. A column that does not parse is cut in halves until
+the bad values are alone. Avro and Protobuf are decoded value by value.
+
+Rejected: JSON value by value. It costs ten times as much, and then Arrow converts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from headrace.core.errors import InvalidOption
+from headrace.spark.decoding_options import Decoding
+
+_CONFLUENT_BYTES = 5
+# Of a column's values at most so many bytes are parsed at once.
+_BLOCK_BYTES = 1 << 30
+
+
+class Decoded(NamedTuple):
+    column: pa.Array
+    # By row; None for a value that was decoded.
+    reasons: list[str | None]
+
+
+class Decoder(Protocol):
+    def decode(self, values: Sequence[bytes | None]) -> Decoded: ...
+
+
+def decoder_of(decoding: Decoding, type: pa.StructType) -> Decoder:
+    if decoding.format == "json":
+        return JsonDecoder(type)
+    if decoding.format == "avro":
+        return AvroDecoder(decoding, type)
+    return ProtobufDecoder(decoding, type)
+
+
+class JsonDecoder:
+    def __init__(self, type: pa.StructType) -> None:
+        self._type = type
+        self._number = f"n{os.urandom(8).hex()}"
+        self._schema = pa.schema([("v", type), (self._number, pa.int64())])
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        reasons: list[str | None] = [None] * len(values)
+        there = [row for row, value in enumerate(values) if value is not None]
+        parts = self._parse([(row, values[row] or b"") for row in there], reasons)
+        rows = [row for part in parts for row in part[0]]
+        if len(rows) == len(values) and len(parts) == 1:
+            return Decoded(parts[0][1], reasons)
+        # Where each row's struct lies among those that were parsed.
+        place: list[int | None] = [None] * len(values)
+        for at, row in enumerate(rows):
+            place[row] = at
+        if not rows:
+            return Decoded(pa.nulls(len(values), self._type), reasons)
+        joined = pa.concat_arrays([part[1] for part in parts])
+        return Decoded(joined.take(pa.array(place, pa.int32())), reasons)
+
+    def _parse(
+        self, rows: list[tuple[int, bytes]], reasons: list[str | None]
+    ) -> list[tuple[list[int], pa.Array]]:
+        if not rows:
+            return []
+        try:
+            return [([row for row, _ in rows], self._parse_all(rows))]
+        except pa.ArrowInvalid as error:
+            if len(rows) == 1:
+                reasons[rows[0][0]] = f"not the JSON that was expected: {_first_line(error)}"
+                return []
+        middle = len(rows) // 2
+        return self._parse(rows[:middle], reasons) + self._parse(rows[middle:], reasons)
+
+    def _parse_all(self, rows: list[tuple[int, bytes]]) -> pa.Array:
+        tail = f', "{self._number}": '.encode()
+        text = b"".join(
+            part for row, value in rows for part in (b'{"v": ', value, tail, b"%d}\n" % row)
+        )
+        table = pj.read_json(
+            io.BytesIO(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=min(len(text), _BLOCK_BYTES)),
+            parse_options=pj.ParseOptions(
+                explicit_schema=self._schema,
+                newlines_in_values=True,
+                unexpected_field_behavior="ignore",
+            ),
+        )
+        if table.column(self._number).to_pylist() != [row for row, _ in rows]:
+            raise pa.ArrowInvalid("it is not one value")
+        return table.column("v").combine_chunks()
+
+
+class AvroDecoder:
+    def __init__(self, decoding: Decoding, type: pa.StructType) -> None:
+        from fastavro import parse_schema
+
+        self._type = type
+        self._schema = parse_schema(parse_avro(decoding.schema))
+        self._skipped = _CONFLUENT_BYTES if decoding.framing == "confluent" else 0
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        from fastavro import schemaless_reader
+
+        return _one_by_one(values, self._skipped, self._type, self._read(schemaless_reader))
+
+    def _read(self, read: Any) -> Any:
+        def read_one(value: bytes) -> Any:
+            stream = io.BytesIO(value)
+            found = read(stream, self._schema, None)
+            if stream.tell() != len(value):
+                raise ValueError(f"{len(value) - stream.tell()} bytes follow the record")
+            return found
+
+        return read_one
+
+
+class ProtobufDecoder:
+    def __init__(self, decoding: Decoding, type: pa.StructType) -> None:
+        self._type = type
+        self._decoding = decoding
+        self._skipped = _CONFLUENT_BYTES + 1 if decoding.framing == "confluent" else 0
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        message = message_class(self._decoding)
+
+        def read_one(value: bytes) -> Any:
+            found = message()
+            found.ParseFromString(value)
+            return message_values(found)
+
+        return _one_by_one(values, self._skipped, self._type, read_one)
+
+
+def _one_by_one(
+    values: Sequence[bytes | None], skipped: int, type: pa.StructType, read: Any
+) -> Decoded:
+    rows: list[Any] = []
+    reasons: list[str | None] = []
+    for value in values:
+        row, reason = None, None
+        if value is not None:
+            try:
+                if skipped and (len(value) < skipped or value[0]):
+                    raise ValueError("it is not framed as a schema registry does")
+                row = read(value[skipped:])
+                # What Arrow cannot take is this record's fault, not its neighbours'.
+                pa.scalar(row, type)
+            except Exception as error:
+                row, reason = None, f"not what was expected: {_first_line(error)}"
+        rows.append(row)
+        reasons.append(reason)
+    return Decoded(pa.array(rows, type), reasons)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300]
+
+
+# Schemas.
+
+
+def parse_avro(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidOption(f"option 'valueSchema' is not an Avro schema ({error})") from None
+
+
+def message_class(decoding: Decoding) -> Any:
+    """The class of the message, from the descriptor set in the option."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(decoding.schema))
+    except (ValueError, DecodeError) as error:
+        raise InvalidOption(
+            f"option 'valueSchema' is not a descriptor set ({error}); make one with: "
+            "protoc --include_imports --descriptor_set_out=FILE"
+        ) from None
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    try:
+        found = pool.FindMessageTypeByName(decoding.message or "")
+    except KeyError:
+        raise InvalidOption(
+            f"option 'valueMessage': the descriptor set has no message {decoding.message!r}"
+        ) from None
+    return message_factory.GetMessageClass(found)
+
+
+def message_values(message: Any) -> dict[str, Any]:
+    """A message as plain values: enums by name; what is not there is its default, or
+    null where the schema can tell."""
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.is_repeated:
+            found[field.name] = [_plain(field, each) for each in value]
+        elif field.has_presence and not message.HasField(field.name):
+            found[field.name] = None
+        else:
+            found[field.name] = _plain(field, value)
+    return found
+
+
+def _plain(field: Any, value: Any) -> Any:
+    if field.message_type is not None:
+        return message_values(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return str(value) if known is None else known.name
+    return value

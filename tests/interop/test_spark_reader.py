@@ -1,0 +1,332 @@
+"""The readers and writers of `format("headrace")`, driven as Spark drives them, without
+it: what a session of its own would prove too, in a fraction of the time."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+from tests.interop.conftest import NodeProcess
+from tests.interop.wire_client import WireClient, make
+
+import headrace
+from headrace.core.errors import InvalidOption
+from headrace.spark.batch import HeadraceReader, PushingReader
+from headrace.spark.options import parse_read_options
+from headrace.spark.schema import column_names
+from headrace.spark.sink import write_rows
+from headrace.spark.source import HeadraceSource
+from headrace.spark.splits import Split
+from headrace.spark.stream import HeadraceStreamReader
+from headrace.spark.views import ViewReader
+from headrace.spark.write_options import parse_write_options
+
+TOPIC = "orders"
+HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS,
+    "decoded": StructType([StructField("id", LongType())]),
+    "decodeError": StringType(),
+}
+
+
+def schema_of(names: list[str]) -> StructType:
+    return StructType([StructField(name, TYPES[name]) for name in names])
+
+
+def batch_reader(kind: Any = HeadraceReader, **given: str) -> Any:
+    options = parse_read_options({"subscribe": TOPIC} | given, "batch")
+    return kind(options, schema_of(column_names(options.shape)))
+
+
+def stream_reader(**given: str) -> HeadraceStreamReader:
+    given = {"subscribe": TOPIC, "startingOffsets": "earliest"} | given
+    options = parse_read_options(given, "stream")
+    return HeadraceStreamReader(options, schema_of(column_names(options.shape)))
+
+
+def rows_of(reader: Any, splits: list[InputPartition]) -> list[dict[str, Any]]:
+    """As executors would: readers and splits travel there by pickle."""
+    return [
+        row
+        for split in splits
+        for batch in pickle.loads(pickle.dumps(reader)).read(pickle.loads(pickle.dumps(split)))
+        for row in batch.to_pylist()
+    ]
+
+
+def read(reader: Any) -> list[dict[str, Any]]:
+    return rows_of(reader, reader.partitions())
+
+
+def values(rows: list[dict[str, Any]]) -> list[bytes]:
+    return sorted(row["value"] for row in rows)
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%06d" % number for number in range(start, end)]
+
+
+@pytest.fixture
+def topic(node: NodeProcess) -> NodeProcess:
+    with WireClient(node.bootstrap) as client:
+        make(client, TOPIC, 2)
+    return node
+
+
+def publish(node: NodeProcess, content: list[bytes], partition: int | None = None) -> None:
+    columns: dict[str, Any] = {"value": pa.array(content, pa.binary())}
+    if partition is not None:
+        columns["partition"] = pa.array([partition] * len(content), pa.int32())
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    options = parse_write_options({"servers": node.bootstrap, "topic": TOPIC}, is_stream=False)
+    write_rows(options, iter([batch]), None, 0)
+
+
+# Decoding.
+
+
+def test_bad_records_have_their_reason_beside_them(topic: NodeProcess) -> None:
+    publish(topic, [b'{"id": 1}', b"nonsense", b'{"id": 3}'], 0)
+    rows = read(batch_reader(servers=topic.bootstrap, valueFormat="json", valueSchema="id BIGINT"))
+    assert [row["decoded"] for row in rows] == [{"id": 1}, None, {"id": 3}]
+    assert [row["decodeError"] is None for row in rows] == [True, False, True]
+    assert rows[1]["value"] == b"nonsense"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_bad_records_become_dead_letters(topic: NodeProcess, is_stream: bool) -> None:
+    publish(topic, [b'{"id": 1}', b"nonsense", b'{"id": 3}'], 1)
+    given = {
+        "servers": topic.bootstrap,
+        "valueFormat": "json",
+        "valueSchema": "id BIGINT",
+        "badRecords": "dead-letters",
+        "progressGroup": "rollup",
+    }
+    if is_stream:
+        reader: Any = stream_reader(**given)
+        end = reader.latestOffset(start := reader.initialOffset(), ReadAllAvailable())
+        rows = rows_of(reader, reader.partitions(start, end))
+        reader.stop()
+    else:
+        rows = read(batch_reader(**given))
+    assert [row["decoded"] for row in rows] == [{"id": 1}, {"id": 3}]
+    with headrace.connect(topic.bootstrap) as handle:
+        [letter] = handle.dead_letters(TOPIC)
+        assert letter.raw == b"nonsense"
+        assert str(letter.source) == f"{TOPIC}:1:1"
+        assert (letter.group, letter.reason) == ("rollup", "not decodable")
+        assert "not the JSON" in (letter.error or "")
+
+
+def test_ddl_names_every_column() -> None:
+    given = {"subscribe": TOPIC, "servers": "a:1", "includeHeaders": "true"}
+    source = HeadraceSource(given | {"valueFormat": "json", "valueSchema": "id BIGINT"})
+    assert source.schema().endswith(
+        "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, decoded STRUCT<id BIGINT>, "
+        "decodeError STRING"
+    )
+    assert "deliverAt TIMESTAMP" in HeadraceSource(given | {"view": "delayed"}).schema()
+
+
+# Filters.
+
+
+def test_filters_leave_fewer_splits(topic: NodeProcess) -> None:
+    publish(topic, numbers(0, 100), 0)
+    publish(topic, numbers(100, 200), 1)
+    reader = batch_reader(PushingReader, servers=topic.bootstrap, pushFilters="true")
+    filters = [EqualTo(("partition",), 1), GreaterThanOrEqual(("offset",), 95)]
+    assert reader.pushFilters(filters) == filters
+    assert [split.range[2:] for split in reader.partitions()] == [(1, 95, 100)]
+    assert values(read(reader)) == numbers(195, 200)
+    late = datetime.now(UTC).replace(year=2100)
+    reader.pushFilters([GreaterThanOrEqual(("timestamp",), late)])
+    assert reader.partitions() == []
+
+
+# Streams.
+
+
+def test_little_is_waited_for_and_much_is_limited(topic: NodeProcess) -> None:
+    publish(topic, numbers(0, 10))
+    reader = stream_reader(servers=topic.bootstrap, minOffsetsPerTrigger="20", maxTriggerDelay="1h")
+    start = reader.initialOffset()
+    assert reader.getDefaultReadLimit() == ReadMinRows(20)
+    assert reader.latestOffset(start, ReadMinRows(20)) == start
+    publish(topic, numbers(10, 30))
+    assert reader.latestOffset(start, ReadMinRows(20)) != start
+    limited = reader.latestOffset(start, ReadMaxRows(25))
+    assert len(rows_of(reader, list(reader.partitions(start, limited)))) == 25
+    reader.stop()
+
+
+def test_waiting_ends_after_the_longest_delay(topic: NodeProcess) -> None:
+    publish(topic, numbers(0, 10))
+    reader = stream_reader(
+        servers=topic.bootstrap, minOffsetsPerTrigger="20", maxTriggerDelay="0ms"
+    )
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMinRows(20)) != start
+    reader.stop()
+
+
+def test_what_comes_after_the_target_is_left_for_the_next_run(topic: NodeProcess) -> None:
+    publish(topic, numbers(0, 10))
+    reader = stream_reader(servers=topic.bootstrap)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    publish(topic, numbers(10, 20))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert values(rows_of(reader, list(reader.partitions(start, end)))) == numbers(0, 10)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    reader.stop()
+
+
+# Directories.
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "embedded"
+    with headrace.open(path) as handle:
+        handle.create_topic(TOPIC, 2, segment_bytes=64 * 1024)
+        handle.publish_many(TOPIC, numbers(0, 5_000), partition=0)
+    yield path
+
+
+def test_a_directory_is_read_from_its_segments(directory: Path) -> None:
+    reader = batch_reader(path=str(directory), minPartitions="5", rowsPerBatch="300")
+    splits = reader.partitions()
+    assert len(splits) >= 5
+    assert all(isinstance(split, Split) for split in splits)
+    assert values(rows_of(reader, splits)) == numbers(0, 5_000)
+
+
+def test_a_part_of_a_directory_is_read_by_offset_and_time(directory: Path) -> None:
+    bounds = {"startingOffsets": f'{{"{TOPIC}": {{"0": 10}}}}'}
+    rows = read(batch_reader(path=str(directory), **bounds))
+    assert len(rows) == 5_000 - 10
+    assert min(row["offset"] for row in rows) == 10
+    assert read(batch_reader(path=str(directory), endingTimestamp="1000")) == []
+    with pytest.raises(InvalidOption, match="has no record at or behind"):
+        batch_reader(path=str(directory), startingTimestamp="9000000000000").partitions()
+
+
+def test_a_directory_in_use_sends_one_to_its_server(directory: Path) -> None:
+    reader = batch_reader(path=str(directory))
+    with (
+        headrace.open(directory),
+        pytest.raises(InvalidOption, match="'path': .*set 'servers' instead"),
+    ):
+        reader.partitions()
+    assert len(read(reader)) == 5_000
+
+
+def test_a_directory_that_is_none_is_refused(tmp_path: Path, directory: Path) -> None:
+    with pytest.raises(InvalidOption, match="there is no Headrace directory here"):
+        batch_reader(path=str(tmp_path / "nowhere")).partitions()
+    options = parse_read_options({"path": str(directory), "subscribe": "nothing"}, "batch")
+    reader = HeadraceReader(options, schema_of(column_names(options.shape)))
+    with pytest.raises(InvalidOption, match="there is no topic 'nothing'"):
+        reader.partitions()
+
+
+# Views.
+
+
+VIEW_TYPES: dict[str, dict[str, DataType]] = {
+    "dead-letters": {
+        "key": BinaryType(), "value": BinaryType(), "topic": StringType(),
+        "partition": IntegerType(), "offset": LongType(), "groupName": StringType(),
+        "reason": StringType(), "error": StringType(), "attempts": IntegerType(),
+        "redrives": IntegerType(), "createdAt": TimestampType(), "failedAt": TimestampType(),
+        "letterPartition": IntegerType(), "letterOffset": LongType(), "headers": HEADERS,
+    },
+    "delayed": {
+        "key": BinaryType(), "value": BinaryType(), "topic": StringType(),
+        "partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType(),
+        "deliverAt": TimestampType(), "headers": HEADERS,
+    },
+}  # fmt: skip
+
+
+def view_reader(view: str, **given: str) -> ViewReader:
+    options = parse_read_options({"subscribe": TOPIC, "view": view} | given, "batch")
+    fields = [StructField(name, type) for name, type in VIEW_TYPES[view].items()]
+    return ViewReader(options, StructType(fields))
+
+
+def fail_and_delay(handle: headrace.Headrace) -> None:
+    handle.publish(TOPIC, b"bad", key=b"k", headers={"h": b"1"})
+    with handle.queue(TOPIC, group="work") as queue:
+        [message] = queue.receive(max=1, wait=10)
+        message.reject(reason="too odd")
+    handle.publish(TOPIC, b"later", delay=3600)
+
+
+@pytest.mark.parametrize("place", ["servers", "path"])
+def test_views_show_what_queues_know(topic: NodeProcess, tmp_path: Path, place: str) -> None:
+    if place == "servers":
+        given = {"servers": topic.bootstrap}
+        with headrace.connect(topic.bootstrap) as handle:
+            fail_and_delay(handle)
+    else:
+        given = {"path": str(tmp_path / "embedded")}
+        with headrace.open(given["path"]) as handle:
+            handle.create_topic(TOPIC, 2)
+            fail_and_delay(handle)
+    [letter] = read(view_reader("dead-letters", **given))
+    assert (letter["key"], letter["value"], letter["topic"]) == (b"k", b"bad", TOPIC)
+    assert (letter["groupName"], letter["attempts"]) == ("work", 1)
+    assert "too odd" in f"{letter['reason']} {letter['error']}"
+    assert letter["headers"] == [{"key": "h", "value": b"1"}]
+    [delayed] = read(view_reader("delayed", **given))
+    assert (delayed["value"], delayed["topic"]) == (b"later", TOPIC)
+    assert (delayed["deliverAt"] - delayed["timestamp"]).total_seconds() == pytest.approx(3600)
+
+
+def test_a_view_of_nothing_says_so(topic: NodeProcess) -> None:
+    options = {"subscribe": "nothing", "servers": topic.bootstrap}
+    with pytest.raises(InvalidOption, match="there is no topic 'nothing'"):
+        view_reader("delayed", **options).partitions()
+    with pytest.raises(InvalidOption, match="'view': 'delayed' needs a Headrace node"):
+        view_reader(
+            "delayed", servers="127.0.0.1:1", **{"kafka.request.timeout.ms": "1"}
+        ).partitions()
+
+
+def test_the_dead_letters_of_a_topic_can_be_made_by_hand(topic: NodeProcess) -> None:
+    with WireClient(topic.bootstrap) as client:
+        made = make(client, f"{TOPIC}.dlq", 7)
+    assert made.num_partitions == 2
+    with headrace.connect(topic.bootstrap) as handle:
+        assert list(handle.dead_letters(TOPIC)) == []
