@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.interop.conftest import NodeProcess
 
 import headrace
@@ -139,6 +141,26 @@ def test_a_wait_ends_when_another_handle_publishes(node: NodeProcess, topic: str
         other.publish(topic, "four")
         thread.join(WAIT)
         assert found == ["four"]
+
+
+def test_a_wait_sees_what_a_kafka_client_publishes_to_a_partition_that_it_added(
+    node: NodeProcess, topic: str
+) -> None:
+    with headrace.connect(node.bootstrap) as handle:
+        queue = handle.queue(topic)
+        queue.ack(queue.receive(10, wait=WAIT))
+        found: list[object] = []
+        thread = threading.Thread(
+            target=lambda: found.extend(each.raw for each in queue.receive(10, wait=WAIT))
+        )
+        thread.start()
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT)
+        producer = Producer({"bootstrap.servers": node.bootstrap})
+        producer.produce(topic, b"four", partition=1)
+        assert producer.flush(WAIT) == 0
+        thread.join(WAIT)
+        assert found == [b"four"]
 
 
 def test_a_wait_ends_when_the_queue_is_closed(node: NodeProcess, topic: str) -> None:

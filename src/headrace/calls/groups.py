@@ -9,6 +9,7 @@ from headrace.calls.served import Served
 from headrace.core.errors import UnknownGroup
 from headrace.core.values import GroupInfo, MessageId, MessageStatus, QueueStatistics
 from headrace.engine.catalog import Group
+from headrace.engine.partition import Partition
 
 
 class GroupCalls(Served):
@@ -64,11 +65,16 @@ class GroupCalls(Served):
                 commit.data.append(written)
 
     def status(self, id: MessageId, group: str) -> MessageStatus:
-        with self._looking():
+        with self._looking(lambda: self._partitions_named(id.topic)):
             return self._broker.status(id, self._broker.groups.named(group))
 
     def queue_statistics(self, group: str, topics: Sequence[str] | None = None) -> QueueStatistics:
         queues = self._broker.groups
-        with self._looking() as now_ms:
+
+        def find() -> list[Partition]:
+            wanted = None if topics is None else self._topics_named(topics)
+            return [partition for partition, _ in queues.views(queues.named(group), wanted)]
+
+        with self._looking(find) as now_ms:
             found = None if topics is None else self._topics_named(topics)
             return queues.statistics(queues.named(group), found, now_ms)

@@ -29,7 +29,7 @@ class LetterCalls(Served):
         after: MessageId | None = None,
         limit: int = 100,
     ) -> list[DeadLetter]:
-        with self._looking():
+        with self._looking(lambda: self._partitions_named(topic)):
             found = self._broker.topics.named(topic)
             return self._broker.dead_letters(found, group, after, limit)
 

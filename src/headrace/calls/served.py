@@ -28,6 +28,7 @@ from headrace.core.settings import TopicSettings
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
 
 T = TypeVar("T")
 
@@ -54,9 +55,9 @@ class Served(ABC):
         has to wait for the disk."""
 
     @abstractmethod
-    def _looking(self) -> AbstractContextManager[int]:
-        """For answers that depend on the time: whatever has come due happens
-        first, and is on disk, where we may write."""
+    def _looking(self, find: Callable[[], Sequence[Partition]]) -> AbstractContextManager[int]:
+        """For answers that depend on the time: whatever has come due in these
+        partitions happens first, and is on disk, where we may write."""
 
     @abstractmethod
     def _catch_up(self) -> None:
@@ -96,6 +97,9 @@ class Served(ABC):
             return self._broker.topics.create(
                 name, AUTO_CREATED_PARTITIONS, TopicSettings(), now_ms
             )
+
+    def _partitions_named(self, topic: str) -> list[Partition]:
+        return self._broker.topics.partitions(self._broker.topics.named(topic))
 
     def _topics_named(self, names: Sequence[str]) -> list[Topic]:
         return [self._broker.topics.named(name) for name in names]

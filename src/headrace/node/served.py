@@ -12,6 +12,7 @@ from headrace.core.errors import Closed, ReadOnly, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
 from headrace.platform.directory import give_up_reserve, keep_reserve
 from headrace.platform.group_commit import GroupCommit
 
@@ -101,12 +102,10 @@ class Embedded(Served):
             commit.state += [(move.source, move.intent_end) for move in commit.moves]
 
     @contextmanager
-    def _looking(self) -> Iterator[int]:
-        """For answers that depend on the time: whatever has come due happens
-        first, and is on disk, where this node may write."""
+    def _looking(self, find: Callable[[], Sequence[Partition]]) -> Iterator[int]:
         if self._claimed is not None and self._commits.failed is None:
             with self._writing() as (now_ms, commit):
-                self._broker.fates.tick(list(self._broker.topics), now_ms, commit)
+                self._broker.fates.tick(find(), now_ms, commit)
         with self._reading() as now_ms:
             yield now_ms
 

@@ -190,10 +190,10 @@ class _LoopFace(Face):
             raise self._service.commits.failed
 
     @contextmanager
-    def _looking(self) -> Iterator[int]:
+    def _looking(self, find: Callable[[], Sequence[Partition]]) -> Iterator[int]:
         if self._turn.looks_left and self._service.commits.failed is None:
             commit = self._broker.commit()
-            self._broker.fates.tick(list(self._broker.topics), self.clock.now_ms(), commit)
+            self._broker.fates.tick(find(), self.clock.now_ms(), commit)
             commit.seal()
             if self._broker.moves or not commit.is_done():
                 self._turn.commits.append(commit)

@@ -40,6 +40,7 @@ async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitio
         else:
             results.append(_grow(call, topic, commit, validate_only=request.validate_only))
     await call.service.finish(commit)
+    call.service.wake_watching()
     return CreatePartitionsResponse(results=results)
 
 

@@ -53,6 +53,7 @@ def handle(
         ]
     )
     waiting = service.submit(service.commit())
+    service.wake_watching()
     return response if waiting is None else asyncio.ensure_future(_when_safe(waiting, response))
 
 
