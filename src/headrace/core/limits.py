@@ -75,6 +75,11 @@ REMOTE_WATCH_MS_MAX: Final = 30_000
 HTTP_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 HTTP_HEAD_BYTES_MAX: Final = 64 * 1024
 HTTP_MEMBERS_MAX: Final = 10_000
+# WebSockets: what one connection may ask for at once, and how long it waits for news
+# before it looks whether the client is still there.
+SOCKET_CREDIT_MAX: Final = 10_000
+SOCKET_SUBSCRIPTIONS_MAX: Final = 64
+SOCKET_WAIT_MS: Final = 30_000
 
 # Keys that one pass of compaction remembers, at about 200 bytes each.
 COMPACTION_KEYS_MAX: Final = 250_000

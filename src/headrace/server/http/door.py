@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
+from starlette.routing import WebSocketRoute
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.calls import Face
@@ -22,6 +23,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.http.app import Gate, hosts_of, make_app
 from headrace.server.http.members import Member, Members
+from headrace.server.http.sockets import Sockets
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
@@ -47,8 +49,9 @@ class HttpDoor:
         self.address = Address(wanted.host, bound[0].getsockname()[1])
         hosts = hosts_of(wanted.host, _names(self._settings.http_hosts))
         gate = Gate(hosts, frozenset(_names(self._settings.http_origins)), self._new_id)
+        sockets = Sockets(self._calls, self._members)
         config = uvicorn.Config(
-            make_app(self._calls, self._members, gate),
+            make_app(self._calls, self._members, gate, [WebSocketRoute("/ws", sockets.serve)]),
             http=_Protocol,
             ws="websockets-sansio",
             lifespan="off",

@@ -166,6 +166,7 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 <title>Headrace: the HTTP API</title>
 <style>
 :root {{ color-scheme: light dark; }}

@@ -15,6 +15,7 @@ from headrace.core.errors import HeadraceError, InvalidArgument, InvalidReceipt
 from headrace.core.values import Delivery, Receipt
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_in, shown_delivery
+from headrace.server.loop_calls import Calls
 from headrace.wire.http import bodies
 
 
@@ -70,7 +71,7 @@ async def _settle(call: Call, act: Any, **options: Any) -> bodies.SettledAll | b
     if (wanted.receipt is None) == (wanted.receipts is None):
         raise InvalidArgument("give one `receipt`, or many as `receipts`")
     tokens = [wanted.receipt] if wanted.receipt is not None else wanted.receipts or []
-    outcomes = await settle(call, act, tokens, wanted.group, options)
+    outcomes = await settle(call.calls, act, tokens, wanted.group, options)
     if wanted.receipt is not None:
         if outcomes[0] is not None:
             raise outcomes[0]
@@ -87,14 +88,14 @@ async def _settle(call: Call, act: Any, **options: Any) -> bodies.SettledAll | b
 
 
 async def settle(
-    call: Call, act: Any, tokens: Sequence[str], group: str | None, options: dict[str, Any]
+    calls: Calls, act: Any, tokens: Sequence[str], group: str | None, options: dict[str, Any]
 ) -> list[HeadraceError | None]:
     """One call for each group that the receipts are of; an outcome for each."""
     if len(tokens) > limits.LEASE_MESSAGES_MAX:
         raise InvalidArgument(f"settle at most {limits.LEASE_MESSAGES_MAX} receipts at once")
     outcomes: list[HeadraceError | None] = [None] * len(tokens)
     by_group: dict[str, list[tuple[int, Receipt]]] = {}
-    groups = call.service.broker.topics.catalog.groups_by_id
+    groups = calls.service.broker.topics.catalog.groups_by_id
     for number, token in enumerate(tokens):
         try:
             receipt = Receipt.parse(token)
@@ -111,7 +112,7 @@ async def settle(
         else:
             by_group.setdefault(found.name, []).append((number, receipt))
     for name, numbered in by_group.items():
-        results = await call.run(act, name, [receipt for _, receipt in numbered], **options)
+        results = await calls.run(act, name, [receipt for _, receipt in numbered], **options)
         for (number, _), outcome in zip(numbered, results, strict=True):
             outcomes[number] = outcome
     return outcomes

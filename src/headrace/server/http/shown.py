@@ -83,7 +83,13 @@ def _milliseconds(name: str, seconds: float) -> int:
 
 
 def outgoing(message: bodies.NewMessage) -> Outgoing:
-    value, content_type = stored_value(message.value, message.encoding)
+    return outgoing_of(message, *stored_value(message.value, message.encoding))
+
+
+def outgoing_of(
+    message: bodies.NewMessage, value: bytes | None, content_type: bytes | None
+) -> Outgoing:
+    """The message with this value in place of its own."""
     headers = stored_headers(message.headers) if message.headers else ()
     if content_type is not None and CONTENT_TYPE not in message.headers:
         headers = (*headers, (CONTENT_TYPE, content_type))

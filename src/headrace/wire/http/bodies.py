@@ -197,6 +197,8 @@ class ShownPartition(Answer):
     partition: int
     start_offset: int
     high_watermark: int
+    # Everything below is decided: no transaction is open there.
+    last_stable_offset: int
     end_offset: int
     size_bytes: int
     segments: int

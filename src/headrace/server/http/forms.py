@@ -1,0 +1,106 @@
+"""The two forms in which a WebSocket speaks: JSON as text, msgpack as bytes.
+
+They differ in one thing: msgpack has bytes, so values need no base64 there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+from starlette.websockets import WebSocket
+
+from headrace.core.errors import InvalidArgument
+from headrace.core.values import Delivery, Outgoing, StreamRecord
+from headrace.server.http.shown import outgoing, outgoing_of, shown_delivery, shown_record
+from headrace.wire.http import bodies, frames
+from headrace.wire.http.content import JSON, TEXT, content_type_of
+
+
+class Form(Protocol):
+    def decode(self, frame: Any) -> Any:
+        """The request, or InvalidArgument."""
+
+    def outgoing(self, message: bodies.NewMessage) -> Outgoing: ...
+
+    def delivery(self, delivery: Delivery) -> Any: ...
+
+    def record(self, record: StreamRecord) -> Any: ...
+
+    async def send(self, websocket: WebSocket, answer: Any) -> None: ...
+
+
+class _Json:
+    _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(frames.Request)
+    _encoder = msgspec.json.Encoder()
+
+    def decode(self, frame: Any) -> Any:
+        return _checked(self._decoder.decode, frame)
+
+    def outgoing(self, message: bodies.NewMessage) -> Outgoing:
+        return outgoing(message)
+
+    def delivery(self, delivery: Delivery) -> Any:
+        return shown_delivery(delivery)
+
+    def record(self, record: StreamRecord) -> Any:
+        return shown_record(record)
+
+    async def send(self, websocket: WebSocket, answer: Any) -> None:
+        await websocket.send_text(self._encoder.encode(answer).decode())
+
+
+class _Msgpack:
+    _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(frames.Request)
+    _encoder = msgspec.msgpack.Encoder()
+
+    def decode(self, frame: Any) -> Any:
+        return _checked(self._decoder.decode, frame)
+
+    def outgoing(self, message: bodies.NewMessage) -> Outgoing:
+        value = None
+        if message.value is not msgspec.UNSET:
+            value = _checked(msgspec.msgpack.decode, bytes(message.value))
+        if value is None or isinstance(value, bytes):
+            return outgoing_of(message, value, None)
+        if isinstance(value, str):
+            return outgoing_of(message, value.encode(), TEXT)
+        try:
+            return outgoing_of(message, msgspec.json.encode(value), JSON)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"this value cannot be stored as JSON: {error}") from error
+
+    def delivery(self, delivery: Delivery) -> Any:
+        return self._plain(shown_delivery(delivery), delivery)
+
+    def record(self, record: StreamRecord) -> Any:
+        return self._plain(shown_record(record), record)
+
+    def _plain(self, shown: bodies.ShownMessage, stored: Delivery | StreamRecord) -> Any:
+        if shown.encoding is not msgspec.UNSET:
+            shown.value, shown.encoding = stored.value, msgspec.UNSET
+        elif content_type_of(stored.headers) == TEXT and stored.value is not None:
+            shown.value = stored.value.decode()
+        elif stored.value is None:
+            shown.value = None
+        else:
+            shown.value = msgspec.json.decode(stored.value)
+        return shown
+
+    async def send(self, websocket: WebSocket, answer: Any) -> None:
+        await websocket.send_bytes(self._encoder.encode(answer))
+
+
+def form_of(*, is_binary: bool) -> Form:
+    return _MSGPACK if is_binary else _JSON
+
+
+def _checked(decode: Any, frame: Any) -> Any:
+    try:
+        return decode(frame)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"the frame is not what this takes: {error}") from error
+
+
+_JSON: Form = _Json()
+_MSGPACK: Form = _Msgpack()

@@ -1,0 +1,303 @@
+"""WebSockets: a queue and a tail for a browser, with flow control by credit.
+
+A connection has one consumer id, made here unless the client comes back with its
+own (`/ws?consumer=...`). When it breaks, everything that it leased goes back at once
+and costs an attempt; whoever comes back goes on after its last ack, since what was
+acked is done and what was not is delivered again. A tail goes on from where that
+consumer last committed.
+
+Requests of one connection are carried out one after the other, so a client that
+sends faster than the disk takes is slowed down by TCP and nothing piles up here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import (
+    GroupInUse,
+    HeadraceError,
+    InvalidArgument,
+    LimitExceeded,
+    OffsetOutOfRange,
+)
+from headrace.core.values import Delivery, StreamRecord, check_name
+from headrace.server.http.forms import Form, form_of
+from headrace.server.http.members import Members
+from headrace.server.http.queues import settle
+from headrace.server.http.shown import milliseconds_in
+from headrace.server.loop_calls import Calls
+from headrace.wire.http import frames
+from headrace.wire.http.bodies import Settled
+
+logger = logging.getLogger("headrace.http")
+
+# Messages that go out between two looks at what else there is to do.
+AT_ONCE = 100
+
+Wait = Callable[[int], Awaitable[list[Any]]]
+
+
+class Sockets:
+    """The consumers that are connected, each once."""
+
+    def __init__(self, calls: Calls, members: Members) -> None:
+        self._calls = calls
+        self._members = members
+        self._connected: set[str] = set()
+
+    async def serve(self, websocket: WebSocket) -> None:
+        await websocket.accept()
+        try:
+            consumer = self._claim(websocket.query_params.get("consumer"))
+        except HeadraceError as error:
+            await websocket.close(1008, str(error)[:120])
+            return
+        socket = _Socket(websocket, self._calls, consumer)
+        try:
+            await socket.serve()
+        finally:
+            self._connected.discard(consumer)
+            await socket.close()
+
+    def _claim(self, wanted: str | None) -> str:
+        if wanted is None:
+            wanted = self._members.new_id("ws")
+        check_name("consumer", wanted)
+        if wanted in self._connected:
+            raise GroupInUse(f"{wanted} is connected already; leave the id out to get another")
+        self._connected.add(wanted)
+        return wanted
+
+
+class _Subscription:
+    def __init__(self, credit: int) -> None:
+        self.credit = credit
+        self.more = asyncio.Event()
+        self.more.set()
+        self.task: asyncio.Task[None]
+
+    def add(self, credit: int) -> None:
+        self.credit = min(self.credit + credit, limits.SOCKET_CREDIT_MAX)
+        self.more.set()
+
+
+class _Socket:
+    def __init__(self, websocket: WebSocket, calls: Calls, consumer: str) -> None:
+        self._websocket = websocket
+        self._calls = calls
+        self._run = calls.run
+        self._consumer = consumer
+        self._subscriptions: dict[frames.Id, _Subscription] = {}
+        # What was leased from goes back when the connection ends.
+        self._groups: set[str] = set()
+        self._tails: dict[frames.Id, str] = {}
+
+    async def serve(self) -> None:
+        form = form_of(is_binary=False)
+        await form.send(self._websocket, frames.Welcome(consumer=self._consumer))
+        while True:
+            received = await self._websocket.receive()
+            if received["type"] == "websocket.disconnect":
+                return
+            binary = received.get("bytes")
+            form = form_of(is_binary=binary is not None)
+            try:
+                request = form.decode(binary if binary is not None else received["text"])
+            except InvalidArgument as error:
+                await form.send(self._websocket, _refused(None, error))
+                continue
+            try:
+                answer = await self._carry_out(request, form)
+            except HeadraceError as error:
+                answer = _refused(getattr(request, "id", None), error)
+            if answer is not None:
+                await form.send(self._websocket, answer)
+
+    async def _carry_out(self, request: Any, form: Form) -> Any:
+        match request:
+            case frames.Enqueue():
+                messages = [form.outgoing(each) for each in request.messages]
+                places = await self._run(Face.publish, request.topic, messages)
+                shown = [{"partition": each.partition, "offset": each.offset} for each in places]
+                return frames.Done(id=request.id, messages=shown)
+            case frames.Dequeue():
+                return await self._dequeue(request, form)
+            case frames.Tail():
+                return await self._tail(request, form)
+            case frames.GiveCredit():
+                self._find(request.subscription).add(request.credit)
+                return None
+            case frames.Stop():
+                self._find(request.subscription).task.cancel()
+                return frames.Done(id=request.id)
+            case frames.Commit():
+                return await self._commit(request)
+            case frames.Ack():
+                return await self._settle(request, Face.ack)
+            case frames.Release():
+                return await self._settle(request, Face.release)
+            case frames.Nack():
+                delay_ms = milliseconds_in("delay", request.delay)
+                return await self._settle(
+                    request, Face.nack, delay_ms=delay_ms, error=request.error
+                )
+            case frames.Reject():
+                return await self._settle(request, Face.reject, reason=request.reason)
+            case frames.Extend():
+                visibility_ms = milliseconds_in("visibility", request.visibility)
+                return await self._settle(request, Face.extend, visibility_ms=visibility_ms)
+        raise AssertionError(request)
+
+    async def _settle(self, request: Any, act: Any, **options: Any) -> frames.Done:
+        outcomes = await settle(self._calls, act, request.receipts, None, options)
+        results = [
+            Settled(receipt=token, ok=True)
+            if error is None
+            else Settled(receipt=token, ok=False, code=error.code, detail=str(error))
+            for token, error in zip(request.receipts, outcomes, strict=True)
+        ]
+        return frames.Done(id=request.id, results=results)
+
+    # Subscriptions.
+
+    async def _dequeue(self, request: frames.Dequeue, form: Form) -> frames.Done:
+        group, topics = request.group, request.topics
+        visibility_ms = milliseconds_in("visibility", request.visibility)
+        if not topics:
+            raise InvalidArgument("name at least one topic to dequeue from")
+        self._check_room(request.id)
+        await self._run(Face.open_queue, group, topics, self._consumer, request.settings)
+        self._groups.add(group)
+
+        async def wait(count: int) -> list[Any]:
+            async def attempt() -> list[Delivery]:
+                return await self._run(
+                    Face.lease, group, topics, self._consumer, count, visibility_ms=visibility_ms
+                )
+
+            leased = await self._calls.wait_for_some(attempt, group, topics, limits.SOCKET_WAIT_MS)
+            return [form.delivery(each) for each in leased]
+
+        self._begin(request.id, request.credit, wait, form)
+        return frames.Done(id=request.id)
+
+    async def _tail(self, request: frames.Tail, form: Form) -> frames.Done:
+        topic = request.topic
+        if request.start not in ("earliest", "latest"):
+            raise InvalidArgument(f"start is earliest or latest, not {request.start!r}")
+        self._check_room(request.id)
+        info = await self._run(Face.topic, topic)
+        committed = await self._run(Face.committed, self._consumer, topic)
+        positions = {
+            each.partition: committed.get(
+                each.partition,
+                each.start_offset if request.start == "earliest" else each.high_watermark,
+            )
+            for each in info.partitions
+        }
+
+        async def wait(count: int) -> list[Any]:
+            async def attempt() -> list[StreamRecord]:
+                return await self._read(topic, positions, count)
+
+            records = await self._calls.wait_for_some(attempt, None, [topic], limits.SOCKET_WAIT_MS)
+            return [form.record(each) for each in records]
+
+        self._tails[request.id] = topic
+        self._begin(request.id, request.credit, wait, form)
+        return frames.Done(id=request.id)
+
+    async def _read(self, topic: str, positions: dict[int, int], count: int) -> list[StreamRecord]:
+        found: list[StreamRecord] = []
+        for partition in positions:
+            if len(found) >= count:
+                break
+            try:
+                records, positions[partition] = await self._run(
+                    Face.read, topic, partition, positions[partition],
+                    count_max=count - len(found),
+                )  # fmt: skip
+            except OffsetOutOfRange:
+                # Deleted meanwhile: on with what is there.
+                info = await self._run(Face.partition_info, topic, partition)
+                positions[partition] = info.start_offset
+                continue
+            found += records
+        return found
+
+    async def _commit(self, request: frames.Commit) -> frames.Done:
+        topic = self._tails.get(request.subscription)
+        if topic is None:
+            raise InvalidArgument(f"{request.subscription!r} is no tail of this connection")
+        try:
+            positions = {(topic, int(index)): at for index, at in request.positions.items()}
+        except ValueError as error:
+            raise InvalidArgument("positions are offsets by partition, as in {'0': 17}") from error
+        await self._run(Face.commit, self._consumer, positions)
+        return frames.Done(id=request.id)
+
+    def _check_room(self, id: frames.Id) -> None:
+        if id in self._subscriptions:
+            raise InvalidArgument(f"there is a subscription {id!r} already; use another id")
+        if len(self._subscriptions) >= limits.SOCKET_SUBSCRIPTIONS_MAX:
+            raise LimitExceeded(
+                f"a connection has at most {limits.SOCKET_SUBSCRIPTIONS_MAX} subscriptions"
+            )
+
+    def _find(self, id: frames.Id) -> _Subscription:
+        found = self._subscriptions.get(id)
+        if found is None:
+            raise InvalidArgument(f"there is no subscription {id!r} on this connection")
+        return found
+
+    def _begin(self, id: frames.Id, credit: int, wait: Wait, form: Form) -> None:
+        subscription = self._subscriptions[id] = _Subscription(credit)
+        subscription.task = asyncio.create_task(self._feed(id, subscription, wait, form))
+        subscription.task.add_done_callback(lambda task: self._on_ended(id, task))
+
+    async def _feed(
+        self, id: frames.Id, subscription: _Subscription, wait: Wait, form: Form
+    ) -> None:
+        try:
+            while True:
+                if not subscription.credit:
+                    subscription.more.clear()
+                    await subscription.more.wait()
+                for message in await wait(min(subscription.credit, AT_ONCE)):
+                    subscription.credit -= 1
+                    # This waits while the client does not read.
+                    await form.send(
+                        self._websocket, frames.Delivered(subscription=id, message=message)
+                    )
+        except HeadraceError as error:
+            await form.send(self._websocket, _refused(id, error))
+
+    def _on_ended(self, id: frames.Id, task: asyncio.Task[None]) -> None:
+        self._subscriptions.pop(id, None)
+        self._tails.pop(id, None)
+        if not task.cancelled() and task.exception() is not None:
+            if not isinstance(task.exception(), WebSocketDisconnect | RuntimeError):
+                logger.error("a subscription failed", exc_info=task.exception())
+
+    async def close(self) -> None:
+        """Its leases are free for others at once."""
+        tasks = [each.task for each in self._subscriptions.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for group in self._groups:
+            with contextlib.suppress(HeadraceError):
+                await self._run(Face.leave, group, self._consumer)
+
+
+def _refused(id: frames.Id | None, error: HeadraceError) -> frames.Refused:
+    return frames.Refused(id=id, code=error.code, detail=str(error), retriable=error.retriable)

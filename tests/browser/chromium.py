@@ -1,0 +1,164 @@
+"""A real browser, Debian's Chromium without a window, driven by its own protocol.
+
+    with Browser(tmp_path) as browser:
+        page = browser.open("http://127.0.0.1:9080/docs")
+        page.run("document.title")
+
+What a page writes to its console as an error, and every request it makes, is noted:
+a page that is well has none of the first, and of the second only to its own origin.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+WAIT_SECONDS = 60
+PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+# What a browser does by itself has no place in a test, and no network to do it in.
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-port=0",
+    "--remote-allow-origins=*",
+    "--window-size=1280,900",
+)
+
+
+class Browser:
+    def __init__(self, folder: Path) -> None:
+        assert PROGRAM is not None
+        self._profile = folder / "profile"
+        self._process = subprocess.Popen(
+            [PROGRAM, *FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._port = self._read_port()
+        self._stack = ExitStack()
+
+    def _read_port(self) -> int:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if "DevTools listening on" in line:
+                return int(line.split("ws://")[1].split("/")[0].rpartition(":")[2])
+        raise AssertionError("Chromium ended before it listened")
+
+    def open(self, url: str) -> Page:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}/json/new?about:blank", method="PUT"
+        )
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
+            target = json.load(answer)
+        page = Page(
+            self._stack.enter_context(connect(target["webSocketDebuggerUrl"], max_size=None))
+        )
+        page.go(url)
+        return page
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        self._process.terminate()
+        self._process.wait(WAIT_SECONDS)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+
+class Page:
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._last = 0
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self._events: list[str] = []
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self._call(f"{domain}.enable")
+
+    def go(self, url: str) -> None:
+        self._events.clear()
+        self._call("Page.navigate", url=url)
+        while "Page.loadEventFired" not in self._events:
+            self._receive()
+
+    def run(self, script: str) -> Any:
+        """The value of an expression, also of a promise; AssertionError when it
+        fails."""
+        answer = self._call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True,
+            userGesture=True,
+        )  # fmt: skip
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait(self, script: str, seconds: int = 30) -> Any:
+        """The expression's value as soon as it is true."""
+        return self.run(
+            f"""new Promise((done, fail) => {{
+                const end = performance.now() + {seconds * 1000};
+                const look = () => {{
+                    let found;
+                    try {{ found = {script}; }} catch (error) {{ found = null; }}
+                    if (found) done(found);
+                    else if (performance.now() > end) fail(new Error({json.dumps(script)}));
+                    else setTimeout(look, 30);
+                }};
+                look();
+            }})"""
+        )
+
+    def screenshot(self, path: Path, *, dark: bool = False) -> None:
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        shot = self._call("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def _call(self, method: str, **parameters: Any) -> Any:
+        self._last += 1
+        number = self._last
+        self._connection.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            answer = self._receive()
+            if answer.get("id") == number:
+                assert "error" not in answer, (method, answer["error"])
+                return answer["result"]
+
+    def _receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._connection.recv(timeout=WAIT_SECONDS))
+        method, parameters = message.get("method", ""), message.get("params", {})
+        self._events.append(method)
+        if method == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(parameters["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and parameters["type"] == "error":
+            self.errors.append(json.dumps(parameters["args"]))
+        elif method == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+            self.errors.append(json.dumps(parameters["entry"]))
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+        return message

@@ -1,0 +1,177 @@
+"""The queue and the tail over a WebSocket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from tests.doors.conftest import DoorsProcess, done
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+WAIT_SECONDS = 30
+
+
+class Peer:
+    """A client that speaks JSON or msgpack and expects one answer at a time."""
+
+    def __init__(self, connection: ClientConnection, *, binary: bool = False) -> None:
+        self.connection = connection
+        self._binary = binary
+        self.consumer: str = self.read()["consumer"]
+
+    def send(self, **frame: Any) -> None:
+        if self._binary:
+            self.connection.send(msgspec.msgpack.encode(frame))
+        else:
+            self.connection.send(json.dumps(frame))
+
+    def read(self) -> dict[str, Any]:
+        received = self.connection.recv(timeout=WAIT_SECONDS)
+        decoded = (
+            json.loads(received) if isinstance(received, str) else msgspec.msgpack.decode(received)
+        )
+        assert isinstance(decoded, dict)
+        return decoded
+
+    def ask(self, **frame: Any) -> dict[str, Any]:
+        self.send(**frame)
+        return self.read()
+
+
+@contextmanager
+def peer(doors: DoorsProcess, consumer: str = "", *, binary: bool = False) -> Iterator[Peer]:
+    query = f"?consumer={consumer}" if consumer else ""
+    with connect(f"ws://{doors.doors['http']}/ws{query}") as connection:
+        yield Peer(connection, binary=binary)
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["json", "msgpack"])
+def test_enqueued_dequeued_and_acked(doors: DoorsProcess, topic: str, binary: bool) -> None:
+    values: list[Any] = [{"id": 7}, "text", None, 17]
+    with peer(doors, binary=binary) as one:
+        messages = [{"value": value, "key": "k"} for value in values]
+        places = one.ask(op="enqueue", id=1, topic=topic, messages=messages)["messages"]
+        assert [place["offset"] for place in places] == [0, 1, 2, 3]
+        answer = one.ask(op="dequeue", id="q", topics=[topic], group="g-" + topic, credit=10)
+        assert answer == {"op": "done", "id": "q"}
+        frames = [one.read() for _ in values]
+        assert {frame["subscription"] for frame in frames} == {"q"}
+        assert [frame["message"]["value"] for frame in frames] == values
+        receipts = [frame["message"]["receipt"] for frame in frames]
+        results = one.ask(op="ack", id=3, receipts=receipts)["results"]
+        assert [result["ok"] for result in results] == [True] * 4
+        assert [r["ok"] for r in one.ask(op="ack", id=4, receipts=receipts)["results"]] == [
+            False
+        ] * 4
+
+
+def test_bytes_stay_bytes_in_a_binary_frame(doors: DoorsProcess, topic: str) -> None:
+    with peer(doors, binary=True) as one:
+        one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": b"\x00\xff"}])
+        one.ask(op="tail", id=2, topic=topic, start="earliest")
+        assert one.read()["message"]["value"] == b"\x00\xff"
+
+
+def test_nothing_comes_beyond_the_credit(
+    doors: DoorsProcess, http: httpx.Client, topic: str
+) -> None:
+    body = {"messages": [{"value": number} for number in range(10)]}
+    done(http.post(f"/topics/{topic}/messages", json=body))
+    with peer(doors) as one:
+        one.ask(op="dequeue", id=1, topics=[topic], group=topic, credit=3)
+        first = [one.read()["message"]["value"] for _ in range(3)]
+        # An answer that comes next shows that no message was waiting before it.
+        assert one.ask(op="ack", id=2, receipts=[])["op"] == "done"
+        one.send(op="credit", subscription=1, credit=4)
+        second = [one.read()["message"]["value"] for _ in range(4)]
+        assert first + second == list(range(7))
+
+
+def test_what_a_dropped_connection_held_is_delivered_again_at_once(
+    doors: DoorsProcess, topic: str
+) -> None:
+    with peer(doors) as one, peer(doors) as other:
+        one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": 1}, {"value": 2}])
+        one.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=2, visibility=3600)
+        held = [one.read()["message"] for _ in range(2)]
+        one.ask(op="ack", id=3, receipts=[held[0]["receipt"]])
+        other.ask(op="dequeue", id=1, topics=[topic], group=topic, credit=2)
+        one.connection.socket.close()
+        again = other.read()["message"]
+        assert again["value"] == 2
+
+
+def test_who_comes_back_with_its_id_goes_on_after_its_last_ack(
+    doors: DoorsProcess, http: httpx.Client, topic: str
+) -> None:
+    body = {"messages": [{"value": number} for number in range(4)]}
+    done(http.post(f"/topics/{topic}/messages", json=body))
+    with peer(doors) as one:
+        consumer = one.consumer
+        assert consumer.startswith("ws-")
+        one.ask(op="tail", id="t", topic=topic, start="earliest")
+        assert [one.read()["message"]["value"] for _ in range(4)] == [0, 1, 2, 3]
+        assert one.ask(op="commit", id=2, subscription="t", positions={"0": 2})["op"] == "done"
+    with peer(doors, consumer) as again:
+        assert again.consumer == consumer
+        again.ask(op="tail", id="t", topic=topic, start="earliest")
+        assert [again.read()["message"]["value"] for _ in range(2)] == [2, 3]
+        with peer(doors) as other, pytest.raises(ConnectionClosed, match="connected already"):
+            assert other.consumer != consumer
+            with connect(f"ws://{doors.doors['http']}/ws?consumer={consumer}") as refused:
+                refused.recv(timeout=WAIT_SECONDS)
+
+
+def test_every_way_to_settle(doors: DoorsProcess, topic: str) -> None:
+    with peer(doors) as one:
+        one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": n} for n in range(4)])
+        one.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=4)
+        receipts = [one.read()["message"]["receipt"] for _ in range(4)]
+        for frame in (
+            {"op": "nack", "receipts": [receipts[0]], "delay": 0, "error": "no"},
+            {"op": "reject", "receipts": [receipts[1]], "reason": "bad"},
+            {"op": "extend", "receipts": [receipts[2]], "visibility": 60},
+            {"op": "release", "receipts": [receipts[3]]},
+        ):
+            assert one.ask(id=3, **frame)["results"][0]["ok"] is True
+        one.send(op="credit", subscription=2, credit=2)
+        again = sorted((one.read()["message"] for _ in range(2)), key=lambda each: each["offset"])
+        assert [(each["value"], each["attempt"]) for each in again] == [(0, 2), (3, 1)]
+        assert one.ask(op="stop", id=4, subscription=2)["op"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("frame", "detail"),
+    [
+        ("{", "the frame is not what this takes"),
+        ('{"op": "fly", "id": 1}', "Invalid value 'fly'"),
+        ('{"op": "ack", "id": 1}', "missing required field `receipts`"),
+        ('{"op": "dequeue", "id": 1, "topics": [], "group": "g"}', "at least one topic"),
+        ('{"op": "dequeue", "id": 1, "topics": ["x"], "group": "g", "credit": 0}', "`$.credit`"),
+        ('{"op": "tail", "id": 1, "topic": "absent-topic"}', "absent-topic"),
+        ('{"op": "stop", "id": 1, "subscription": 9}', "no subscription 9"),
+        ('{"op": "commit", "id": 1, "subscription": 9, "positions": {}}', "no tail"),
+    ],
+)
+def test_a_wrong_frame_is_answered_and_the_connection_lives_on(
+    doors: DoorsProcess, topic: str, frame: str, detail: str
+) -> None:
+    with peer(doors) as one:
+        one.connection.send(frame)
+        answer = one.read()
+        assert answer["op"] == "error"
+        assert detail in answer["detail"]
+        assert one.ask(op="enqueue", id=2, topic=topic, messages=[{"value": 1}])["op"] == "done"
+
+
+def test_a_page_of_another_origin_is_not_let_in(doors: DoorsProcess) -> None:
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        connect(
+            f"ws://{doors.doors['http']}/ws", additional_headers={"origin": "http://evil.example"}
+        )
