@@ -21,7 +21,6 @@ import errno
 import os
 import signal
 import sys
-from importlib.metadata import version
 from types import FrameType
 from typing import Any
 
@@ -105,6 +104,9 @@ def _on_terminate(signal_number: int, frame: FrameType | None) -> None:
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
+        # Read here: it takes as long as everything else that a short command imports.
+        from importlib.metadata import version
+
         code = "compiled" if is_compiled() else "plain Python"
         click.echo(f"headrace {version('headrace')} ({code})")
         ctx.exit()

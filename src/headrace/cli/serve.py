@@ -84,11 +84,13 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     # long for a busy loop.
     sys.setswitchinterval(0.0005)
 
+    # What a start makes stays, so looking at it for garbage again and again is work
+    # for nothing; and requests make many objects and few cycles.
+    gc.disable()
+
     def on_ready(ready: Ready) -> None:
-        # What is there by now stays, so looking at it for garbage again and again
-        # is work for nothing; and requests make many objects and few cycles.
-        gc.collect()
         gc.freeze()
+        gc.enable()
         gc.set_threshold(20_000, 20, 50)
         doors = ", ".join(f"{name} on {address}" for name, address in ready.doors.items())
         click.echo(f"ready: {doors}, data in {os.path.abspath(settings.data)}")

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
@@ -134,6 +135,8 @@ async def _serve_doors(
         logger.info("ready", extra={**addresses, "data": settings.data})
         on_ready(Ready(addresses))
         service.failed.add_done_callback(lambda _: stop.set())
+        if "kafka" in opened:
+            service.loop.run_in_executor(None, _read_the_rest)
         await stop.wait()
         logger.info("stopping")
     finally:
@@ -147,14 +150,22 @@ def _doors(settings: NodeSettings, service: Service) -> dict[str, OpenDoor]:
     doors: dict[str, OpenDoor] = {}
     if settings.kafka:
         from headrace.server.kafka.door import Door
-        from headrace.server.kafka.handlers import HANDLERS
+        from headrace.server.kafka.handlers import FIRST, HANDLERS, load_all
 
+        load_all(FIRST)
         doors["kafka"] = Door(service, settings, HANDLERS)
     if settings.http:
         from headrace.server.http.door import HttpDoor
 
         doors["http"] = HttpDoor(service, settings)
     return doors
+
+
+def _read_the_rest() -> None:
+    """What the first requests do not need, in a thread that lets the loop go first."""
+    from headrace.server.kafka.handlers import load_all
+
+    load_all(pause=lambda: time.sleep(0.001))
 
 
 async def _open(name: str, door: OpenDoor, settings: NodeSettings) -> bool:
