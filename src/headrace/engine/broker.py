@@ -43,7 +43,7 @@ from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
-from headrace.engine.retain import retain
+from headrace.engine.retain import Steps, retain, retention
 from headrace.engine.runs import runs_of
 from headrace.engine.scanner import NORMAL
 from headrace.engine.settling import Settling
@@ -457,6 +457,11 @@ class Broker:
         for partition in list(self.topics):
             retain(partition, self.cursors, self.fates, now_ms)
         self.transactions.forget_unused(now_ms)
+
+    def maintenance(self, partition: Partition, now_ms: int) -> Steps:
+        """The same for one partition, for who does the steps elsewhere. To be closed
+        when the partition goes away."""
+        return retention(partition, self.cursors, self.fates, now_ms)
 
     def delete_records(self, topic: Topic, index: int, before: int, now_ms: int) -> int:
         partition = self.topics.partition(topic, index)

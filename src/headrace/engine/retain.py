@@ -5,28 +5,49 @@ unacked, leased or delayed) is kept all the same, or moved to the dead letters
 where the topic asks for that. `retention = "acked"` turns it round: a segment
 goes as soon as every queue group is done with it and every cursor has passed it.
 What is not decided yet is kept in either case, and never compacted.
+
+What takes long, compaction and the search for delayed messages, is made of steps
+that can be done anywhere; see `log.compaction`.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator, Iterator
 
 from headrace.core.errors import CorruptBatch
+from headrace.core.ports import Buffer
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
 from headrace.engine.partition import Partition
-from headrace.engine.records import iterate_batches
 from headrace.engine.window import DELAYED, READY, RETRYING, WAITING
-from headrace.record import read_header, scan_attributes
+from headrace.log import Log
+from headrace.log.compaction import Step, some
+from headrace.record import BatchHeader, scan_attributes
+
+# Of a step that nobody waits for.
+_SLICE_BYTES = 1 << 30
+
+
+Steps = Generator[Step, int | None, None]
 
 
 def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> None:
+    """Whatever is due, at once."""
+    steps = retention(partition, cursors, fates, now_ms)
+    done: int | None = None
+    with contextlib.suppress(StopIteration):
+        while True:
+            done = steps.send(done)(_SLICE_BYTES)
+
+
+def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> Steps:
+    """The same for who does the steps elsewhere."""
     settings = partition.topic.settings
     log = partition.log
     before = log.start_offset
     if settings.cleanup == "compact":
-        for _ in log.compact(now_ms, _decided_end(partition)):
-            pass
+        yield from log.compaction(now_ms, _decided_end(partition))
         return
     if settings.retention == "acked":
         done = _done_below(partition, cursors)
@@ -38,7 +59,7 @@ def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) ->
             return
         if settings.retention_owed == "dead-letter":
             _give_up_owed(partition, fates, end, now_ms)
-        log.expire(now_ms, keep_from=_owed_from(partition, end, now_ms))
+        log.expire(now_ms, keep_from=(yield from _owed_from(partition, end, now_ms)))
     if log.start_offset != before:
         partition.on_start_moved()
 
@@ -59,23 +80,63 @@ def _decided_end(partition: Partition) -> int:
     return min(partition.log.synced_end, partition.last_stable_offset)
 
 
-def _owed_from(partition: Partition, end: int, now_ms: int) -> int:
+def _owed_from(partition: Partition, end: int, now_ms: int) -> Generator[Step, int | None, int]:
     """The first offset that a queue group owes, or that is delayed for groups
     that do not exist yet. Only what lies below `end` is asked about."""
+    if not partition.views and partition.topic.source_id is None:
+        search = _DelayedSearch(partition.log, end, now_ms)
+        with contextlib.closing(search):
+            while (yield search.step) is not None:
+                pass
+        end = search.found
     decided_end = _decided_end(partition)
     if partition.views:
+        # Maybe a group that came during the search: it saw what was there then.
         return min(decided_end, *(view.window.start for view in partition.views.values()))
-    if partition.topic.source_id is not None:
-        return decided_end
-    for data, position in iterate_batches(partition.log, partition.log.start_offset, end):
-        header = read_header(data, position)
-        batch = data[position : position + header.size_bytes]
+    return decided_end if partition.topic.source_id is not None else min(decided_end, end)
+
+
+class _DelayedSearch:
+    """For the first record that is delayed still. `found` is its offset, or where
+    the search ended."""
+
+    def __init__(self, log: Log, end: int, now_ms: int) -> None:
+        self._segments = [
+            segment.twin()
+            for segment in log.segment_list
+            if segment.base_offset < end and segment.size_bytes
+        ]
+        self._now_ms = now_ms
+        self._work = self._run(log.start_offset, end)
+        self.found = end
+
+    def step(self, most_bytes: int) -> int | None:
+        return some(self._work, most_bytes)
+
+    def _run(self, start: int, end: int) -> Iterator[int]:
+        for segment in self._segments:
+            for position, header in segment.walk(0):
+                if header.last_offset < start:
+                    continue
+                if header.base_offset >= end:
+                    return
+                offset = self._delayed_in(segment.read_batch(position, header), header)
+                if offset is not None:
+                    self.found = offset
+                    return
+                yield header.size_bytes
+
+    def _delayed_in(self, batch: Buffer, header: BatchHeader) -> int | None:
         # Nonsense that a producer sent under a good checksum is delayed for nobody.
         with contextlib.suppress(CorruptBatch):
             for offset, attributes in scan_attributes(batch, header):
-                if attributes.deliver_at_ms > now_ms:
-                    return min(offset, decided_end)
-    return decided_end
+                if attributes.deliver_at_ms > self._now_ms:
+                    return offset
+        return None
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.close()
 
 
 def _give_up_owed(partition: Partition, fates: Fates, end: int, now_ms: int) -> None:

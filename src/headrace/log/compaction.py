@@ -6,8 +6,14 @@
     3. swap   put the new file in the old ones' place (docs/formats/segment.md)
 
 Offsets never change; what is dropped leaves a gap. The map is limited, so a pass
-may cover only some of the log; the next one goes on where it ended. Everything
-runs in slices of one batch, and the log may be used between two of them.
+may cover only some of the log; the next one goes on where it ended.
+
+A pass is made of steps. What a step does touches nothing of the log but files of
+its own, so it can be done anywhere, also in a thread while the log is in use; what
+lies between two steps is short and belongs where the log does.
+
+    log's owner   plan . . . . . . . . . swap . . . . . . swap . . . note the end
+    anywhere           map  map  copy sync    copy copy sync
 
 What an aborted transaction wrote supersedes nothing, so records of a transaction
 join the map when its commit marker is met. They themselves are dropped by the copy.
@@ -22,7 +28,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Generator, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core import limits
@@ -97,10 +105,28 @@ class _KeyMap:
         return record.key is not None and self.last.get(_digest(record.key), -1) > record.offset
 
 
-def compact(
-    log: Log, now_ms: int, clean_below: int, keys_max: int | None
-) -> Generator[int, None, CompactionResult]:
-    """One pass; see `Log.compact`."""
+# Goes over at most so many bytes, or one batch; the bytes it went over, or None when
+# there is no more to do.
+Step = Callable[[int], int | None]
+Pass = Generator[Step, int | None, CompactionResult]
+
+
+def inline(steps: Pass, slice_bytes: int = 1) -> Generator[int, None, CompactionResult]:
+    """The same for who does each step at once, and wants to know its bytes."""
+    done: int | None = None
+    with contextlib.closing(steps):
+        while True:
+            try:
+                step = steps.send(done)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            done = step(slice_bytes)
+            if done is not None:
+                yield done
+
+
+def compact(log: Log, now_ms: int, clean_below: int, keys_max: int | None) -> Pass:
+    """One pass; see `Log.compaction`."""
     cleaned = read_cleaned(log.disk, log.path)
     limit = min(clean_below, log.synced_end)
     sealed = [segment for segment in log.segment_list.sealed if segment.next_offset <= limit]
@@ -111,19 +137,15 @@ def compact(
         return result
     changes = log.segment_list.changes
     keys = _KeyMap()
-    is_full = False
     dirty = [segment for segment in sealed if segment.next_offset > start]
-    for segment, position, header in _batches(dirty, start):
-        _map_batch(keys, segment, position, header)
-        yield header.size_bytes
-        if log.segment_list.changes != changes:
-            return result._replace(interrupted=True)
-        if len(keys) >= (keys_max or limits.COMPACTION_KEYS_MAX):
-            end = header.next_offset
-            is_full = True
-            break
+    mapping = _Mapping(keys, log, dirty, start, keys_max or limits.COMPACTION_KEYS_MAX)
+    with contextlib.closing(mapping):
+        while (yield mapping.step) is not None:
+            if log.segment_list.changes != changes:
+                return result._replace(interrupted=True)
+    end = min(end, mapping.end)
     first_open = keys.first_open()
-    if first_open is not None and (first_open > start or not is_full):
+    if first_open is not None and (first_open > start or mapping.end == NEVER_MS):
         # The rest of that transaction, and its marker, are for the next pass; unless
         # it is larger than the map, and would be for ever.
         end = min(end, first_open)
@@ -132,8 +154,7 @@ def compact(
     for group in _groups([segment for segment in sealed if segment.base_offset < end], log):
         copy = _Copy(log, group, keys, living, now_ms)
         with contextlib.closing(copy):
-            for slice_bytes in copy.run():
-                yield slice_bytes
+            while (yield copy.step) is not None:
                 if log.segment_list.changes != changes:
                     return result._replace(interrupted=True)
             copy.finish()
@@ -148,11 +169,47 @@ def compact(
     return result._replace(cleaned_end=end)
 
 
-def _batches(segments: list[Segment], start: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-    for segment in segments:
-        for position, header in segment.walk(0):
-            if header.last_offset >= start:
-                yield segment, position, header
+def some(work: Iterator[int], most_bytes: int) -> int | None:
+    """A step of work that tells the bytes it went over as it goes."""
+    total = None
+    for size in work:
+        total = (total or 0) + size
+        if total >= most_bytes:
+            break
+    return total
+
+
+class _Mapping:
+    """The first half of a pass: what the last offset of each key is."""
+
+    def __init__(
+        self, keys: _KeyMap, log: Log, segments: list[Segment], start: int, keys_max: int
+    ) -> None:
+        self._keys = keys
+        self._segments = [segment.twin() for segment in segments]
+        self._keys_max = keys_max
+        self._work = self._run(start)
+        # Where the map ends: behind everything, unless it became full.
+        self.end = NEVER_MS
+
+    def step(self, most_bytes: int) -> int | None:
+        return some(self._work, most_bytes)
+
+    def _run(self, start: int) -> Iterator[int]:
+        for segment in self._segments:
+            for position, header in segment.walk(0):
+                if header.last_offset < start:
+                    continue
+                _map_batch(self._keys, segment, position, header)
+                yield header.size_bytes
+                if len(self._keys) >= self._keys_max:
+                    self.end = header.next_offset
+                    return
+            segment.close()
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.close()
 
 
 def _map_batch(keys: _KeyMap, segment: Segment, position: int, header: BatchHeader) -> None:
@@ -194,24 +251,36 @@ class _Copy:
         goes from one group to the next."""
         self._log = log
         self._group = group
+        self._sources = [segment.twin() for segment in group]
         self._keys = keys
         self._living = living
+        # Those that the group speaks of, and those that stay.
+        self._ended: dict[int, AbortedTransaction] = {}
+        self._void: dict[int, list[AbortedTransaction]] = {}
+        for each in log.aborted.between(group[0].base_offset, group[-1].next_offset):
+            self._ended[each.last_offset] = each
+            self._void.setdefault(each.producer_id, []).append(each)
         self._aborted: list[AbortedTransaction] = []
         self._now_ms = now_ms
+        self._tombstone_ms = log.settings.tombstone_ms
         self._name = segment_name(group[0].base_offset) + LOG_SUFFIX
         self._temporary = f"{log.path}/{self._name}{CLEANED_SUFFIX}"
         self._file: File | None = log.disk.open(self._temporary, create=True)
         self._file.truncate(0)
         self._changed = len(group) > 1
+        self._work = self._run()
         self.position = 0
         self.bytes_before = 0
         self.records_dropped = 0
         self.horizon_ms = NEVER_MS
 
-    def run(self) -> Iterator[int]:
+    def step(self, most_bytes: int) -> int | None:
+        return some(self._work, most_bytes)
+
+    def _run(self) -> Iterator[int]:
         assert self._file is not None
-        last = self._group[-1]
-        for segment in self._group:
+        last = self._sources[-1]
+        for segment in self._sources:
             for position, header in segment.walk(0):
                 ends_group = segment is last and header.next_offset == last.next_offset
                 batch = self._cleaned(segment, position, header, ends_group)
@@ -220,6 +289,9 @@ class _Copy:
                     self.position += len(batch)
                 self.bytes_before += header.size_bytes
                 yield header.size_bytes
+            segment.close()
+        if self._changed:
+            sync_file(self._file, self._temporary)
 
     def _cleaned(
         self, segment: Segment, position: int, header: BatchHeader, ends_group: bool
@@ -245,15 +317,13 @@ class _Copy:
     ) -> Buffer | None:
         if header.producer_id in self._living:
             self._living.discard(header.producer_id)
-            self._aborted += [
-                aborted
-                for aborted in self._log.aborted.between(header.base_offset, header.next_offset)
-                if aborted.last_offset == header.base_offset
-            ]
+            ended = self._ended.get(header.base_offset)
+            if ended is not None:
+                self._aborted.append(ended)
             return batch
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
-            horizon_ms = self._now_ms + self._log.settings.tombstone_ms
+            horizon_ms = self._now_ms + self._tombstone_ms
             batch = build_sparse_batch(records, header, delete_horizon_ms=horizon_ms)
             self._changed = True
         elif horizon_ms <= self._now_ms:
@@ -270,7 +340,7 @@ class _Copy:
         horizon_ms = header.delete_horizon_ms
         over = horizon_ms is not None and horizon_ms <= self._now_ms
         kept: list[Record] = []
-        if not self._log.aborted.has_aborted(header):
+        if not self._is_void(header):
             kept = [
                 record
                 for record in records
@@ -280,7 +350,7 @@ class _Copy:
         self.records_dropped += len(records) - len(kept)
         new_horizon_ms = None
         if tombstones and horizon_ms is None:
-            new_horizon_ms = self._now_ms + self._log.settings.tombstone_ms
+            new_horizon_ms = self._now_ms + self._tombstone_ms
         if tombstones:
             self.horizon_ms = min(self.horizon_ms, horizon_ms or new_horizon_ms or NEVER_MS)
         if kept and len(kept) == len(records) and new_horizon_ms is None:
@@ -290,12 +360,20 @@ class _Copy:
             return None
         return build_sparse_batch(kept, header, delete_horizon_ms=new_horizon_ms)
 
+    def _is_void(self, header: BatchHeader) -> bool:
+        """Whether an aborted transaction wrote it."""
+        if not header.is_transactional:
+            return False
+        own = self._void.get(header.producer_id, [])
+        # The transactions of one producer follow one another.
+        number = bisect_left(own, header.base_offset, key=attrgetter("last_offset"))
+        return number < len(own) and own[number].first_offset <= header.base_offset
+
     def finish(self) -> None:
         """Make the copy the truth, unless it is the same as what is there."""
         assert self._file is not None
         if not self._changed:
             return
-        sync_file(self._file, self._temporary)
         self._file.close()
         self._file = None
         log, group = self._log, self._group
@@ -312,6 +390,8 @@ class _Copy:
         log.aborted.replace(bases, bases[0], self._aborted)
 
     def close(self) -> None:
+        for segment in self._sources:
+            segment.close()
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -456,6 +456,14 @@ class Log:
         or below `clean_below`. Runs in slices: each step yields the bytes it
         went over, and the generator's value is the result. Other calls may be
         made between two steps."""
+        return compaction.inline(self.compaction(now_ms, clean_below, keys_max=keys_max))
+
+    def compaction(
+        self, now_ms: int, clean_below: int, *, keys_max: int | None = None
+    ) -> compaction.Pass:
+        """The same for who does the steps elsewhere: each is yielded as a call to
+        be made, whose answer is sent back. While one is being made, the log may be
+        used as ever."""
         self._check_writable()
         return compaction.compact(self, now_ms, clean_below, keys_max)
 

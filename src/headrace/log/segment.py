@@ -376,6 +376,29 @@ class Segment:
 
     # The end of it.
 
+    def twin(self) -> Segment:
+        """The same to read from, with a handle of its own: it can be used where
+        this one is not, and stays readable when this one is removed. It must be
+        sealed."""
+        twin = Segment(
+            self._disk,
+            self._folder,
+            self.base_offset,
+            self.next_offset,
+            index_interval_bytes=self._index_interval_bytes,
+            size_bytes=self.size_bytes,
+            read_only=True,
+            is_sealed=True,
+            is_dense=self.is_dense,
+        )
+        twin.file()
+        return twin
+
+    def close(self) -> None:
+        file = self.take_file()
+        if file is not None:
+            file.close()
+
     def take_file(self) -> File | None:
         """Hand over the open handle: whoever takes it closes it."""
         file, self._file = self._file, None

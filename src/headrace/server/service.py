@@ -13,16 +13,16 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.core.errors import HeadraceError, SyncFailed
+from headrace.core.errors import SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.loop_commit import LoopCommit
+from headrace.server.maintenance import Maintenance
 
 Wake = Callable[[], None]
 
-MAINTAIN_SECONDS = 30.0
 # How many cold reads wait for the disk at once.
 READ_THREADS = 4
 
@@ -54,7 +54,7 @@ class Service:
         self._waiting: dict[Partition, set[Wake]] = {}
         # Those who also wait for topics and members to come and go.
         self._watching: set[Wake] = set()
-        self._maintenance = self.loop.call_later(MAINTAIN_SECONDS, self._maintain)
+        self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
 
     def _on_failure(self, error: SyncFailed) -> None:
         self.logger.critical("sync failed", extra={"error": str(error)})
@@ -119,20 +119,14 @@ class Service:
 
     # Housekeeping.
 
-    def _maintain(self) -> None:
-        self._maintenance = self.loop.call_later(MAINTAIN_SECONDS, self._maintain)
-        try:
-            self.broker.maintain(self.clock.now_ms())
-        except (OSError, HeadraceError):
-            # Nothing depends on it being done now; the next time it may work.
-            self.logger.exception("maintenance failed")
+    def _on_maintained(self) -> None:
         waiting = self.submit(self.commit())
         if waiting is not None:
             # A failure is heard of elsewhere; here nobody waits.
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def close(self) -> None:
-        self._maintenance.cancel()
+        await self.maintenance.close()
         await self.commits.close()
         self._readers.shutdown(cancel_futures=True)
 

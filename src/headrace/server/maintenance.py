@@ -1,0 +1,110 @@
+"""Maintenance: retention and compaction of every partition, while the node serves.
+
+    loop      look . look . look .      . swap . look ...
+    thread                        steps                     of one partition at a time
+
+Most partitions have nothing to do, and to see that takes microseconds: the loop looks
+at as many as fit into a slice, then lets others run. What takes long is done by a
+thread, a step at a time, and after each step it rests as long as it worked: compaction
+is never urgent, and the interpreter is shared.
+
+Rejected: a process of its own. It would not compete for the interpreter, but hold a
+second copy of everything, and start anew for each of many small passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.core.errors import SyncFailed
+from headrace.core.ports import Clock
+from headrace.engine.broker import Broker
+from headrace.engine.partition import Partition
+from headrace.engine.retain import Steps
+
+MAINTAIN_SECONDS = 30.0
+# How long the loop looks at partitions before others get their turn.
+SLICE_SECONDS = 0.001
+STEP_BYTES = 256 * 1024
+
+
+class Maintenance:
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        on_done: Callable[[], None],
+        on_failure: Callable[[SyncFailed], None],
+    ) -> None:
+        """`on_done` is called after each round: what was written has to be synced."""
+        self._broker = broker
+        self._clock = clock
+        self._on_done = on_done
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(1, "headrace-maintenance")
+        self._logger = logging.getLogger("headrace")
+        self._slice_end = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(MAINTAIN_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        await self.round()
+        self._on_done()
+        self._timer = self._loop.call_later(MAINTAIN_SECONDS, self._begin)
+
+    async def round(self) -> None:
+        """Everything that is due now."""
+        self._slice_end = self._loop.time() + SLICE_SECONDS
+        for partition in list(self._broker.topics):
+            if self._loop.time() > self._slice_end:
+                await self._let_others()
+            if not partition.is_leader:
+                continue
+            try:
+                steps = self._broker.maintenance(partition, self._clock.now_ms())
+                with contextlib.closing(steps):
+                    await self._carry_out(partition, steps)
+            except SyncFailed as error:
+                self._on_failure(error)
+            except Exception:
+                # Nothing depends on it being done now; the next time it may work, and
+                # the other partitions have their own.
+                self._logger.exception("maintenance failed", extra={"partition": partition.path})
+
+    async def _carry_out(self, partition: Partition, steps: Steps) -> None:
+        done: int | None = None
+        # One whose topic was deleted has no leader any more.
+        while partition.is_leader:
+            try:
+                step = steps.send(done)
+            except StopIteration:
+                return
+            began = self._loop.time()
+            doing = self._loop.run_in_executor(self._pool, step, STEP_BYTES)
+            try:
+                done = await asyncio.shield(doing)
+            except asyncio.CancelledError:
+                # The step's files must not be closed under it.
+                await asyncio.wait([doing])
+                raise
+            await asyncio.sleep(self._loop.time() - began)
+            self._slice_end = self._loop.time() + SLICE_SECONDS
+
+    async def _let_others(self) -> None:
+        await asyncio.sleep(SLICE_SECONDS)
+        self._slice_end = self._loop.time() + SLICE_SECONDS
+
+    async def close(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._pool.shutdown()
