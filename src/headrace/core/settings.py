@@ -138,6 +138,10 @@ def _coerce(name: str, hint: Any, value: Any) -> Any:
         if value in get_args(hint):
             return value
         raise InvalidArgument(f"{name} must be one of {', '.join(get_args(hint))}, not {value!r}")
+    if get_origin(hint) is dict:
+        return _coerce_table(name, value)
+    if get_origin(hint) is tuple:
+        return _coerce_list(name, value)
     if hint is bool:
         if isinstance(value, bool):
             return value
@@ -154,3 +158,20 @@ def _coerce(name: str, hint: Any, value: Any) -> Any:
         if isinstance(value, hint):
             return value
     raise InvalidArgument(f"{name} must be of type {hint.__name__}, not {value!r}")
+
+
+def _coerce_table(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"{name} must be a table of names and values, not {value!r}")
+    return {
+        str(key): str(each).lower() if isinstance(each, bool) else str(each)
+        for key, each in value.items()
+    }
+
+
+def _coerce_list(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    raise InvalidArgument(f"{name} must be a list of texts, not {value!r}")

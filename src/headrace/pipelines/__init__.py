@@ -1,0 +1,1 @@
+"""Pipelines on Spark: topics become tables, and tables become topics."""

@@ -1,0 +1,144 @@
+"""The log of a Delta table, kept by delta-rs on the driver.
+
+A commit is one version of the table: the files that executors wrote, the files
+that they replace, and the writer's batch as an application transaction. Two
+drivers that commit the same batch meet in the log, where one of them loses.
+
+Rejected: delta-spark. Its wheel has no jar, so it needs Maven at run time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.extras import require
+from headrace.pipelines.datafiles import DataFile, Shape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeltaLog:
+    def __init__(self, location: str, time_column: str) -> None:
+        require("deltalake", "pipelines")
+        self._location = location
+        self._time_column = time_column
+        self._table: DeltaTable | None = None
+
+    def exists(self) -> bool:
+        from deltalake import DeltaTable
+
+        return self._table is not None or DeltaTable.is_deltatable(self._location)
+
+    def create(self, schema: pa.Schema, shape: Shape) -> None:
+        from deltalake import DeltaTable
+
+        if not self.exists():
+            self._table = DeltaTable.create(
+                self._location, schema, mode="ignore", partition_by=list(shape.partition_by)
+            )
+
+    def files(self) -> list[DataFile]:
+        import pyarrow as pa
+
+        actions = pa.table(self._latest().get_add_actions(flatten=True)).to_pylist()
+        return [_data_file(action, self._time_column) for action in actions]
+
+    def last_batch(self, writer: str) -> int | None:
+        return self._latest().transaction_version(writer)
+
+    def commit(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        *,
+        transaction: tuple[str, int] | None,
+        data_change: bool,
+    ) -> bool:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        table = self._latest()
+        now_ms = int(datetime.now(UTC).timestamp() * 1000)
+        actions: list[Any] = [
+            AddAction(
+                file.path,
+                file.size,
+                file.partition,
+                now_ms,
+                data_change,
+                _statistics(file, self._time_column),
+            )
+            for file in add
+        ]
+        actions += [
+            RemoveAction(file.path, data_change, now_ms, file.size, dict(file.partition))
+            for file in remove
+        ]
+        properties = CommitProperties(
+            app_transactions=[Transaction(*transaction)] if transaction else None
+        )
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=properties,
+            )
+        except CommitFailedError:
+            # Another driver of the same writer was first, or a real conflict.
+            if transaction and (self.last_batch(transaction[0]) or -1) >= transaction[1]:
+                return False
+            raise
+        return True
+
+    def clean(self) -> None:
+        # Whoever began to read before may still do so: delta's own week.
+        self._latest().vacuum(dry_run=False)
+
+    def _latest(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        if self._table is None:
+            self._table = DeltaTable(self._location)
+        else:
+            self._table.update_incremental()
+        return self._table
+
+
+def _statistics(file: DataFile, time_column: str) -> str:
+    statistics: dict[str, Any] = {"numRecords": file.rows}
+    if file.low_us is not None and file.high_us is not None:
+        statistics["minValues"] = {time_column: _iso(file.low_us)}
+        statistics["maxValues"] = {time_column: _iso(file.high_us)}
+    return json.dumps(statistics)
+
+
+def _iso(time_us: int) -> str:
+    moment = _EPOCH + timedelta(microseconds=time_us)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _data_file(action: dict[str, Any], time_column: str) -> DataFile:
+    prefix = "partition."
+    return DataFile(
+        action["path"],
+        action["size_bytes"],
+        action["num_records"] or 0,
+        {name[len(prefix) :]: action[name] for name in action if name.startswith(prefix)},
+        _microseconds(action.get(f"min.{time_column}")),
+        _microseconds(action.get(f"max.{time_column}")),
+        {},
+    )
+
+
+def _microseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)

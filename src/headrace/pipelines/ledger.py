@@ -1,0 +1,108 @@
+"""The ledger: one row for each batch that is done, written last.
+
+    batch  rows_in  rows_out  rows_late  rows_bad  watermark_us  ends  ...
+
+Tables are committed one after the other, so a crash leaves some with a batch and
+some without. The ledger is committed when all have it: what it says is done is
+done everywhere, and the state that the next batch begins with is the one that
+the last row holds. That makes a repeated batch come out as it did the first time.
+
+A ledger belongs to one checkpoint. Batch numbers begin anew with a new one, and
+would look like batches that are in already; so another checkpoint is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.core.errors import InvalidArgument
+from headrace.pipelines.table import LakeTable, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE = "batches"
+_SCHEMA = (
+    "writer string, batch long, query string, rows_in long, rows_out long, rows_late long, "
+    "rows_bad long, watermark_us long, ends string, started_at timestamp, done_at timestamp"
+)
+
+
+class Done(NamedTuple):
+    """One batch that is in all tables."""
+
+    writer: str
+    batch: int
+    query: str
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_bad: int
+    # Event time up to which windows are closed, where there are windows.
+    watermark_us: int | None
+    # "topic/partition" to the offset behind the last row, over all batches.
+    ends: dict[str, int]
+    started_at: datetime
+    done_at: datetime
+
+
+class Ledger:
+    def __init__(self, lake: str, format: str, writer: str) -> None:
+        from pyspark.sql.types import StructType
+
+        location = f"{lake.rstrip('/')}/{TABLE}"
+        self.writer = writer
+        self._table: LakeTable = open_table(
+            location, format, StructType.fromDDL(_SCHEMA), partition_by=(), time="done_at"
+        )
+        self._last: Done | None = None
+        self._loaded = False
+
+    def last(self) -> Done | None:
+        if not self._loaded:
+            mine = self.batches()
+            self._last = mine[-1] if mine else None
+            self._loaded = True
+        return self._last
+
+    def has(self, batch: int) -> bool:
+        return self._table.has(self.writer, batch)
+
+    def batches(self) -> list[Done]:
+        """Every batch of this writer, in order."""
+        found = [
+            Done(**(row | {"ends": json.loads(row["ends"])}))
+            for row in self._table.rows()
+            if row["writer"] == self.writer
+        ]
+        return sorted(found, key=lambda done: done.batch)
+
+    def check_query(self, query: str, checkpoint: str) -> None:
+        """InvalidArgument when the tables were written from another checkpoint."""
+        last = self.last()
+        if last is not None and last.query != query:
+            raise InvalidArgument(
+                f"the tables were written with another checkpoint than {checkpoint!r}, whose "
+                "batches cannot be told from those that are in; name the old one with "
+                "checkpoint = ..., or write to another lake"
+            )
+
+    def write(self, done: Done) -> None:
+        row: dict[str, Any] = done._asdict() | {"ends": json.dumps(done.ends, sort_keys=True)}
+        self._table.append_rows([row], self.writer, done.batch)
+        self._last = done
+
+    def compact(self, spark: SparkSession) -> None:
+        self._table.compact(spark)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def writers_of(lake: str, format: str) -> list[str]:
+    """Who has written to the lake."""
+    ledger = Ledger(lake, format, "")
+    return sorted({row["writer"] for row in ledger._table.rows()})

@@ -1,0 +1,140 @@
+"""The log of a plain Parquet table: one small JSON file for each commit.
+
+    table/
+      date=2026-11-15/part-<batch>-<writer>-<unique>.parquet
+      _headrace_log/00000000000000000007.json     {"add": [...], "remove": [...],
+                                                   "writer": "...", "batch": 42}
+
+A commit file appears under its number at once and whole, or not at all: it is
+written aside, synced, and linked to its name, which fails when that exists.
+Then the files that it removes are deleted, and leftovers of earlier attempts at
+the same batch too, so that tools which know nothing of the log and read the
+folder see each row once, except between a crash and the restart after it. The price:
+a reader that is in the middle of a table while it is compacted has to begin anew.
+
+Rejected: Spark's own `_spark_metadata`. It is written by Spark's file sink only,
+which writes one table in a batch and not several.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.errors import InvalidArgument
+from headrace.pipelines.datafiles import DataFile, Shape, file_prefix
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOG_FOLDER = "_headrace_log"
+
+
+class ParquetLog:
+    def __init__(self, location: str) -> None:
+        if "://" in location:
+            raise InvalidArgument(
+                f'lake {location!r} is no path of a file system; format = "parquet" needs one '
+                'that every executor sees, and format = "delta" takes object stores too'
+            )
+        self._root = Path(location)
+        self._folder = self._root / LOG_FOLDER
+        # What is known so far; commits are only ever added.
+        self._next = 0
+        self._files: dict[str, DataFile] = {}
+        self._batches: dict[str, int] = {}
+
+    def exists(self) -> bool:
+        return self._folder.is_dir()
+
+    def create(self, schema: pa.Schema, shape: Shape) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def files(self) -> list[DataFile]:
+        self._catch_up()
+        return list(self._files.values())
+
+    def last_batch(self, writer: str) -> int | None:
+        self._catch_up()
+        return self._batches.get(writer)
+
+    def commit(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        *,
+        transaction: tuple[str, int] | None,
+        data_change: bool,
+    ) -> bool:
+        document = {
+            "add": [file._asdict() for file in add],
+            "remove": [file.path for file in remove],
+            "writer": transaction[0] if transaction else None,
+            "batch": transaction[1] if transaction else None,
+            "data_change": data_change,
+        }
+        while True:
+            self._catch_up()
+            if transaction and self._batches.get(transaction[0], -1) >= transaction[1]:
+                # Another driver of this writer was first; our files are not needed.
+                self._delete(file.path for file in add)
+                return False
+            if self._write(document):
+                break
+        self._catch_up()
+        self._delete(document["remove"])
+        if transaction:
+            self._delete_leftovers(add, file_prefix(*transaction))
+        return True
+
+    def clean(self) -> None:
+        """Nothing is left: files are deleted when they are taken out."""
+
+    def _catch_up(self) -> None:
+        while (path := self._path(self._next)).exists():
+            self._apply(json.loads(path.read_text()))
+            self._next += 1
+
+    def _apply(self, document: dict[str, Any]) -> None:
+        for path in document["remove"]:
+            self._files.pop(path, None)
+        for each in document["add"]:
+            self._files[each["path"]] = DataFile(**each)
+        if document["writer"] is not None:
+            self._batches[document["writer"]] = document["batch"]
+
+    def _write(self, document: dict[str, Any]) -> bool:
+        """False when the number was taken meanwhile."""
+        aside = self._folder / f".{uuid.uuid4().hex}.tmp"
+        try:
+            with open(aside, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(aside, self._path(self._next))
+        except FileExistsError:
+            return False
+        finally:
+            aside.unlink(missing_ok=True)
+        return True
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:020d}.json"
+
+    def _delete(self, paths: Any) -> None:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                (self._root / path).unlink()
+
+    def _delete_leftovers(self, add: Sequence[DataFile], prefix: str) -> None:
+        """Files of earlier attempts lie in the folders of this one: a batch that
+        is repeated has the same rows."""
+        for folder in {(self._root / file.path).parent for file in add}:
+            for path in folder.glob(f"part-{prefix}-*.parquet"):
+                if str(path.relative_to(self._root)) not in self._files:
+                    path.unlink(missing_ok=True)

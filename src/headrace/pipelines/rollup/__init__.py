@@ -1,0 +1,1 @@
+"""The rollup: a topic of metrics becomes aggregates by the minute, 5 minutes and hour."""

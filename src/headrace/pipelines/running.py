@@ -1,0 +1,139 @@
+"""A pipeline that follows a topic: read, take a batch, say how far it is.
+
+    topic --format("headrace")--> micro-batches --take(frame, number)--> tables
+                 |                                                         |
+           the checkpoint owns the place          the ledger says what is done
+                 |
+           a group of the pipeline's name shows its lag to every tool
+
+Spark repeats a batch with the same number and the same rows until it was taken;
+the tables skip what they have. The two together are exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from headrace.pipelines.ledger import Done, Ledger
+from headrace.pipelines.settings import PipelineSettings, StreamSettings, duration_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+# How long a wait for the query may last before we look at it again.
+WAIT_SECONDS = 1.0
+Report = Callable[[Done], None]
+
+
+class Job(Protocol):
+    """What a pipeline does with a batch. Called again with the same batch until
+    the ledger has it."""
+
+    ledger: Ledger
+
+    def take(self, records: DataFrame, batch: int, query: str) -> Done: ...
+
+    def compact(self, spark: SparkSession) -> None: ...
+
+
+class Outcome(NamedTuple):
+    batches: int
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_bad: int
+
+
+def place_options(settings: PipelineSettings) -> dict[str, str]:
+    """Where the topic is, in the connector's words."""
+    if settings.path:
+        return {"path": settings.path}
+    return {"kafka.bootstrap.servers": settings.servers}
+
+
+def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
+    options = {
+        **place_options(settings),
+        "subscribe": settings.topic,
+        "startingOffsets": settings.starting_offsets,
+        "maxOffsetsPerTrigger": str(settings.rows_per_batch_max),
+        "includeHeaders": "true",
+    }
+    if settings.servers:
+        options["groupId"] = settings.instance
+    return spark.readStream.format("headrace").options(**(options | settings.options)).load()
+
+
+def read_batch(spark: SparkSession, settings: PipelineSettings, **options: str) -> DataFrame:
+    given = {**place_options(settings), "subscribe": settings.topic, "includeHeaders": "true"}
+    return spark.read.format("headrace").options(**(given | options | settings.options)).load()
+
+
+def follow(
+    records: DataFrame,
+    job: Job,
+    settings: StreamSettings,
+    *,
+    report: Report | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Run until the topic's end (trigger "once"), until `stopped`, or until it
+    fails; what this run took."""
+    taken: list[Done] = []
+
+    def take(frame: DataFrame, batch: int) -> None:
+        query = _query_of(frame)
+        job.ledger.check_query(query, settings.checkpoint_path)
+        if job.ledger.has(batch):
+            return
+        done = job.take(frame, batch, query)
+        job.ledger.write(done)
+        taken.append(done)
+        if settings.compact_every and (batch + 1) % settings.compact_every == 0:
+            job.compact(frame.sparkSession)
+            job.ledger.compact(frame.sparkSession)
+        if report is not None:
+            report(done)
+
+    query = _start(records, take, settings)
+    try:
+        while not query.awaitTermination(WAIT_SECONDS):
+            if stopped():
+                break
+    finally:
+        query.stop()
+    return Outcome(
+        len(taken),
+        sum(done.rows_in for done in taken),
+        sum(done.rows_out for done in taken),
+        sum(done.rows_late for done in taken),
+        sum(done.rows_bad for done in taken),
+    )
+
+
+def _start(
+    records: DataFrame, take: Callable[[DataFrame, int], None], settings: StreamSettings
+) -> StreamingQuery:
+    writer = (
+        records.writeStream.queryName(settings.instance)
+        .option("checkpointLocation", settings.checkpoint_path)
+        .foreachBatch(take)
+    )
+    if settings.trigger == "once":
+        return writer.trigger(availableNow=True).start()
+    interval_ms = duration_ms("trigger", settings.trigger)
+    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+
+
+def _query_of(frame: DataFrame) -> str:
+    """The id that the checkpoint gives the query, the same in every run."""
+    query: Any = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not query:
+        # Without it a lake could be written from two checkpoints unnoticed.
+        raise RuntimeError(
+            "Spark does not say which query a batch belongs to (sql.streaming.queryId); "
+            "this version of Spark is not supported"
+        )
+    return str(query)

@@ -1,0 +1,129 @@
+"""What every pipeline is told, and how a TOML file becomes it.
+
+    pipeline = "rollup"            which one; `headrace pipeline list` names them
+    servers  = "127.0.0.1:9092"    where the topic is: a node, or
+    path     = "data/"             a directory that no process has open
+    topic    = "metrics"
+    lake     = "lake/metrics"      where the tables go
+
+    [options]                      more options of the connector, as they are
+    [spark]                        more settings of Spark, as they are
+
+Each job has one model, a frozen dataclass with a default for all that can have
+one. A wrong file gives one error that names the key and says what to write.
+
+Rejected: a section for each subject. A flat file has one place for each key, and
+the same names work as flags.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from headrace.cli.arguments import parse_duration_ms
+from headrace.core.errors import InvalidArgument
+from headrace.core.settings import SettingsModel, check_between
+from headrace.core.values import check_name
+
+TableFormat = Literal["delta", "parquet"]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings(SettingsModel):
+    """The keys that all pipelines share."""
+
+    pipeline: str = ""
+    # Which instance this is: it names the progress group and the writer in the
+    # tables. Two pipelines that write to one lake need two names.
+    name: str = ""
+
+    servers: str = ""
+    path: str = ""
+    topic: str = ""
+
+    options: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
+    master: str = ""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        settings = cls().changed(values)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """What only the whole can say; InvalidArgument names the key."""
+        if not self.topic:
+            raise missing("topic", "which topic to read", "metrics")
+        check_name("topic", self.topic)
+        self.check_place()
+
+    def check_place(self) -> None:
+        if self.servers and self.path:
+            raise InvalidArgument(
+                "servers and path are both given; keep servers to read from a node, or path to "
+                "read a directory that no process has open"
+            )
+        if not self.servers and not self.path:
+            raise missing("servers", "where the node is", "127.0.0.1:9092")
+
+    @property
+    def instance(self) -> str:
+        return self.name or f"{self.pipeline}-{self.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings(PipelineSettings):
+    """The keys of pipelines that follow a topic into tables."""
+
+    lake: str = ""
+    format: TableFormat = "delta"
+    # The checkpoint owns progress; it belongs to the lake, so it lies in it.
+    checkpoint: str = ""
+    starting_offsets: str = "earliest"
+    # How often a batch is made of what came; "once" takes what is there and ends.
+    trigger: str = "10s"
+    rows_per_batch_max: int = 1_000_000
+    # Small files are merged after so many batches; 0 leaves them alone.
+    compact_every: int = 50
+
+    def __post_init__(self) -> None:
+        check_between("rows_per_batch_max", self.rows_per_batch_max, 1, None)
+        check_between("compact_every", self.compact_every, 0, None)
+        if self.trigger != "once":
+            duration_ms("trigger", self.trigger, "10s, or once")
+
+    def check(self) -> None:
+        # super() without arguments does not work in a dataclass with slots.
+        PipelineSettings.check(self)
+        if not self.lake:
+            raise missing("lake", "where the tables go", "lake/metrics")
+
+    @property
+    def checkpoint_path(self) -> str:
+        return self.checkpoint or f"{self.lake.rstrip('/')}/_checkpoint"
+
+    def table_path(self, table: str) -> str:
+        return f"{self.lake.rstrip('/')}/{table}"
+
+
+def missing(key: str, what: str, example: str) -> InvalidArgument:
+    return InvalidArgument(f'{key} is missing; say {what}, as in: {key} = "{example}"')
+
+
+def duration_ms(key: str, text: str, example: str = "10m") -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError:
+        raise InvalidArgument(f"{key} must be a duration such as {example}, not {text!r}") from None
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as stream:
+            return tomllib.load(stream)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read {path}: {error}") from error
