@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.pipelines.conftest import NOON_MS, FolderTopic, metric
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.rollup.job import RollupJob, RollupSettings
 from headrace.pipelines.rollup.reading import reconcile
 from headrace.pipelines.running import follow
 from headrace.pipelines.table import LakeTable
-from tests.pipelines.conftest import NOON_MS, FolderTopic, metric
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +30,7 @@ def topic(spark: SparkSession, tmp_path: Path) -> FolderTopic:
     mixed = [*_hour(NOON_MS, minutes=2), b"not json", b'{"name": "cpu"}']
     mixed += [metric("cpu", NOON_MS + 61 * MINUTE_MS, 1.0)]
     topic.publish(mixed, at_ms=NOON_MS + 61 * MINUTE_MS)
-    topic.publish(
-        [metric("cpu", NOON_MS + 75 * MINUTE_MS, 2.0)], at_ms=NOON_MS + 75 * MINUTE_MS
-    )
+    topic.publish([metric("cpu", NOON_MS + 75 * MINUTE_MS, 2.0)], at_ms=NOON_MS + 75 * MINUTE_MS)
     return topic
 
 
@@ -82,16 +79,14 @@ def test_counts_of_all_tables_add_up_to_what_came_in(
     assert len(late) == 12 and all(row.ts < row.watermark for row in late)
 
 
-@pytest.mark.parametrize("format", ["delta", "parquet"])
 def test_a_batch_that_fails_after_any_commit_is_counted_once(
     spark: SparkSession,
     topic: FolderTopic,
     tmp_path: Path,
-    format: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The process dies after the n-th commit to a table, for every n there is."""
-    settings = _settings(tmp_path, format=format)
+    settings = _settings(tmp_path)
     commits = 0
     dies_at = 1
     real = LakeTable._commit
@@ -122,14 +117,6 @@ def test_a_batch_that_fails_after_any_commit_is_counted_once(
     assert found.adds_up
     assert (found.rows_in, found.rows_closed, found.rows_open) == (376, 361, 1)
     assert (found.rows_late, found.rows_bad) == (12, 2)
-
-
-def test_a_lake_refuses_another_checkpoint(topic: FolderTopic, tmp_path: Path) -> None:
-    settings = _settings(tmp_path, format="parquet")
-    follow(topic.stream(), RollupJob(settings), settings)
-    other = replace(settings, checkpoint=str(tmp_path / "elsewhere"))
-    with pytest.raises(Exception, match="another checkpoint"):
-        follow(topic.stream(), RollupJob(other), other)
 
 
 def test_wrong_settings_name_the_key_and_the_remedy(tmp_path: Path) -> None:

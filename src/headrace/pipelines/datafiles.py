@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.pipelines.arrow_schema import arrow_schema
+from headrace.pipelines.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

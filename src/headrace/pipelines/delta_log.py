@@ -66,6 +66,8 @@ class DeltaLog:
         from deltalake.transaction import AddAction, RemoveAction
 
         table = self._latest()
+        if transaction and _is_in(table, transaction):
+            return False
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -95,7 +97,7 @@ class DeltaLog:
             )
         except CommitFailedError:
             # Another driver of the same writer was first, or a real conflict.
-            if transaction and (self.last_batch(transaction[0]) or -1) >= transaction[1]:
+            if transaction and _is_in(self._latest(), transaction):
                 return False
             raise
         return True
@@ -112,6 +114,11 @@ class DeltaLog:
         else:
             self._table.update_incremental()
         return self._table
+
+
+def _is_in(table: DeltaTable, transaction: tuple[str, int]) -> bool:
+    last = table.transaction_version(transaction[0])
+    return last is not None and last >= transaction[1]
 
 
 def _statistics(file: DataFile, time_column: str) -> str:

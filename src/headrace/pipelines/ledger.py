@@ -50,12 +50,10 @@ class Done(NamedTuple):
 
 class Ledger:
     def __init__(self, lake: str, format: str, writer: str) -> None:
-        from pyspark.sql.types import StructType
-
         location = f"{lake.rstrip('/')}/{TABLE}"
         self.writer = writer
         self._table: LakeTable = open_table(
-            location, format, StructType.fromDDL(_SCHEMA), partition_by=(), time="done_at"
+            location, format, _SCHEMA, partition_by=(), time="done_at"
         )
         self._last: Done | None = None
         self._loaded = False

@@ -12,7 +12,10 @@ the tables skip what they have. The two together are exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.pipelines.ledger import Done, Ledger
@@ -20,10 +23,10 @@ from headrace.pipelines.settings import PipelineSettings, StreamSettings, durati
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # How long a wait for the query may last before we look at it again.
-WAIT_SECONDS = 1.0
+WAIT_SECONDS = 1
 Report = Callable[[Done], None]
 
 
@@ -53,7 +56,7 @@ def place_options(settings: PipelineSettings) -> dict[str, str]:
     return {"kafka.bootstrap.servers": settings.servers}
 
 
-def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
+def read_stream(spark: SparkSession, settings: StreamSettings, **more: str) -> DataFrame:
     options = {
         **place_options(settings),
         "subscribe": settings.topic,
@@ -62,8 +65,9 @@ def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
         "includeHeaders": "true",
     }
     if settings.servers:
-        options["groupId"] = settings.instance
-    return spark.readStream.format("headrace").options(**(options | settings.options)).load()
+        options["progressGroup"] = settings.instance
+    given = options | more | settings.options
+    return spark.readStream.format("headrace").options(**given).load()
 
 
 def read_batch(spark: SparkSession, settings: PipelineSettings, **options: str) -> DataFrame:
@@ -111,6 +115,32 @@ def follow(
         sum(done.rows_late for done in taken),
         sum(done.rows_bad for done in taken),
     )
+
+
+def shown(done: Done) -> str:
+    """A line about a batch, for whoever watches."""
+    seconds = (done.done_at - done.started_at).total_seconds()
+    parts = [f"batch {done.batch}: {done.rows_in:,} in", f"{done.rows_out:,} out"]
+    parts += [f"{done.rows_late:,} late"] if done.rows_late else []
+    parts += [f"{done.rows_bad:,} bad"] if done.rows_bad else []
+    return f"{', '.join(parts)}, {seconds:.1f} s"
+
+
+@contextmanager
+def until_told() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM has come. The batch under way is then dropped,
+    and is repeated as it was by the next run."""
+    told = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield told.is_set
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(kind, lambda *_: told.set()) for kind in kinds]
+    try:
+        yield told.is_set
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)
 
 
 def _start(

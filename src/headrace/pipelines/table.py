@@ -18,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from headrace.pipelines.arrow_schema import arrow_schema
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
+from headrace.pipelines.schema import arrow_schema, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +117,8 @@ class LakeTable:
         """The rows; with a start or an end, only of files that can have rows of
         the time column in [start, end), so filter as well."""
         files = [
-            file for file in (self._log.files() if self._log.exists() else ())
+            file
+            for file in (self._log.files() if self._log.exists() else ())
             if _overlaps(file, start_us, end_us)
         ]
         return self.read_files(spark, files)
@@ -161,15 +162,21 @@ class LakeTable:
 
     def drop_before(self, time_us: int) -> int:
         """Take out the files that have only rows before this; how many."""
-        gone = [file for file in self.files() if file.high_us is not None and file.high_us < time_us]
+        gone = [
+            file for file in self.files() if file.high_us is not None and file.high_us < time_us
+        ]
         if gone:
             self._log.commit((), gone, transaction=None, data_change=True)
         return len(gone)
 
 
 def open_table(
-    location: str, format: str, schema: StructType, *, partition_by: Sequence[str], time: str
+    location: str, format: str, schema: str | StructType, *, partition_by: Sequence[str], time: str
 ) -> LakeTable:
+    """The table at this place, with a schema in Spark's words; it is made by the
+    first append."""
+    if isinstance(schema, str):
+        schema = schema_of(schema)
     log = open_log(location, format, time)
     return LakeTable(location, log, schema, Shape(tuple(partition_by), time))
 

@@ -88,12 +88,10 @@ class RollupTables:
 
 
 def _table(settings: StreamSettings, name: str, schema: str, time: str) -> LakeTable:
-    from pyspark.sql.types import StructType
-
     return open_table(
         settings.table_path(name),
         settings.format,
-        StructType.fromDDL(schema),
+        schema,
         partition_by=("date",),
         time=time,
     )
@@ -166,9 +164,7 @@ class RollupJob:
         if counts.bad:
             self.tables.bad.append(transform.bad_rows(rows), writer, batch)
 
-    def _close(
-        self, spark: SparkSession, batch: int, before_us: int | None, after_us: int
-    ) -> None:
+    def _close(self, spark: SparkSession, batch: int, before_us: int | None, after_us: int) -> None:
         from headrace.pipelines.rollup import transform
 
         source = self.tables.partials

@@ -1,8 +1,8 @@
 """Reading what a rollup wrote, and proof that it counts every row.
 
-    in = rolled + late + bad              what the ledger says
-    rolled = rows in closed minutes + rows in open ones, and so on
-                                          what the tables themselves hold
+in = rolled + late + bad              what the ledger says
+rolled = rows in closed minutes + rows in open ones, and so on
+                                      what the tables themselves hold
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Spark's types as Arrow's: what the files of a table have.
+"""The schemas of our tables: as words, as Spark's types, and as Arrow's.
+
+    "at timestamp, labels map<string,string>, tags array<struct<key:string>>"
+
+Words are read here and not by Spark, which needs a running JVM for it: a command
+that only looks at a table should not have to start one.
 
 Everything may be null, since whether a column ever is null is an accident of the
 query that made it, and a table must take the next query too. Timestamps are UTC
@@ -17,6 +22,56 @@ from headrace.core.errors import InvalidArgument
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
+
+
+def schema_of(words: str) -> StructType:
+    """A table's schema from our own words for it."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = []
+    for part in _split(words):
+        name, kind = part.split(maxsplit=1)
+        fields.append(StructField(name, _type_of(kind)))
+    return StructType(fields)
+
+
+def _type_of(words: str) -> DataType:
+    from pyspark.sql import types as spark_types
+
+    words = words.strip()
+    plain: dict[str, type[DataType]] = {
+        "string": spark_types.StringType,
+        "binary": spark_types.BinaryType,
+        "int": spark_types.IntegerType,
+        "long": spark_types.LongType,
+        "double": spark_types.DoubleType,
+        "timestamp": spark_types.TimestampType,
+    }
+    if words in plain:
+        return plain[words]()
+    outer, _, inner = words.removesuffix(">").partition("<")
+    parts = _split(inner)
+    if outer == "array":
+        return spark_types.ArrayType(_type_of(inner))
+    if outer == "map":
+        return spark_types.MapType(_type_of(parts[0]), _type_of(parts[1]))
+    assert outer == "struct", f"{words!r} is not a type"
+    pairs = [part.strip().split(":", 1) for part in parts]
+    return spark_types.StructType(
+        [spark_types.StructField(name, _type_of(kind)) for name, kind in pairs]
+    )
+
+
+def _split(words: str) -> list[str]:
+    """At the commas that are in no brackets."""
+    parts, depth = [""], 0
+    for character in words:
+        depth += (character == "<") - (character == ">")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -1,0 +1,59 @@
+"""One view of the lake and the live topic, without gap or overlap.
+
+    partition 0   lake ──────────────────> end ──> live topic ──> latest
+                                            ^
+                                    the ledger's last row
+
+The seam is an offset for each partition, so a record is on one side of it and
+never on both. What a batch has put into the lake and not yet into the ledger
+counts as live: its rows lie behind the seam.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from headrace.pipelines.archive import transform
+from headrace.pipelines.archive.job import raw_table
+from headrace.pipelines.ledger import Ledger
+from headrace.pipelines.running import read_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.pipelines.settings import StreamSettings
+
+
+def read_lake(spark: SparkSession, settings: StreamSettings) -> DataFrame:
+    """The records that are in the lake, up to the seam."""
+    ends = seam(settings)
+    # The seam first: the lake only grows, so it holds all below it.
+    return transform.below(raw_table(settings).read(spark), ends).select(*transform.RECORD_COLUMNS)
+
+
+def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:
+    """All records of the topic that the lake or the topic still has, each once."""
+    ends = seam(settings)
+    lake = transform.below(raw_table(settings).read(spark), ends)
+    options = {"startingOffsets": starting_offsets(ends)} if ends else {}
+    live = read_batch(spark, settings, **options)
+    columns = transform.RECORD_COLUMNS
+    return lake.select(*columns).unionByName(live.select(*columns))
+
+
+def seam(settings: StreamSettings) -> dict[str, int]:
+    """Where the lake ends: "topic/partition" to the next offset."""
+    last = Ledger(settings.lake, settings.format, settings.instance).last()
+    return dict(last.ends) if last else {}
+
+
+def starting_offsets(ends: dict[str, int]) -> str:
+    """In the connector's words. A partition that the lake does not know yet is
+    left out, and so begins at its earliest record."""
+    topics: dict[str, dict[str, int]] = defaultdict(dict)
+    for place, end in sorted(ends.items()):
+        topic, _, partition = place.rpartition("/")
+        topics[topic][partition] = end
+    return json.dumps(topics)

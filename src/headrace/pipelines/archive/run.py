@@ -1,0 +1,26 @@
+"""Runs the archive: what the registry and `spark-submit` call."""
+
+from __future__ import annotations
+
+from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings
+from headrace.pipelines.registry import Say
+from headrace.pipelines.running import follow, read_stream, shown, until_told
+from headrace.pipelines.session import open_session
+
+Settings = ArchiveSettings
+
+
+def run(settings: ArchiveSettings, *, master: str | None, say: Say) -> int:
+    spark = open_session(settings, master)
+    with until_told() as stopped:
+        outcome = follow(
+            read_stream(spark, settings, **settings.decoding_options()),
+            ArchiveJob(settings),
+            settings,
+            report=lambda done: say(shown(done)),
+            stopped=stopped,
+        )
+    say(f"{outcome.rows_out:,} records archived in {outcome.batches} batches to {settings.lake}")
+    if outcome.rows_bad:
+        say(f"{outcome.rows_bad:,} could not be decoded; they are in the table `bad`")
+    return 0

@@ -1,0 +1,27 @@
+"""Runs the rollup: what the registry and `spark-submit` call."""
+
+from __future__ import annotations
+
+from headrace.pipelines.registry import Say
+from headrace.pipelines.rollup.job import RollupJob, RollupSettings
+from headrace.pipelines.running import follow, read_stream, shown, until_told
+from headrace.pipelines.session import open_session
+
+Settings = RollupSettings
+
+
+def run(settings: RollupSettings, *, master: str | None, say: Say) -> int:
+    spark = open_session(settings, master)
+    with until_told() as stopped:
+        outcome = follow(
+            read_stream(spark, settings),
+            RollupJob(settings),
+            settings,
+            report=lambda done: say(shown(done)),
+            stopped=stopped,
+        )
+    say(
+        f"{outcome.rows_in:,} rows in = {outcome.rows_out:,} rolled + {outcome.rows_late:,} late "
+        f"+ {outcome.rows_bad:,} bad, in {outcome.batches} batches; tables in {settings.lake}"
+    )
+    return 0
