@@ -1,4 +1,4 @@
-"""Records as the connector gives them, made without a topic."""
+"""Records as the connector gives them, made without a topic; and a real one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.spark.conftest import node as node
+from tests.spark.conftest import topic as topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

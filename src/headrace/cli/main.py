@@ -36,6 +36,7 @@ from headrace.cli.demo import demo
 from headrace.cli.dlq import dlq
 from headrace.cli.group import group
 from headrace.cli.log import log
+from headrace.cli.pipeline import pipeline
 from headrace.cli.publish import publish
 from headrace.cli.queue import queue
 from headrace.cli.serve import serve
@@ -163,6 +164,7 @@ for _command in (
     group,
     dlq,
     delayed,
+    pipeline,
     status,
     log,
     bench,

@@ -45,6 +45,16 @@ PIPELINES = {
             "a topic into the lake, raw and typed, with small files merged",
             "headrace.pipelines.archive.run",
         ),
+        Pipeline(
+            "triage",
+            "dead letters by kind and over time: a report, and a plan to redrive them",
+            "headrace.pipelines.triage.run",
+        ),
+        Pipeline(
+            "audit",
+            "proof that a topic's records are in the lake: counts, gaps, duplicates, latency",
+            "headrace.pipelines.audit.run",
+        ),
     )
 }
 

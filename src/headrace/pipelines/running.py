@@ -56,7 +56,7 @@ def place_options(settings: PipelineSettings) -> dict[str, str]:
     return {"kafka.bootstrap.servers": settings.servers}
 
 
-def read_stream(spark: SparkSession, settings: StreamSettings, **more: str) -> DataFrame:
+def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     options = {
         **place_options(settings),
         "subscribe": settings.topic,
@@ -66,12 +66,14 @@ def read_stream(spark: SparkSession, settings: StreamSettings, **more: str) -> D
     }
     if settings.servers:
         options["progressGroup"] = settings.instance
-    given = options | more | settings.options
+    given = options | settings.options
     return spark.readStream.format("headrace").options(**given).load()
 
 
 def read_batch(spark: SparkSession, settings: PipelineSettings, **options: str) -> DataFrame:
-    given = {**place_options(settings), "subscribe": settings.topic, "includeHeaders": "true"}
+    given = {**place_options(settings), "subscribe": settings.topic}
+    if "columns" not in options:
+        given["includeHeaders"] = "true"
     return spark.read.format("headrace").options(**(given | options | settings.options)).load()
 
 

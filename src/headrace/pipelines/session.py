@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from headrace.core.extras import require
@@ -32,26 +35,40 @@ _DEFAULTS = {
 _LOCAL_DEFAULTS = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
 
 
-def open_session(settings: PipelineSettings, master: str | None = None) -> SparkSession:
-    """The active session, or a new one with the settings' choices."""
+@contextmanager
+def spark_session(settings: PipelineSettings, master: str | None = None) -> Iterator[SparkSession]:
+    """The active session, or a new one with the settings' choices that ends here."""
     sql = require("pyspark.sql", "spark")
     active: SparkSession | None = sql.SparkSession.getActiveSession()
     if active is not None:
-        return active
+        yield active
+        return
+    session = _start(settings, master)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _start(settings: PipelineSettings, master: str | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = master or settings.master or os.environ.get("SPARK_MASTER", "")
     # spark-submit has said already which master and which settings.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    builder = sql.SparkSession.builder.appName(f"headrace {settings.instance}")
+    builder = SparkSession.builder.appName(f"headrace {settings.instance}")
     values = dict(_DEFAULTS)
     if not submitted:
         builder = builder.master(chosen or LOCAL)
         if (chosen or LOCAL).startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             values |= _LOCAL_DEFAULTS
+            quiet = resources.files("headrace.pipelines") / "log4j2.properties"
+            values["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={quiet}"
     for name, value in (values | settings.spark).items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
-    if "spark.log.level" not in settings.spark:
+    if not submitted and "spark.log.level" not in settings.spark:
         session.sparkContext.setLogLevel("ERROR")
     return session

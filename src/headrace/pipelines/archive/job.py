@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive import transform
+from headrace.pipelines.avro import read_avro_schema
 from headrace.pipelines.ledger import Done, Ledger, now
 from headrace.pipelines.settings import StreamSettings, missing
 from headrace.pipelines.table import Appended, LakeTable, open_table
@@ -23,46 +24,30 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings(StreamSettings):
     # With another format than raw, a typed table is written besides the raw one.
-    value_format: Literal["raw", "json", "avro", "protobuf"] = "raw"
-    # As the connector's valueSchema: DDL for JSON, the schema's text for Avro.
+    value_format: Literal["raw", "json", "avro"] = "raw"
+    # The columns of the typed table, in Spark's words.
     value_schema: str = ""
-    value_schema_file: str = ""
-    value_message: str = ""
-    value_framing: Literal["none", "confluent"] = "none"
+    # The file that says how Avro values are written.
+    avro_schema: str = ""
 
     def check(self) -> None:
         StreamSettings.check(self)
         if self.value_format == "raw":
-            if self.value_schema or self.value_schema_file:
+            if self.value_schema or self.avro_schema:
+                key = "value_schema" if self.value_schema else "avro_schema"
                 raise InvalidArgument(
-                    'value_schema is given but value_format is "raw"; say which format it is, '
+                    f'{key} is given but value_format is "raw"; say which format it is, '
                     'as in: value_format = "json"'
                 )
             return
-        if self.value_schema and self.value_schema_file:
-            raise InvalidArgument("value_schema and value_schema_file are both given; keep one")
-        if not self.value_schema and not self.value_schema_file:
-            raise missing("value_schema", "what the values hold", "id BIGINT, total DOUBLE")
-
-    def decoding_options(self) -> dict[str, str]:
-        if self.value_format == "raw":
-            return {}
-        schema = self.value_schema
-        if self.value_schema_file and self.value_format == "protobuf":
-            # The connector reads a descriptor set itself.
-            schema = self.value_schema_file
-        elif self.value_schema_file:
-            try:
-                with open(self.value_schema_file, encoding="utf-8") as file:
-                    schema = file.read()
-            except (OSError, UnicodeDecodeError) as error:
-                raise InvalidArgument(f"cannot read value_schema_file: {error}") from error
-        options = {"valueFormat": self.value_format, "valueSchema": schema, "badRecords": "column"}
-        if self.value_message:
-            options["valueMessage"] = self.value_message
-        if self.value_framing != "none":
-            options["valueFraming"] = self.value_framing
-        return options
+        if not self.value_schema:
+            raise missing("value_schema", "which columns to make", "id BIGINT, total DOUBLE")
+        if self.value_format == "avro" and not self.avro_schema:
+            raise missing("avro_schema", "which file has the schema", "order.avsc")
+        if self.value_format == "json" and self.avro_schema:
+            raise InvalidArgument(
+                'avro_schema is given but value_format is "json"; say "avro", or remove it'
+            )
 
 
 class ArchiveJob:
@@ -70,15 +55,17 @@ class ArchiveJob:
         self.settings = settings
         self.raw = raw_table(settings)
         self.ledger = Ledger(settings.lake, settings.format, settings.instance)
+        self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
 
     def take(self, records: DataFrame, batch: int, query: str) -> Done:
         started_at = now()
         last = self.ledger.last()
-        is_typed = transform.DECODED in records.columns
+        is_typed = self.settings.value_format != "raw"
         if is_typed:
-            records = records.persist()
+            decoded = transform.decode(records, self.settings.value_schema, self._avro)
+            records = decoded.persist()
         try:
             raw = self.raw.append(transform.raw_rows(records, batch), self.ledger.writer, batch)
             if raw.skipped:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import follow, read_stream, shown, until_told
-from headrace.pipelines.session import open_session
+from headrace.pipelines.session import spark_session
 
 Settings = ArchiveSettings
 
 
 def run(settings: ArchiveSettings, *, master: str | None, say: Say) -> int:
-    spark = open_session(settings, master)
-    with until_told() as stopped:
+    with spark_session(settings, master) as spark, until_told() as stopped:
         outcome = follow(
-            read_stream(spark, settings, **settings.decoding_options()),
+            read_stream(spark, settings),
             ArchiveJob(settings),
             settings,
             report=lambda done: say(shown(done)),

@@ -10,12 +10,14 @@ field may be called `offset`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from headrace.core.errors import InvalidArgument
+from headrace.pipelines.avro import as_json, record_decoder
 from headrace.pipelines.rollup.transform import date_of
 from headrace.pipelines.schema import schema_of
 
@@ -34,13 +36,41 @@ BAD_SCHEMA = (
     "date string, topic string, partition int, offset long, timestamp timestamp, value binary, "
     "problem string"
 )
-# What the connector calls a decoded value, and the reason why there is none.
+# A decoded value, and the reason why there is none.
 DECODED = "decoded"
-DECODE_ERROR = "decodeError"
+DECODE_ERROR = "decode_error"
+_CORRUPT = "_corrupt_record"
 
 _TYPED_OWN = schema_of(
     "_date string, _topic string, _partition int, _offset long, _timestamp timestamp, _key binary"
 )
+
+
+def decode(records: DataFrame, columns: str, avro_schema: dict[str, Any] | None) -> DataFrame:
+    """Adds `decoded`, with the columns given in Spark's words, and `decode_error`."""
+    if avro_schema is None:
+        text = F.try_validate_utf8(F.col("value").cast("string"))
+    else:
+        text = F.udf(_avro_text(avro_schema), "string", useArrow=True)("value")
+    # Spark says by this column that a text is not JSON, or not of these types.
+    parsed = F.from_json(text, f"{columns}, {_CORRUPT} string")
+    is_object = F.startswith(F.ltrim(text), F.lit("{"))
+    fits = is_object & parsed[_CORRUPT].isNull()
+    kind = "JSON" if avro_schema is None else "Avro"
+    error = (
+        F.when(F.col("value").isNull(), "value is empty")
+        .when(text.isNull(), f"value is not {kind}" if avro_schema else "value is not text")
+        .when(~is_object, f"value is not a {kind} object")
+        .when(~fits, f"value is not {kind} of the given columns")
+    )
+    return records.withColumns(
+        {DECODED: F.when(fits, parsed.dropFields(_CORRUPT)), DECODE_ERROR: error}
+    )
+
+
+def _avro_text(schema: dict[str, Any]) -> Callable[[bytes | None], str | None]:
+    decoder = record_decoder(schema)
+    return lambda payload: as_json(decoder(payload))
 
 
 def raw_rows(records: DataFrame, batch: int) -> DataFrame:
@@ -52,7 +82,7 @@ def raw_rows(records: DataFrame, batch: int) -> DataFrame:
 
 
 def typed_schema(records: StructType) -> StructType:
-    """The columns of `typed` for records whose values the connector decodes."""
+    """The columns of `typed` for records that are decoded."""
     decoded = records[DECODED].dataType
     assert isinstance(decoded, StructType)
     own = {name.lower() for name in _TYPED_OWN.fieldNames()}
@@ -60,13 +90,13 @@ def typed_schema(records: StructType) -> StructType:
         if field.name.lower() in own:
             raise InvalidArgument(
                 f"value_schema has a field {field.name!r}, which is a column of the archive's "
-                'own; rename it, or keep the raw table alone with value_format = "raw"'
+                'own; leave it out, or keep the raw table alone with value_format = "raw"'
             )
     return StructType([*_TYPED_OWN.fields, *(StructField(f.name, f.dataType) for f in decoded)])
 
 
 def typed_rows(records: DataFrame) -> DataFrame:
-    return records.where(F.col(DECODE_ERROR).isNull() & F.col(DECODED).isNotNull()).select(
+    return records.where(F.col(DECODE_ERROR).isNull()).select(
         date_of("timestamp").alias("_date"),
         *(F.col(name).alias(f"_{name}") for name in ("topic", "partition", "offset", "timestamp")),
         F.col("key").alias("_key"),
@@ -75,11 +105,10 @@ def typed_rows(records: DataFrame) -> DataFrame:
 
 
 def bad_rows(records: DataFrame) -> DataFrame:
-    """Also a record without a value: `typed` has no row for it."""
-    return records.where(F.col(DECODE_ERROR).isNotNull() | F.col(DECODED).isNull()).select(
+    return records.where(F.col(DECODE_ERROR).isNotNull()).select(
         date_of("timestamp").alias("date"),
         "topic", "partition", "offset", "timestamp", "value",
-        F.coalesce(DECODE_ERROR, F.lit("value is empty")).alias("problem"),
+        F.col(DECODE_ERROR).alias("problem"),
     )  # fmt: skip
 
 

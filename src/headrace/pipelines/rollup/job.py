@@ -69,6 +69,8 @@ class Counts(NamedTuple):
     late: int
     bad: int
     latest_us: int | None
+    # "topic/partition" to the offset behind the last record.
+    ends: dict[str, int]
 
 
 class RollupTables:
@@ -123,7 +125,7 @@ class RollupJob:
             self.tables.partials.drop_before(after_us - MINUTE_US + 1)
         return Done(
             self.ledger.writer, batch, query, counts.total, counts.rolled, counts.late,
-            counts.bad, after_us, {}, started_at, now(),
+            counts.bad, after_us, (last.ends if last else {}) | counts.ends, started_at, now(),
         )  # fmt: skip
 
     def compact(self, spark: SparkSession) -> None:
@@ -197,15 +199,31 @@ def _count(rows: DataFrame) -> Counts:
     def fate(name: str) -> Any:
         return F.count(F.when(F.col("fate") == name, 1))
 
-    latest = F.max(F.when(F.col("fate") == "rolled", F.unix_micros("ts")))
-    row = rows.agg(F.count("*"), fate("rolled"), fate("late"), fate("bad"), latest).first()
-    assert row is not None
-    return Counts(*row)
+    found = (
+        rows.groupBy("topic", "partition")
+        .agg(
+            F.count("*").alias("rows"),
+            fate("rolled").alias("rolled"),
+            fate("late").alias("late"),
+            fate("bad").alias("bad"),
+            F.max(F.when(F.col("fate") == "rolled", F.unix_micros("ts"))).alias("latest_us"),
+            (F.max("offset") + 1).alias("end"),
+        )
+        .collect()
+    )
+    return Counts(
+        sum(row.rows for row in found),
+        sum(row.rolled for row in found),
+        sum(row.late for row in found),
+        sum(row.bad for row in found),
+        max((row.latest_us for row in found if row.latest_us is not None), default=None),
+        {f"{row.topic}/{row.partition}": row.end for row in found},
+    )
 
 
 def _avro_schema(settings: RollupSettings) -> dict[str, Any] | None:
     if settings.encoding != "avro":
         return None
-    from headrace.pipelines.rollup.avro import read_avro_schema
+    from headrace.pipelines.avro import read_avro_schema
 
     return read_avro_schema(settings.avro_schema)

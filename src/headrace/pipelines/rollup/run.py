@@ -5,14 +5,13 @@ from __future__ import annotations
 from headrace.pipelines.registry import Say
 from headrace.pipelines.rollup.job import RollupJob, RollupSettings
 from headrace.pipelines.running import follow, read_stream, shown, until_told
-from headrace.pipelines.session import open_session
+from headrace.pipelines.session import spark_session
 
 Settings = RollupSettings
 
 
 def run(settings: RollupSettings, *, master: str | None, say: Say) -> int:
-    spark = open_session(settings, master)
-    with until_told() as stopped:
+    with spark_session(settings, master) as spark, until_told() as stopped:
         outcome = follow(
             read_stream(spark, settings),
             RollupJob(settings),

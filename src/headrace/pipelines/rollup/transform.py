@@ -16,9 +16,12 @@ that do not add up cannot be trusted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+
+from headrace.pipelines.avro import as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,10 +66,31 @@ def parse_json(records: DataFrame) -> DataFrame:
 def parse_avro(records: DataFrame, schema: dict[str, Any]) -> DataFrame:
     """The same for Avro. A value may begin with the five bytes that a schema
     registry's clients put before it."""
-    from headrace.pipelines.rollup.avro import metric_decoder
+    from headrace.pipelines.avro import record_decoder
 
-    decode = F.udf(metric_decoder(schema), METRIC_FIELDS, useArrow=True)
+    decode = F.udf(_metric_of(record_decoder(schema)), METRIC_FIELDS, useArrow=True)
     return records.withColumn("metric", decode("value"))
+
+
+def _metric_of(
+    decode: Callable[[bytes | None], dict[str, Any] | None],
+) -> Callable[[bytes | None], dict[str, Any] | None]:
+    """Texts for time and value, as JSON's parser gives them, so that one set of
+    checks holds for both."""
+
+    def metric(payload: bytes | None) -> dict[str, Any] | None:
+        record = decode(payload)
+        if record is None:
+            return None
+        found: dict[str, Any] = {
+            name: as_text(record.get(name)) for name in ("series", "name", "ts", "value")
+        }
+        labels = record.get("labels")
+        if isinstance(labels, dict):
+            found["labels"] = {str(name): as_text(value) for name, value in labels.items()}
+        return found
+
+    return metric
 
 
 def metrics(records: DataFrame, *, ahead_max_ms: int) -> DataFrame:

@@ -1,16 +1,16 @@
-"""Metrics in Avro, decoded where the executors are.
+"""Values in Avro, decoded where the executors are.
 
-Spark's own Avro is a jar from Maven; fastavro comes with pip and is as strict. The
-result has texts for time and value, as JSON's parser gives them, so that one set
-of checks holds for both.
+Spark's own Avro is a jar from Maven; fastavro comes with pip and is as strict.
 """
 
 from __future__ import annotations
 
+import base64
 import io
+import json
 import struct
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime, time
 from typing import Any
 
 from headrace.core.errors import InvalidArgument
@@ -32,7 +32,7 @@ def read_avro_schema(path: str) -> dict[str, Any]:
     return schema
 
 
-def metric_decoder(schema: dict[str, Any]) -> Callable[[bytes | None], dict[str, Any] | None]:
+def record_decoder(schema: dict[str, Any]) -> Callable[[bytes | None], dict[str, Any] | None]:
     def decode(payload: bytes | None) -> dict[str, Any] | None:
         from fastavro import schemaless_reader
 
@@ -47,7 +47,7 @@ def metric_decoder(schema: dict[str, Any]) -> Callable[[bytes | None], dict[str,
                 # way, it means that they are not of this schema.
                 continue
             if source.read(1) == b"" and isinstance(record, dict):
-                return _metric(record)
+                return record
         return None
 
     return decode
@@ -59,20 +59,18 @@ def _starts(payload: bytes) -> tuple[int, ...]:
     return (0,)
 
 
-def _metric(record: dict[str, Any]) -> dict[str, Any]:
-    labels = record.get("labels")
-    return {
-        "series": _text(record.get("series")),
-        "name": _text(record.get("name")),
-        "labels": {str(key): _text(value) for key, value in labels.items()}
-        if isinstance(labels, dict)
-        else None,
-        "ts": _text(record.get("ts")),
-        "value": _text(record.get("value")),
-    }
-
-
-def _text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
     if value is None:
         return None
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def as_json(record: dict[str, Any] | None) -> str | None:
+    """A decoded record as JSON; what JSON has no word for becomes text."""
+    return None if record is None else json.dumps(record, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return value.isoformat() if isinstance(value, date | time) else str(value)

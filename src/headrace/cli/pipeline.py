@@ -1,0 +1,136 @@
+"""`headrace pipeline`: jobs on Spark that turn topics into tables and back.
+
+    headrace pipeline list                                  which there are
+    headrace pipeline run rollup --config rollup.toml       until Ctrl-C, or once
+    headrace pipeline status --config rollup.toml           how far it is
+    headrace pipeline init my-project                       a project of SQL pipelines
+
+Spark is imported by `run` alone: the other commands answer at once.
+"""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.arguments import SETTING, settings_of
+from headrace.cli.command import command, json_option, noun
+from headrace.cli.output import iso_moment, iso_time, print_fields, print_table, say, write_json
+
+pipeline = noun(
+    "pipeline",
+    "Turn topics into tables and tables into topics, on Spark.",
+    examples="""
+    headrace pipeline list
+    headrace pipeline run rollup --config rollup.toml
+    """,
+)
+
+
+@command(pipeline, "list", examples="headrace pipeline list")
+@json_option
+def list_pipelines(as_json: bool, directory: str) -> None:
+    """The pipelines there are, and what each does."""
+    from headrace.pipelines.registry import PIPELINES
+
+    if as_json:
+        write_json([{"name": each.name, "summary": each.summary} for each in PIPELINES.values()])
+        return
+    print_table(["name", "what it does"], [[p.name, p.summary] for p in PIPELINES.values()])
+
+
+@command(
+    pipeline,
+    "run",
+    examples="""
+    headrace pipeline run rollup --config rollup.toml
+    headrace pipeline run archive --config archive.toml --once
+    headrace pipeline run rollup --config rollup.toml --master spark://host:7077
+    """,
+)
+@click.argument("name")
+@click.option("--config", required=True, type=click.Path(), help="A TOML file with settings.")
+@click.option("--master", help="Spark's master; all cores of this machine unless given.")
+@click.option("--once", is_flag=True, help="Take what is there now, then end.")
+@click.option(
+    "--set", "changes", type=SETTING, multiple=True, help="A setting that overrules the file."
+)
+def run(
+    name: str,
+    config: str,
+    master: str | None,
+    once: bool,
+    changes: tuple[tuple[str, str | int], ...],
+    directory: str,
+) -> int:
+    """Run a pipeline with the settings of a file.
+
+    Ended by Ctrl-C or SIGTERM it goes on from where it was when it is run again.
+    Exit code 1 when the pipeline found something wrong, as an audit may.
+    """
+    from headrace.pipelines.registry import pipeline_named
+    from headrace.pipelines.registry import settings_of as pipeline_settings
+    from headrace.pipelines.settings import read_toml
+
+    chosen = pipeline_named(name)
+    values = read_toml(config) | settings_of(changes)
+    if once:
+        values["trigger"] = "once"
+    return chosen.run(pipeline_settings(name, values), master=master, say=say)
+
+
+@command(
+    pipeline,
+    "status",
+    examples="""
+    headrace pipeline status --config rollup.toml
+    headrace pipeline status --config rollup.toml --json
+    """,
+)
+@click.option("--config", required=True, type=click.Path(), help="The pipeline's TOML file.")
+@json_option
+def status(config: str, as_json: bool, directory: str) -> int | None:
+    """How far a pipeline is: its last batch, its rows, and what it has still to read.
+
+    It reads the pipeline's tables and asks the node; Spark is not started.
+    """
+    from headrace.pipelines.settings import read_toml
+    from headrace.pipelines.status import status_of
+
+    found = status_of(read_toml(config))
+    last = found.last
+    document = {
+        "pipeline": found.pipeline,
+        "name": found.name,
+        "batches": found.batches,
+        "last_batch": last.batch if last else None,
+        "done_at": iso_moment(last.done_at) if last else None,
+        "watermark": iso_time(last.watermark_us // 1000) if last and last.watermark_us else None,
+        "rows_in": found.rows_in,
+        "rows_out": found.rows_out,
+        "rows_late": found.rows_late,
+        "rows_bad": found.rows_bad,
+        "lag": found.lag,
+    }
+    if as_json:
+        write_json(document)
+    else:
+        print_fields([(key.replace("_", " "), value) for key, value in document.items()])
+        if found.unreachable:
+            say(f"the lag is not known: {found.unreachable}")
+    return None
+
+
+@command(pipeline, "init", examples="headrace pipeline init my-project --topic orders")
+@click.argument("folder", type=click.Path())
+@click.option("--topic", default="events", show_default=True, help="The topic to read.")
+@click.option("--server", "servers", default="127.0.0.1:9092", show_default=True)
+def init(folder: str, topic: str, servers: str, directory: str) -> None:
+    """Begin a project of Spark Declarative Pipelines that reads a topic.
+
+    Nothing that is there is overwritten.
+    """
+    from headrace.pipelines.template import write_project
+
+    for path in write_project(folder, topic=topic, servers=servers):
+        click.echo(path)
+    say(f"run it with: cd {folder} && spark-pipelines run")

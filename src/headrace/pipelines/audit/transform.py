@@ -1,0 +1,63 @@
+"""The audit as functions of DataFrames: what should be there against what is.
+
+    topic:  offsets of each partition that the topic still has, below the seam
+    lake:   rows of the archive's raw table, with the batch that brought them
+
+`missing` is in the topic and not in the lake, `duplicates` is in the lake more than
+once, `holes` are offsets that the lake skips: of those that the topic no longer has
+nobody can say whether they were ever records (aborted and compacted ones are not).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PLACE = ("topic", "partition")
+
+
+def arrived(lake: DataFrame) -> DataFrame:
+    """For each partition: rows, how often an offset came again, first and last."""
+    by_offset = lake.groupBy(*PLACE, "offset").agg(F.count("*").alias("times"))
+    return by_offset.groupBy(*PLACE).agg(
+        F.sum("times").alias("rows"),
+        F.sum(F.col("times") - 1).alias("duplicates"),
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        (F.max("offset") - F.min("offset") + 1 - F.count("*")).alias("holes"),
+    )
+
+
+def missing(topic: DataFrame, lake: DataFrame) -> DataFrame:
+    """Records of the topic that the lake does not have."""
+    there = lake.select(*PLACE, "offset").distinct()
+    return topic.select(*PLACE, "offset", "timestamp").join(there, [*PLACE, "offset"], "left_anti")
+
+
+def published(topic: DataFrame) -> DataFrame:
+    return topic.groupBy(*PLACE).agg(
+        F.count("*").alias("rows"), F.min("offset").alias("first"), F.max("offset").alias("last")
+    )
+
+
+def latency(lake: DataFrame, batches: DataFrame) -> DataFrame:
+    """By the hour of publishing: how long until a record could be read from the
+    table, which is when its batch was done."""
+    waited = lake.join(F.broadcast(batches.select("batch", "done_at")), "batch").select(
+        F.date_trunc("hour", "timestamp").alias("hour"),
+        ((F.unix_micros("done_at") - F.unix_micros("timestamp")) / 1e6).alias("seconds"),
+    )
+    ranks = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    return (
+        waited.groupBy("hour")
+        .agg(
+            F.count("*").alias("rows"),
+            *(F.percentile("seconds", rank).alias(name) for name, rank in ranks.items()),
+            F.max("seconds").alias("longest"),
+        )
+        .orderBy("hour")
+    )

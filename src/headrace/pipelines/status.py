@@ -1,0 +1,74 @@
+"""How far a pipeline is, from what it left behind: its ledger and its group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.pipelines.ledger import Done, Ledger
+from headrace.pipelines.registry import settings_of
+from headrace.pipelines.settings import StreamSettings
+
+TIMEOUT_MS = 5_000
+
+
+class Status(NamedTuple):
+    pipeline: str
+    name: str
+    batches: int
+    last: Done | None
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_bad: int
+    # Records that the pipeline has still to read; None when nobody can tell.
+    lag: int | None
+    unreachable: str | None
+
+
+def status_of(values: Mapping[str, Any]) -> Status:
+    name = values.get("pipeline")
+    if not isinstance(name, str):
+        raise InvalidArgument('the file does not name its pipeline; add: pipeline = "rollup"')
+    settings = settings_of(name, values)
+    if not isinstance(settings, StreamSettings):
+        raise InvalidArgument(
+            f"{name} does not run on and on, so it has no status; its report says what it found"
+        )
+    batches = Ledger(settings.lake, settings.format, settings.instance).batches()
+    lag, unreachable = None, None
+    if settings.servers:
+        try:
+            lag = lag_of(settings, batches[-1] if batches else None)
+        except (HeadraceError, OSError) as error:
+            unreachable = str(error)
+    return Status(
+        name,
+        settings.instance,
+        len(batches),
+        batches[-1] if batches else None,
+        sum(done.rows_in for done in batches),
+        sum(done.rows_out for done in batches),
+        sum(done.rows_late for done in batches),
+        sum(done.rows_bad for done in batches),
+        lag,
+        unreachable,
+    )
+
+
+def lag_of(settings: StreamSettings, done: Done | None) -> int:
+    """How many offsets lie between the ledger and the topic's end. The ledger is
+    asked and not the pipeline's group, which Spark commits one batch late."""
+    from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster
+
+    ends = done.ends if done else {}
+    with KafkaCluster((settings.servers,), timeout_ms=TIMEOUT_MS) as cluster:
+        topic = cluster.topics([settings.topic])[settings.topic]
+        places = [(topic.name, partition) for partition in topic.partitions]
+        latest = cluster.offsets(dict.fromkeys(places, LATEST))
+        earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))
+    return sum(
+        latest[place].offset - max(ends.get(f"{place[0]}/{place[1]}", 0), earliest[place].offset)
+        for place in places
+    )

@@ -1,0 +1,108 @@
+"""Pipelines on a real node: the archive, the union with the live topic, the audit,
+the rollup and its status, with the settings that the documentation shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner
+from tests.pipelines.conftest import NOON_MS, metric
+
+from headrace.cli.main import cli
+from headrace.pipelines.archive.job import ArchiveSettings, raw_table
+from headrace.pipelines.archive.reading import read_union
+from headrace.pipelines.registry import pipeline_named, settings_of
+from headrace.pipelines.settings import read_toml
+from headrace.pipelines.table import open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from tests.spark.conftest import Topic
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "pipelines"
+
+
+def _values(name: str, topic: Topic, tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    """The example's settings, with this test's places."""
+    own = {"servers": topic.node.bootstrap, "topic": topic.name}
+    if name != "triage":
+        own |= {"lake": str(tmp_path / "lake")}
+    return read_toml(str(EXAMPLES / f"{name}.toml")) | own | changes
+
+
+def _run(values: dict[str, Any]) -> tuple[int, list[str]]:
+    said: list[str] = []
+    name = values["pipeline"]
+    code = pipeline_named(name).run(settings_of(name, values), master=None, say=said.append)
+    return code, said
+
+
+def test_an_archive_and_the_live_topic_are_one_without_gap_or_overlap(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    orders = [
+        json.dumps({"id": n, "customer": f"c{n}", "total": n / 2}).encode() for n in range(60)
+    ]
+    topic.publish([*orders, b"not an order", b"{"])
+    values = _values("archive", topic, tmp_path, trigger="once", rows_per_batch_max=40)
+    code, said = _run(values)
+    assert code == 0 and "62 records archived in 2 batches" in said[-2], said
+    assert "2 could not be decoded" in said[-1]
+    settings = settings_of("archive", values)
+    assert isinstance(settings, ArchiveSettings)
+    typed = open_table(
+        settings.table_path("typed"),
+        settings.format,
+        "_date string, _topic string, _partition int, _offset long, id long, total double",
+        partition_by=("_date",),
+        time="_timestamp",
+    )
+    assert typed.read(spark).selectExpr("count(*)", "sum(total)").first() == (60, 885.0)
+    # What comes after the last batch is in the topic alone.
+    topic.publish(orders[:10])
+    union = read_union(spark, settings)
+    assert union.count() == 72
+    assert union.select("topic", "partition", "offset").distinct().count() == 72
+    _check_compaction(spark, settings)
+    _check_audit(topic, tmp_path)
+
+
+def _check_compaction(spark: SparkSession, settings: ArchiveSettings) -> None:
+    table = raw_table(settings)
+    before = len(table.files())
+    table.compact(spark)
+    assert before > len(table.files()) == 1
+    assert table.read(spark).select("partition", "offset").distinct().count() == 62
+
+
+def _check_audit(topic: Topic, tmp_path: Path) -> None:
+    report = tmp_path / "audit.html"
+    code, said = _run(_values("audit", topic, tmp_path, report=str(report)))
+    assert code == 0 and said == [f"62 rows arrived, 0 missing, 0 duplicates: {report}"]
+    page = report.read_text()
+    assert "Every record that the topic still has is in the table, once." in page
+    assert "<svg" in page and "http" not in page
+    found = json.loads((tmp_path / "audit.json").read_text())
+    assert sum(each["waiting"] for each in found["partitions"]) == 10
+    assert found["hours"][0]["rows"] == 62 and found["hours"][0]["p99"] > 0
+
+
+def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.publish([metric("cpu", NOON_MS + n * 60_000, float(n)) for n in range(40)] + [b"bad"])
+    values = _values("rollup", topic, tmp_path, trigger="once")
+    assert _run(values)[0] == 0
+    topic.publish([b"more", b"to do"])
+    config = tmp_path / "rollup.toml"
+    config.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()))
+    result = CliRunner().invoke(cli, ["pipeline", "status", "--config", str(config), "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["rows_in"], found["rows_out"], found["rows_bad"]) == (41, 40, 1)
+    assert found["lag"] == 2 and found["last_batch"] == 0
+    # A run that finds what the last one left goes on from there.
+    code, said = _run(values)
+    assert code == 0 and said[-1].startswith("2 rows in = 0 rolled + 0 late + 2 bad")
