@@ -155,20 +155,23 @@ def show_dead_letter(id_text: str, as_json: bool, place: Place) -> None:
     headrace dlq redrive orders --dry-run
     headrace dlq redrive orders --group billing --reason timeout --rate 100
     headrace dlq redrive orders --limit 10 --yes
+    headrace dlq redrive --plan redrive.toml
     """,
 )
-@click.argument("topic")
+@click.argument("topic", required=False)
 @_filters
+@click.option("--plan", type=click.Path(), help="Do what a triage's plan says, step by step.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="So many a second.")
 @click.option("--dry-run", is_flag=True, help="Say how many it would be, and do nothing.")
 @click.option("--force", is_flag=True, help="Also those that came back too often already.")
 @yes_option
 @json_option
 def redrive(
-    topic: str,
+    topic: str | None,
     group: str | None,
     reason: str | None,
     limit: int | None,
+    plan: str | None,
     rate: float | None,
     dry_run: bool,
     force: bool,
@@ -180,6 +183,15 @@ def redrive(
 
     Exit code 3 when none matched, 1 when it stopped before the end.
     """
+    if plan is not None:
+        if topic is not None or group or reason or limit or rate:
+            raise click.UsageError("a plan names topics, groups and rates itself; give it alone")
+        from headrace.cli.redrive_plan import carry_out
+
+        with open_handle(place) as handle:
+            return carry_out(handle, plan, dry_run=dry_run, force=force, yes=yes, as_json=as_json)
+    if topic is None:
+        raise click.UsageError("name a topic, or a plan with --plan")
     with open_handle(place) as handle:
         letters = handle.dead_letters(topic)
         choice: Choice = {"group": group, "reason": reason, "limit": limit}

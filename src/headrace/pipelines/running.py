@@ -71,7 +71,9 @@ def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
 
 
 def read_batch(spark: SparkSession, settings: PipelineSettings, **options: str) -> DataFrame:
-    given = {**place_options(settings), "subscribe": settings.topic}
+    given = place_options(settings)
+    if "assign" not in options:
+        given["subscribe"] = settings.topic
     if "columns" not in options:
         given["includeHeaders"] = "true"
     return spark.read.format("headrace").options(**(given | options | settings.options)).load()

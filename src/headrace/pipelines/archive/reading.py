@@ -43,9 +43,10 @@ def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     return lake.select(*columns).unionByName(live.select(*columns))
 
 
-def seam(settings: StreamSettings) -> dict[str, int]:
-    """Where the lake ends: "topic/partition" to the next offset."""
-    last = Ledger(settings.lake, settings.format, settings.instance).last()
+def seam(settings: StreamSettings, archive: str | None = None) -> dict[str, int]:
+    """Where the lake ends: "topic/partition" to the next offset. `archive` is the
+    instance that wrote it, when the settings are not its own."""
+    last = Ledger(settings.lake, settings.format, archive or settings.instance).last()
     return dict(last.ends) if last else {}
 
 

@@ -117,7 +117,8 @@ class RollupJob:
             after_us = self._watermark_after(before_us, counts.latest_us)
             self._append(rows, batch, counts, before_us)
             if after_us is not None:
-                self._close(records.sparkSession, batch, before_us, after_us)
+                closed = self._close(records.sparkSession, batch, before_us, after_us)
+                self._publish(closed, batch)
         finally:
             rows.unpersist()
         if after_us is not None:
@@ -166,9 +167,13 @@ class RollupJob:
         if counts.bad:
             self.tables.bad.append(transform.bad_rows(rows), writer, batch)
 
-    def _close(self, spark: SparkSession, batch: int, before_us: int | None, after_us: int) -> None:
+    def _close(
+        self, spark: SparkSession, batch: int, before_us: int | None, after_us: int
+    ) -> dict[str, DataFrame]:
+        """Write the windows that the watermark has passed; those, by resolution."""
         from headrace.pipelines.rollup import transform
 
+        closed: dict[str, DataFrame] = {}
         source = self.tables.partials
         for name, seconds in transform.RESOLUTIONS.items():
             length_us = seconds * 1_000_000
@@ -185,12 +190,31 @@ class RollupJob:
                 closed_until_us=end_us,
                 sketch_k=self.settings.sketch_k,
             )
-            self._emit(windows, name, batch)
+            table = self.tables.rollups[name]
+            table.append(windows.coalesce(1), self.ledger.writer, batch)
+            if self.settings.publish_to:
+                written = table.read(spark, start_us, end_us)
+                closed[name] = transform.ended(written, start_us, end_us)
             # The minutes are closed; what is longer is made of them.
             source = self.tables.rollups["1m"]
+        return closed
 
-    def _emit(self, windows: DataFrame, name: str, batch: int) -> None:
-        self.tables.rollups[name].append(windows.coalesce(1), self.ledger.writer, batch)
+    def _publish(self, closed: dict[str, DataFrame], batch: int) -> None:
+        """The closed windows as records, once: the sink knows the batch's number."""
+        from headrace.pipelines.rollup import transform
+
+        if not closed:
+            return
+        options = {
+            "kafka.bootstrap.servers": self.settings.servers,
+            "topic": self.settings.publish_to,
+            "exactlyOnce": "true",
+            "sinkId": self.ledger.writer,
+            "batchId": str(batch),
+        }
+        # One task, so that a repeated batch is recognised whatever its plan.
+        rows = transform.published(closed).coalesce(1)
+        rows.write.format("headrace").mode("append").options(**options).save()
 
 
 def _count(rows: DataFrame) -> Counts:

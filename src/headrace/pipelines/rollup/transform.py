@@ -17,6 +17,7 @@ that do not add up cannot be trusted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -220,6 +221,33 @@ def merge(
         }
     )
     return finished.withColumns({name: quantile(rank) for name, rank in QUANTILES.items()})
+
+
+def ended(windows: DataFrame, after_us: int | None, until_us: int) -> DataFrame:
+    """The windows whose end lies in (after, until]."""
+    end_us = F.unix_micros("window_end")
+    kept = end_us <= F.lit(until_us)
+    if after_us is not None:
+        kept &= end_us > F.lit(after_us)
+    return windows.where(kept)
+
+
+def published(closed: dict[str, DataFrame]) -> DataFrame:
+    """Windows as records: the series as the key, JSON without the sketch as value."""
+    rows = [
+        windows.select(
+            F.col("series").cast("binary").alias("key"),
+            F.to_json(
+                F.struct(
+                    F.lit(name).alias("resolution"),
+                    "window_start", "window_end", "series", "name", "labels",
+                    "count", "sum", "mean", "min", "max", *QUANTILES,
+                )
+            ).cast("binary").alias("value"),
+        )
+        for name, windows in closed.items()
+    ]  # fmt: skip
+    return reduce(lambda one, other: one.unionByName(other), rows)
 
 
 def quantile(rank: float) -> Column:

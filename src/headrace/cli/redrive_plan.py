@@ -1,0 +1,97 @@
+"""`headrace dlq redrive --plan`: what a triage proposed and a person agreed to.
+
+    step          action     letters   done
+    timed out     redrive        120    120
+    KeyError      leave           17      -
+
+Steps are done in order. One that stops because its messages come straight back
+ends the plan: what follows would most likely fare no better.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from headrace.cli.command import EXIT_FAILED, EXIT_NOTHING_FOUND
+from headrace.cli.output import counted, print_table, progress, say, write_json
+from headrace.pipelines.triage.plan import Step, read_plan
+
+if TYPE_CHECKING:
+    from headrace.client.dead_letters import Choice
+    from headrace.client.handle import Headrace
+
+
+class Result(NamedTuple):
+    step: Step
+    matched: int
+    done: int
+    stopped: str | None
+
+
+def carry_out(
+    handle: Headrace, path: str, *, dry_run: bool, force: bool, yes: bool, as_json: bool
+) -> int | None:
+    """Exit code 3 when no letter matched, 1 when a step stopped before its end."""
+    steps = [step for step in read_plan(path) if step.action != "leave"]
+    matched = [handle.dead_letters(step.topic).count(**_choice(step)) for step in steps]
+    if sum(matched) and not dry_run and not yes:
+        purged = sum(n for n, step in zip(matched, steps, strict=True) if step.action == "purge")
+        question = f"Redrive {counted(sum(matched) - purged, 'dead letter')}"
+        question += f" and purge {purged:,}" if purged else ""
+        click.confirm(f"{question}?", abort=True, err=True)
+    results: list[Result] = []
+    with progress("carrying out the plan", sum(matched)) as bar:
+        for step, count in zip(steps, matched, strict=True):
+            result = _do(handle, step, count, dry_run=dry_run, force=force)
+            results.append(result)
+            bar.advance(count)
+            if result.stopped:
+                break
+    _answer(results, dry_run=dry_run, as_json=as_json)
+    if any(result.stopped for result in results):
+        return EXIT_FAILED
+    return None if sum(matched) else EXIT_NOTHING_FOUND
+
+
+def _choice(step: Step) -> Choice:
+    return {"group": step.group or None, "filter": step.takes}
+
+
+def _do(handle: Headrace, step: Step, matched: int, *, dry_run: bool, force: bool) -> Result:
+    letters = handle.dead_letters(step.topic)
+    if dry_run or not matched:
+        return Result(step, matched, matched, None)
+    if step.action == "purge":
+        return Result(step, matched, letters.purge(**_choice(step)), None)
+    found = letters.redrive(rate=step.rate, force=force, **_choice(step))
+    return Result(step, matched, found.redriven, found.stopped)
+
+
+def _answer(results: list[Result], *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        documents: list[dict[str, Any]] = [
+            {**each.step._asdict(), "matched": each.matched, "done": each.done}
+            | {"stopped": each.stopped, "dry_run": dry_run}
+            for each in results
+        ]
+        write_json(documents)
+        return
+    print_table(
+        ["topic", "group", "reason", "action", "matched", "done"],
+        [
+            [
+                each.step.topic, each.step.group, each.step.signature, each.step.action,
+                each.matched, None if dry_run else each.done,
+            ]
+            for each in results
+        ],
+    )  # fmt: skip
+    redriven = [each for each in results if each.step.action == "redrive"]
+    verb = "would be redriven" if dry_run else "redriven"
+    total = counted(sum(each.matched for each in redriven), "dead letter")
+    say(f"{sum(each.done for each in redriven):,} of {total} {verb}")
+    for each in results:
+        if each.stopped:
+            say(f"stopped before the end: {each.stopped}")

@@ -1,0 +1,1 @@
+"""Replay: records of a topic or of the lake, chosen and changed, back to a topic."""
