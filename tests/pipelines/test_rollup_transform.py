@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fastavro
 import pytest
 from tests.pipelines.conftest import NOON, NOON_MS, metric, record, records
 
+from headrace.core.errors import InvalidArgument
+from headrace.pipelines.avro import read_avro_schema
 from headrace.pipelines.rollup import transform
 
 if TYPE_CHECKING:
@@ -129,3 +134,40 @@ def test_only_windows_between_the_two_watermarks_are_closed(spark: SparkSession)
     )
     found = sorted((row.min, row.date) for row in closed.collect())
     assert found == [(2.0, "2026-11-15"), (3.0, "2026-11-15")]
+
+
+def test_metrics_in_avro_are_read_with_and_without_a_registry(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = {
+        "type": "record",
+        "name": "Metric",
+        "fields": [
+            {"name": "name", "type": "string"},
+            {"name": "labels", "type": {"type": "map", "values": "string"}},
+            {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "value", "type": "double"},
+        ],
+    }
+    path = tmp_path / "metric.avsc"
+    path.write_text(json.dumps(schema))
+    parsed = read_avro_schema(str(path))
+    plain = io.BytesIO()
+    fastavro.schemaless_writer(
+        plain, parsed, {"name": "cpu", "labels": {"host": "a"}, "ts": NOON, "value": 0.5}
+    )
+    values = [plain.getvalue(), b"\0\0\0\0\7" + plain.getvalue(), b"nonsense", None]
+    rows = [record(value, offset=number) for number, value in enumerate(values)]
+    frame = transform.metrics(
+        transform.parse_avro(records(spark, rows), parsed), ahead_max_ms=AHEAD_MS
+    ).orderBy("offset")
+    found = [(row.series, row.value, row.problem) for row in frame.collect()]
+    assert found == [
+        ("cpu{host=a}", 0.5, None),
+        ("cpu{host=a}", 0.5, None),
+        (None, None, "value is not a metric"),
+        (None, None, "value is empty"),
+    ]
+    path.write_text('"string"')
+    with pytest.raises(InvalidArgument, match="must describe a record"):
+        read_avro_schema(str(path))

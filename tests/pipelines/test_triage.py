@@ -11,16 +11,20 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.pipelines.conftest import RECORD_SCHEMA
 
 import headrace
 from headrace.cli.main import cli
 from headrace.core.errors import InvalidArgument
+from headrace.pipelines.registry import pipeline_named, settings_of
+from headrace.pipelines.schema import schema_of
+from headrace.pipelines.settings import read_toml
 from headrace.pipelines.triage.kinds import is_passing, shape_of, signature_of
 from headrace.pipelines.triage.plan import Step, plan_text, propose, read_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "pipelines"
 
 
 @pytest.mark.parametrize(
@@ -88,16 +92,8 @@ def test_a_plan_that_is_wrong_says_where(tmp_path: Path, text: str, message: str
 
 def _letter(number: int, error: str, value: bytes, group: str = "billing") -> tuple[Any, ...]:
     at = datetime(2026, 11, 15, 12, number % 30, tzinfo=UTC)
-    headers = {
-        "headrace-dlq-topic": b"orders",
-        "headrace-dlq-group": group.encode(),
-        "headrace-dlq-reason": b"max-attempts",
-        "headrace-dlq-error": error.encode(),
-        "headrace-dlq-attempts": b"3",
-        "headrace-dlq-failed-at": b"%d" % int(at.timestamp() * 1000),
-    }
-    pairs = list(headers.items())
-    return (None, value, "orders.dlq", number % 2, number, at, 0, pairs)
+    identity = f"orders.dlq:0:{number}"
+    return (identity, "orders", group, "max-attempts", error, 3, 0, at, value)
 
 
 def test_dead_letters_become_a_report_and_a_plan(spark: SparkSession) -> None:
@@ -106,7 +102,9 @@ def test_dead_letters_become_a_report_and_a_plan(spark: SparkSession) -> None:
 
     rows = [_letter(n, f"order {n} timed out", b'{"id": %d}' % n) for n in range(20)]
     rows += [_letter(n, "KeyError: 'id'", b"<script>alert(1)</script>", "mail") for n in range(5)]
-    findings = Findings(transform.letters(spark.createDataFrame(rows, RECORD_SCHEMA)))
+    findings = Findings(
+        transform.with_kinds(spark.createDataFrame(rows, schema_of(transform.LETTER_SCHEMA)))
+    )
     steps = plan_of(findings, 10.0)
     assert [(s.action, s.group, s.signature, s.shape, s.letters) for s in steps] == [
         ("redrive", "billing", "order # timed out", "{id: number}", 20),
@@ -139,7 +137,9 @@ def _check_balanced(text: str) -> None:
     assert not tags.open
 
 
-def test_a_plan_redrives_its_kinds_and_leaves_the_others(tmp_path: Path) -> None:
+def test_a_plan_redrives_its_kinds_and_leaves_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     data = str(tmp_path / "data")
     with headrace.open(data) as handle:
         handle.create_topic("orders", partitions=1)
@@ -149,17 +149,18 @@ def test_a_plan_redrives_its_kinds_and_leaves_the_others(tmp_path: Path) -> None
             for message in queue.receive(max=6, wait=0):
                 passing = message.value["id"] % 2 == 0
                 message.nack(error=f"order {message.value['id']} timed out" if passing else "bad")
-        assert handle.dead_letters("orders").count() == 6
-    kind = ("orders", "billing", "max-attempts")
-    with headrace.open(data, read_only=True) as handle:
-        reason = next(iter(handle.dead_letters("orders"))).reason
-    kind = ("orders", "billing", reason)
-    steps = [
-        Step("redrive", *kind, "order # timed out", "{id: number}", 3),
-        Step("leave", *kind, "bad", "{id: number}", 3),
+    plan, report = tmp_path / "redrive.toml", tmp_path / "triage.html"
+    values = read_toml(str(EXAMPLES / "triage.toml")) | {
+        "servers": "", "path": data, "plan": str(plan), "report": str(report),
+    }  # fmt: skip
+    said: list[str] = []
+    code = pipeline_named("triage").run(settings_of("triage", values), master=None, say=said.append)
+    assert code == 0 and said[0].startswith("6 dead letters of 2 kinds"), said
+    assert "order # timed out" in report.read_text()
+    assert sorted((step.action, step.letters) for step in read_plan(str(plan))) == [
+        ("leave", 3),
+        ("redrive", 3),
     ]
-    plan = tmp_path / "plan.toml"
-    plan.write_text(plan_text(steps, "a plan"))
     command = ["--data", data, "dlq", "redrive", "--plan", str(plan)]
     result = CliRunner().invoke(cli, [*command, "--dry-run"])
     assert result.exit_code == 0, result.output

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.settings import check_between
 from headrace.pipelines.page import Section, bars, cards, columns, page, paragraph, sample, table
 from headrace.pipelines.registry import Say
-from headrace.pipelines.running import read_batch
+from headrace.pipelines.schema import schema_of
 from headrace.pipelines.session import spark_session
 from headrace.pipelines.settings import PipelineSettings
 from headrace.pipelines.triage.plan import Step, plan_text, propose
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 KINDS_SHOWN = 50
 _TREND_COLUMNS = 60
@@ -69,8 +69,7 @@ def run(settings: TriageSettings, *, master: str | None, say: Say) -> int:
     from headrace.pipelines.triage import transform
 
     with spark_session(settings, master) as spark:
-        records = read_batch(spark, settings, view="dead-letters")
-        findings = Findings(transform.letters(records))
+        findings = Findings(transform.with_kinds(read_letters(spark, settings)))
     steps = plan_of(findings, settings.rate)
     write_text(settings.report, report_of(findings, steps, settings.topic))
     about = (
@@ -82,6 +81,27 @@ def run(settings: TriageSettings, *, master: str | None, say: Say) -> int:
     say(f"{findings.total:,} dead letters of {len(findings.kinds)} kinds: {settings.report}")
     say(f"{proposed:,} of them look worth another try: {settings.plan}")
     return 0
+
+
+def read_letters(spark: SparkSession, settings: TriageSettings) -> DataFrame:
+    """The letters that are dead now: those that were redriven or purged still lie
+    in the log, and only the node knows which they are."""
+    import headrace
+    from headrace.pipelines.triage.transform import LETTER_SCHEMA
+
+    if settings.path:
+        handle = headrace.open(settings.path, read_only=True)
+    else:
+        handle = headrace.connect(settings.servers)
+    with handle:
+        rows = [
+            (
+                str(letter.id), letter.source.topic, letter.group, letter.reason, letter.error,
+                letter.attempts, letter.redrives, letter.failed_at, letter.raw,
+            )
+            for letter in handle.dead_letters(settings.topic)
+        ]  # fmt: skip
+    return spark.createDataFrame(rows, schema_of(LETTER_SCHEMA))
 
 
 def plan_of(findings: Findings, rate: float) -> list[Step]:

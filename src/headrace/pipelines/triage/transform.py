@@ -9,38 +9,22 @@ from pyspark.sql import functions as F
 from headrace.pipelines.triage.kinds import shape_of, signature_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 SAMPLES = 3
 SAMPLE_BYTES = 500
+LETTER_SCHEMA = (
+    "id string, origin string, group string, reason string, error string, attempts int, "
+    "redrives int, failed_at timestamp, value binary"
+)
 KIND = ("origin", "group", "reason", "signature", "shape")
 
 
-def letters(records: DataFrame) -> DataFrame:
-    """Records of a dead-letter topic, with what their headers tell as columns."""
-    failed_ms = header("headrace-dlq-failed-at").try_cast("long")
-    error = header("headrace-dlq-error")
-    reason = F.coalesce(header("headrace-dlq-reason"), F.lit("unknown"))
-    told = records.select(
-        F.concat_ws(":", "topic", "partition", "offset").alias("id"),
-        F.coalesce(header("headrace-dlq-topic"), F.col("topic")).alias("origin"),
-        F.coalesce(header("headrace-dlq-group"), F.lit("")).alias("group"),
-        reason.alias("reason"),
-        error.alias("error"),
-        F.coalesce(header("headrace-dlq-attempts").try_cast("int"), F.lit(0)).alias("attempts"),
-        F.coalesce(header("headrace-redrives").try_cast("int"), F.lit(0)).alias("redrives"),
-        F.coalesce(F.timestamp_millis(failed_ms), F.col("timestamp")).alias("failed_at"),
-        "value",
-    )
+def with_kinds(letters: DataFrame) -> DataFrame:
+    """Dead letters with the shape of their payload and the signature of their error."""
     shape = F.udf(shape_of, "string", useArrow=True)
     signature = F.udf(signature_of, "string", useArrow=True)
-    return told.withColumns({"shape": shape("value"), "signature": signature("reason", "error")})
-
-
-def header(name: str) -> Column:
-    """A header's text; of several with one name the last."""
-    found = F.filter("headers", lambda each: each["key"] == name)
-    return F.try_validate_utf8(F.try_element_at(found, F.lit(-1))["value"].cast("string"))
+    return letters.withColumns({"shape": shape("value"), "signature": signature("reason", "error")})
 
 
 def groups(told: DataFrame) -> DataFrame:
