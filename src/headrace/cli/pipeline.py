@@ -13,8 +13,10 @@ from __future__ import annotations
 import click
 
 from headrace.cli.arguments import SETTING, settings_of
-from headrace.cli.command import command, json_option, noun
+from headrace.cli.command import Place, command, json_option, noun
 from headrace.cli.output import iso_moment, iso_time, print_fields, print_table, say, write_json
+
+DEFAULT_SERVER = "127.0.0.1:9092"
 
 pipeline = noun(
     "pipeline",
@@ -28,7 +30,7 @@ pipeline = noun(
 
 @command(pipeline, "list", examples="headrace pipeline list")
 @json_option
-def list_pipelines(as_json: bool, directory: str) -> None:
+def list_pipelines(as_json: bool, place: Place) -> None:
     """The pipelines there are, and what each does."""
     from headrace.pipelines.registry import PIPELINES
 
@@ -60,7 +62,7 @@ def run(
     master: str | None,
     once: bool,
     changes: tuple[tuple[str, str | int], ...],
-    directory: str,
+    place: Place,
 ) -> int:
     """Run a pipeline with the settings of a file.
 
@@ -75,6 +77,8 @@ def run(
     values = read_toml(config) | settings_of(changes)
     if once:
         values["trigger"] = "once"
+    if place.server and "path" not in values:
+        values.setdefault("servers", place.server)
     return chosen.run(pipeline_settings(name, values), master=master, say=say)
 
 
@@ -88,7 +92,7 @@ def run(
 )
 @click.option("--config", required=True, type=click.Path(), help="The pipeline's TOML file.")
 @json_option
-def status(config: str, as_json: bool, directory: str) -> int | None:
+def status(config: str, as_json: bool, place: Place) -> int | None:
     """How far a pipeline is: its last batch, its rows, and what it has still to read.
 
     It reads the pipeline's tables and asks the node; Spark is not started.
@@ -123,14 +127,13 @@ def status(config: str, as_json: bool, directory: str) -> int | None:
 @command(pipeline, "init", examples="headrace pipeline init my-project --topic orders")
 @click.argument("folder", type=click.Path())
 @click.option("--topic", default="events", show_default=True, help="The topic to read.")
-@click.option("--server", "servers", default="127.0.0.1:9092", show_default=True)
-def init(folder: str, topic: str, servers: str, directory: str) -> None:
+def init(folder: str, topic: str, place: Place) -> None:
     """Begin a project of Spark Declarative Pipelines that reads a topic.
 
     Nothing that is there is overwritten.
     """
     from headrace.pipelines.template import write_project
 
-    for path in write_project(folder, topic=topic, servers=servers):
+    for path in write_project(folder, topic=topic, servers=place.server or DEFAULT_SERVER):
         click.echo(path)
     say(f"run it with: cd {folder} && spark-pipelines run")
