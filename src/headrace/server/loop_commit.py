@@ -4,25 +4,26 @@
     rounds             [ sync ......... ][ sync ............ ]
     answers                             ^ the first two      ^ the rest
 
-The broker lives on the loop's thread. A round takes everything that is dirty, syncs
-the files in threads, and comes back to the loop; what was appended meanwhile is the
-next round. A failed sync is never retried: the node ends.
+The broker lives on the loop's thread. A round begins when the loop has handled what
+it was handling, so that all of it is in; it takes everything that is dirty, syncs the
+files in threads, and comes back to the loop; what was appended meanwhile is the next
+round. A failed sync is never retried: the node ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from headrace.core.errors import DiskFull, SyncFailed
-from headrace.core.ports import Clock, Disk, File
+from headrace.core.ports import Clock, Disk
 from headrace.engine.broker import Broker, Round
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.log.checkpoint import FULL
+from headrace.server.sync_threads import SyncThreads
 
-SYNC_THREADS = 8
 # A full disk is asked again after this long.
 FULL_RETRY_MS = 100
 
@@ -39,7 +40,6 @@ class LoopCommit:
     ) -> None:
         """`on_advance` hears of partitions whose high watermark may have moved."""
         self._broker = broker
-        self._disk = disk
         self._clock = clock
         self._loop = loop
         self._on_advance = on_advance
@@ -48,8 +48,9 @@ class LoopCommit:
         self._lazy: set[Partition] = set()
         self._lazy_timer: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[Commit, asyncio.Future[None]]] = []
+        # Done when the round is that begins soon or is under way.
         self._round: asyncio.Future[None] | None = None
-        self._pool = ThreadPoolExecutor(SYNC_THREADS, "headrace-sync")
+        self._threads = SyncThreads(disk, loop)
         self.failed: SyncFailed | None = None
 
     def submit(self, commit: Commit) -> asyncio.Future[None] | None:
@@ -58,7 +59,7 @@ class LoopCommit:
         self._note(commit)
         if self.failed is None and commit.is_done():
             if self._dirty and self._round is None:
-                self._begin()
+                self._begin_soon()
             return None
         future: asyncio.Future[None] = self._loop.create_future()
         if self.failed is not None:
@@ -66,7 +67,7 @@ class LoopCommit:
             return future
         self._waiting.append((commit, future))
         if self._round is None:
-            self._begin()
+            self._begin_soon()
         return future
 
     @property
@@ -104,9 +105,15 @@ class LoopCommit:
         self._dirty |= self._lazy
         self._lazy = set()
         if self._round is None and self.failed is None:
-            self._begin()
+            self._begin_soon()
+
+    def _begin_soon(self) -> None:
+        self._round = self._loop.create_future()
+        self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
+        if self.failed is not None:
+            return
         dirty, self._dirty = self._dirty, set()
         try:
             due = self._broker.begin_sync(dirty)
@@ -115,46 +122,28 @@ class LoopCommit:
             return
         files = [file for _, ticket in due.tickets for file in ticket.files]
         directories = {name for _, ticket in due.tickets for name in ticket.directories}
-        if not files and not directories:
-            # Done at once, but heard of in the loop's next turn, like any other.
-            self._round = self._loop.create_future()
-            self._round.set_result(None)
-            self._round.add_done_callback(lambda round_: self._on_synced(due, round_))
-            return
-        running = [self._loop.run_in_executor(self._pool, _sync_file, file) for file in files[1:]]
-        first = self._loop.run_in_executor(
-            self._pool, self._sync_first, files[0] if files else None, directories
-        )
-        self._round = asyncio.gather(first, *running)  # type: ignore[assignment]
-        assert self._round is not None
-        self._round.add_done_callback(lambda round_: self._on_synced(due, round_))
+        if files or directories:
+            self._threads.sync(files, tuple(directories), partial(self._on_synced, due))
+        else:
+            self._on_synced(due, None)
 
-    def _sync_first(self, file: File | None, directories: set[str]) -> None:
-        # A file counts as synced only when its name is on disk too.
-        for directory in directories:
-            self._disk.sync_directory(directory)
-        if file is not None:
-            file.sync()
-
-    def _on_synced(self, due: Round, round_: asyncio.Future[None]) -> None:
-        try:
-            round_.result()
-        except (Exception, asyncio.CancelledError) as error:
+    def _on_synced(self, due: Round, error: BaseException | None) -> None:
+        if error is not None:
             self._fail(error)
             return
-        self._round = None
+        self._end_round()
         is_full = False
         try:
             self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
-        except Exception as error:
+        except Exception as raised:
             # What was synced is safe, but what should follow it was not done.
             # Whoever waits for these partitions must not wait for ever.
             self._dirty |= set(due.partitions)
-            is_full = isinstance(error, DiskFull) or (
-                isinstance(error, OSError) and error.errno in FULL
+            is_full = isinstance(raised, DiskFull) or (
+                isinstance(raised, OSError) and raised.errno in FULL
             )
             if not is_full:
-                self._fail(error)
+                self._fail(raised)
                 return
         left = []
         for commit, future in self._waiting:
@@ -168,7 +157,12 @@ class LoopCommit:
         if is_full:
             self._start_timer(FULL_RETRY_MS)
         elif (left or self._dirty) and self._round is None:
-            self._begin()
+            self._begin_soon()
+
+    def _end_round(self) -> None:
+        ended, self._round = self._round, None
+        if ended is not None and not ended.done():
+            ended.set_result(None)
 
     def _fail(self, error: BaseException) -> None:
         if self.failed is not None:
@@ -178,7 +172,7 @@ class LoopCommit:
             "disk and start the node again"
         )
         self.failed.__cause__ = error
-        self._round = None
+        self._end_round()
         for _, future in self._waiting:
             if not future.done():
                 future.set_exception(self.failed)
@@ -192,12 +186,8 @@ class LoopCommit:
         self._dirty |= set(self._broker.topics)
         while self.failed is None and (self._round is not None or self._dirty):
             if self._round is None:
-                self._begin()
+                self._begin_soon()
             assert self._round is not None
             await asyncio.wait([self._round])
             await asyncio.sleep(0)
-        self._pool.shutdown()
-
-
-def _sync_file(file: File) -> None:
-    file.sync()
+        self._threads.close()

@@ -1,0 +1,95 @@
+"""Threads that sync: a round of files goes out together and comes back as one call.
+
+    loop      sync(files) ------------------------------> on_done(error)
+    threads          |- file, file --.               .--^  once, when all are done
+                     '- file, file ---+- the last ---'
+
+Handing something to a thread and back costs more than many a sync, so a round is
+dealt out to a few threads, each with its share of the files, and the loop is woken
+once.
+
+Rejected: an executor's futures. Each of a round's files would be queued, locked, and
+called back on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from headrace.core.ports import Disk, File
+
+# How many threads share a round. More files than that wait for one another: the disk
+# writes them together anyway.
+THREADS_MAX = 4
+
+OnDone = Callable[[BaseException | None], None]
+
+
+class _Round:
+    """One call of `sync`, until the last of its parts is done."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, parts: int, on_done: OnDone) -> None:
+        self._loop = loop
+        self._left = parts
+        self._on_done = on_done
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def finish(self, error: BaseException | None) -> None:
+        with self._lock:
+            self._left -= 1
+            self._error = self._error or error
+            if self._left:
+                return
+        # A loop that is closed has nobody who waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_done, self._error)
+
+
+_Part = tuple[_Round, Sequence[File], Sequence[str]]
+
+
+class SyncThreads:
+    def __init__(self, disk: Disk, loop: asyncio.AbstractEventLoop) -> None:
+        self._disk = disk
+        self._loop = loop
+        self._parts: SimpleQueue[_Part | None] = SimpleQueue()
+        # Started as they are needed.
+        self._threads: list[threading.Thread] = []
+
+    def sync(self, files: Sequence[File], directories: Sequence[str], on_done: OnDone) -> None:
+        """Sync them all; then call `on_done`, on the loop, with what failed first. A
+        file counts only when its name is on disk too, so nothing counts before all
+        is done."""
+        count = max(1, min(len(files), THREADS_MAX))
+        while len(self._threads) < count:
+            thread = threading.Thread(target=self._run, name=f"headrace-sync-{len(self._threads)}")
+            thread.start()
+            self._threads.append(thread)
+        round_ = _Round(self._loop, count, on_done)
+        for number in range(count):
+            self._parts.put((round_, files[number::count], () if number else directories))
+
+    def _run(self) -> None:
+        while (part := self._parts.get()) is not None:
+            round_, files, directories = part
+            error: BaseException | None = None
+            try:
+                for directory in directories:
+                    self._disk.sync_directory(directory)
+                for file in files:
+                    file.sync()
+            except BaseException as raised:
+                error = raised
+            round_.finish(error)
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._parts.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
