@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+from benchmarks.kafka.wire import count_messages
+
 PROJECT = Path(__file__).parent.parent.parent
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
@@ -160,7 +162,15 @@ class Broker(ABC):
         ]
         for made in admin.create_topics(wanted, operation_timeout=CALL_SECONDS).values():
             made.result(CALL_SECONDS)
-        return wait_for_topics(admin, topics)
+        ids = wait_for_topics(admin, topics)
+        # That a partition has a leader is known before that leader has the partition.
+        deadline = time.monotonic() + CALL_SECONDS
+        for name, partitions in topics.items():
+            while count_messages(self, name, partitions) is None:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{self.name} does not lead all partitions of {name}")
+                time.sleep(0.01)
+        return ids
 
     def let_share_groups_begin_at_the_start(self, group: str) -> None:
         from confluent_kafka.admin import (

@@ -83,9 +83,7 @@ def latency_while_clearing(bench: Bench) -> Iterator[Line]:
     for broker in bench.brokers():
         with ExitStack() as stack:
             kept = {"segment.bytes": str(64 * 1024 * 1024), "retention.ms": "-1"}
-            topics = [
-                stack.enter_context(broker.topic(2, "os", configs=kept)).name for _ in range(2)
-            ]
+            topics = [stack.enter_context(broker.topic(2, configs=kept)).name for _ in range(2)]
             quiet = stack.enter_context(broker.topic(1)).name
             messages = max(1, bench.sizes.compact_bytes // 2 // LARGE)
             for name in topics:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from benchmarks.kafka.brokers import Broker
 from headrace.record import NewRecord, build_batch
 from headrace.wire.kafka.api import APIS, decode_response, encode_request
 from headrace.wire.kafka.frame import (
@@ -18,6 +17,9 @@ from headrace.wire.kafka.frame import (
 )
 from headrace.wire.kafka.generated import list_offsets_request as offsets
 from headrace.wire.kafka.generated import produce_request as produce
+
+if TYPE_CHECKING:
+    from benchmarks.kafka.brokers import Broker
 
 KEYS = {api.name: key for key, api in APIS.items()}
 ANSWER_SECONDS = 60.0
@@ -64,13 +66,16 @@ class Wire:
         return bytes(data)
 
 
-def count_messages(broker: Broker, topic: str, partitions: int) -> int:
-    """What the topic has, by the ends of its partitions; nothing was deleted from it."""
+def count_messages(broker: Broker, topic: str, partitions: int) -> int | None:
+    """What the topic has, by the ends of its partitions; nothing was deleted from it.
+    None while one of them cannot be used yet."""
     wanted = tuple(offsets.ListOffsetsPartition(index, -1, LATEST) for index in range(partitions))
     request = offsets.ListOffsetsRequest(-1, 0, (offsets.ListOffsetsTopic(topic, wanted),))
     with Wire(broker) as wire:
         (found,) = wire.call("ListOffsets", 6, request).topics
-    return sum(each.offset for each in found.partitions)
+    if any(each.error_code for each in found.partitions):
+        return None
+    return sum(int(each.offset) for each in found.partitions)
 
 
 def seconds_until_produced(broker: Broker, topic: str) -> float:

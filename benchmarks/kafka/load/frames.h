@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PRODUCE = 0, FETCH = 1, SHARE_HEARTBEAT = 76, SHARE_FETCH = 78 };
+enum { PRODUCE = 0, FETCH = 1, FIND_COORDINATOR = 10, SHARE_HEARTBEAT = 76, SHARE_FETCH = 78 };
 
 typedef struct {
     uint8_t *data;

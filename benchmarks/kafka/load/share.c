@@ -16,7 +16,7 @@
 #include "raw.h"
 
 enum { RANGES_MAX = 4096, ACCEPT = 1, HEARTBEAT_NS = 2000000000 };
-enum { SESSION_NOT_FOUND = 122 };
+enum { SESSION_NOT_FOUND = 122, STUCK_SECONDS = 60 };
 
 typedef struct {
     int32_t partition;
@@ -29,13 +29,13 @@ typedef struct {
     int member_epoch, session_epoch;
     Range ranges[RANGES_MAX];
     int range_count;
-    bool is_served;
     Buffer request, answer;
     int64_t heartbeat_ns;
 } Member;
 
 static uint8_t topic_id[16];
 static _Atomic int64_t acknowledged, received_bytes;
+static _Atomic int last_error;
 static pthread_barrier_t joined;
 
 static void receive(Member *member, uint8_t *place, size_t length) {
@@ -69,6 +69,19 @@ static Reader call(Member *member) {
     return answer;
 }
 
+/* Kafka makes what it keeps groups in when somebody first asks where a group lives. */
+static void find_coordinator(Member *member) {
+    Buffer *request = &member->request;
+    request->length = 0;
+    size_t start = begin_frame(request, FIND_COORDINATOR, 4);
+    put_8(request, 0);
+    put_length(request, 1);
+    put_text(request, options.group);
+    put_8(request, 0);
+    end_frame(request, start);
+    call(member);
+}
+
 static void heartbeat(Member *member) {
     Buffer *request = &member->request;
     request->length = 0;
@@ -90,7 +103,9 @@ static void heartbeat(Member *member) {
     int error = (int)take(&answer, 2);
     /* Until the coordinator is there: 14, 15 and 16 say that it is not yet. */
     if (error >= 14 && error <= 16) {
+        atomic_store(&last_error, error);
         usleep(100000);
+        find_coordinator(member);
         return;
     }
     if (error) fail("a heartbeat was answered with error %d", error);
@@ -147,10 +162,11 @@ static void take_partition(Member *member, Reader *answer) {
     uint64_t bytes = take_length(answer);
     skip(answer, bytes);
     atomic_fetch_add(&received_bytes, (int64_t)bytes);
-    /* While a broker loads what the group had, it may refuse: a member asks again until
-     * it has its first messages. */
-    if ((error && member->is_served) || acknowledge_error)
-        fail("partition %d: errors %d and %d", partition, error, acknowledge_error);
+    /* While a broker loads what a group had of a partition it refuses to read it, and
+     * clients ask again; that it goes on too long is found by whoever counts. */
+    if (error) atomic_store(&last_error, error);
+    if (acknowledge_error)
+        fail("partition %d: acknowledging was answered with error %d", partition, acknowledge_error);
     for (uint64_t count = take_length(answer); count; count--) {
         Range range = {.partition = partition};
         range.first = take(answer, 8);
@@ -192,10 +208,10 @@ static int64_t fetch(Member *member) {
 
 static void *work(void *argument) {
     Member *member = argument;
+    find_coordinator(member);
     while (!member->member_epoch) heartbeat(member);
     /* The clock starts when every member holds its first messages. */
     while (!member->range_count) fetch(member);
-    member->is_served = true;
     pthread_barrier_wait(&joined);
     pthread_barrier_wait(&joined);
     while (atomic_load(&acknowledged) < options.messages) {
@@ -203,6 +219,14 @@ static void *work(void *argument) {
         if (now_ns() - member->heartbeat_ns > HEARTBEAT_NS) heartbeat(member);
     }
     return NULL;
+}
+
+/* Whoever waits for the members looks at the clock for them. */
+static void *watch(void *unused) {
+    (void)unused;
+    for (int64_t before = -1, now; (now = atomic_load(&acknowledged)) != before; before = now)
+        sleep(STUCK_SECONDS);
+    fail("the group is stuck; the last error was %d", atomic_load(&last_error));
 }
 
 void raw_share(void) {
@@ -223,6 +247,8 @@ void raw_share(void) {
                  i % 10000);
         if (pthread_create(&threads[i], NULL, work, &members[i])) fail("no thread for a member");
     }
+    pthread_t watching;
+    if (pthread_create(&watching, NULL, watch, NULL)) fail("no thread to watch the members");
     pthread_barrier_wait(&joined);
     measure_begin();
     atomic_store(&received_bytes, 0);
