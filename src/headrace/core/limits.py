@@ -69,6 +69,11 @@ REMOTE_ANSWER_BYTES_MAX: Final = 1024 * 1024
 # Calls of one connection that are not answered yet, and those that only wait.
 REMOTE_OPEN_CALLS_MAX: Final = 64
 REMOTE_WATCHES_MAX: Final = 1_000
+REMOTE_WATCH_BYTES_MAX: Final = 64 * 1024
+# Partitions that all watches together wait for.
+REMOTE_WATCHED_PARTITIONS_MAX: Final = 1_000_000
+# Consumers and members of streams that one connection may stand for.
+REMOTE_OWNED_MAX: Final = 10_000
 REMOTE_WATCH_MS_MAX: Final = 30_000
 
 # HTTP: a request's body, what comes before it, and members of groups.

@@ -121,6 +121,10 @@ class Watch:
         service.wait_on(self._partitions, self.news.set)
         service.watch(self.news.set)
 
+    @property
+    def partition_count(self) -> int:
+        return len(self._partitions)
+
     async def wait(self, seconds: float) -> bool:
         """Whether there was news before the time was over."""
         with contextlib.suppress(TimeoutError):

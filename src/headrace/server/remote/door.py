@@ -15,10 +15,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headrace.core import limits
-from headrace.core.errors import HeadraceError, InvalidArgument, MalformedMessage
+from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded, MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection, Slot
-from headrace.server.remote.session import Owned, Session
+from headrace.server.remote.session import Holdings, Session
 from headrace.wire.remote.codec import (
     Request,
     decode_request,
@@ -39,8 +39,7 @@ class RemoteDoor:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._sessions: dict[Connection, Session] = {}
-        # Who holds what; a client that comes back takes over from its old connection.
-        self._owners: dict[Owned, Session] = {}
+        self._holdings = Holdings()
 
     def handle(
         self, connection: Connection, slot: Slot, version: int, correlation_id: int, body: Buffer
@@ -53,13 +52,16 @@ class RemoteDoor:
                     "use a client of the node's version"
                 )
             request = decode_request(body)
+            is_watch = request.method.name == "watch"
+            if is_watch and len(body) > limits.REMOTE_WATCH_BYTES_MAX:
+                raise LimitExceeded("too many topics to watch at once; watch some of them")
         except MalformedMessage:
             raise
         except HeadraceError as error:
             connection.leave_order(slot, CALL_WEIGHT)
             connection.send(encode_refusal_frame(correlation_id, error), CALL_WEIGHT)
             return
-        weight = 0 if request.method.name == "watch" else CALL_WEIGHT
+        weight = 0 if is_watch else CALL_WEIGHT
         connection.leave_order(slot, weight)
         self._begin(connection, request, correlation_id, weight)
 
@@ -99,7 +101,7 @@ class RemoteDoor:
     def _session_of(self, connection: Connection) -> Session:
         session = self._sessions.get(connection)
         if session is None:
-            session = Session(self._door, self._owners)
+            session = Session(self._door, self._holdings)
             self._sessions[connection] = session
             connection.on_closed.append(lambda: self._on_closed(connection, session))
         return session

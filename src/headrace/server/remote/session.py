@@ -37,12 +37,22 @@ class Owned(NamedTuple):
     name: str
 
 
+class Holdings:
+    """What all sessions of a node hold together."""
+
+    def __init__(self) -> None:
+        # A client that comes back takes over from its old connection.
+        self.owners: dict[Owned, Session] = {}
+        self.watched_partitions = 0
+
+
 class Session:
-    def __init__(self, door: Door, owners: dict[Owned, Session]) -> None:
+    def __init__(self, door: Door, holdings: Holdings) -> None:
         self._door = door
         self._service = door.service
         self._calls = Calls(door.service)
-        self._owners = owners
+        self._holdings = holdings
+        self._owners = holdings.owners
         self._owned: set[Owned] = set()
         self._watches: set[Watch] = set()
         self._is_closed = False
@@ -81,12 +91,18 @@ class Session:
             raise LimitExceeded(
                 f"one connection watches at most {limits.REMOTE_WATCHES_MAX} sets of topics"
             )
+        holdings = self._holdings
         with Watch(self._service, topics) as watch:
+            count = watch.partition_count
+            if holdings.watched_partitions + count > limits.REMOTE_WATCHED_PARTITIONS_MAX:
+                raise LimitExceeded("too many partitions are being watched; look again later")
+            holdings.watched_partitions += count
             self._watches.add(watch)
             self._door.polls.add(watch.news.set)
             try:
                 is_news = await watch.wait(limits.REMOTE_WATCH_MS_MAX / 1000)
             finally:
+                holdings.watched_partitions -= count
                 self._watches.discard(watch)
                 self._door.polls.discard(watch.news.set)
         return News(is_news, self._service.clock.now_ms())
@@ -96,6 +112,7 @@ class Session:
     async def _open_queue(
         self, group: str, topics: Sequence[str], consumer: str, settings: dict[str, Any] | None
     ) -> None:
+        self._check_room(Owned("queue", group, consumer))
         await self._calls.run(Face.open_queue, group, topics, consumer, settings)
         self._own(Owned("queue", group, consumer))
 
@@ -127,7 +144,15 @@ class Session:
         self._disown(Owned("stream", group, member))
         await self._calls.run(Face.leave_stream, group, member)
 
+    def _check_room(self, owned: Owned) -> None:
+        if len(self._owned) >= limits.REMOTE_OWNED_MAX and owned not in self._owned:
+            raise LimitExceeded(
+                f"one connection stands for at most {limits.REMOTE_OWNED_MAX} consumers; close "
+                "some, or connect again for more"
+            )
+
     def _own(self, owned: Owned) -> None:
+        self._check_room(owned)
         self._owned.add(owned)
         self._owners[owned] = self
         if self._is_closed:

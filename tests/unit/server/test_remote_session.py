@@ -1,0 +1,229 @@
+"""A connection of a client of ours: what it may hold, and what its end gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.property.test_door_fuzz import FakeTransport, deliver
+
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
+from headrace.core.node_settings import NodeSettings
+from headrace.core.values import Outgoing
+from headrace.engine.broker import Broker
+from headrace.platform.clock import SystemClock
+from headrace.platform.entropy import SystemEntropy
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.connection import Connection
+from headrace.server.kafka.door import Door
+from headrace.server.kafka.handlers import HANDLERS
+from headrace.server.service import Service
+from headrace.wire.remote import codec
+
+TOPIC, GROUP = "orders", "billing"
+
+
+class Written(FakeTransport):
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+
+class Client:
+    """Speaks over a transport that is a list of bytes."""
+
+    def __init__(self, door: Door) -> None:
+        self.transport = Written()
+        self.connection = Connection(door)
+        self.connection.connection_made(self.transport)
+        self._names: dict[int, str] = {}
+
+    def send(self, name: str, *arguments: Any) -> int:
+        number = len(self._names) + 1
+        self._names[number] = name
+        request = codec.encode_request(name, arguments)
+        deliver(self.connection, codec.encode_request_frame(number, b"test", request), [])
+        return number
+
+    def answers(self) -> dict[int, Any]:
+        """What has come so far, by the number of its request; errors as they are."""
+        found: dict[int, Any] = {}
+        sent = self.transport.sent
+        while sent:
+            (size,) = struct.unpack_from(">i", sent)
+            frame, sent = sent[4 : 4 + size], sent[4 + size :]
+            number = codec.decode_answer_id(frame)
+            try:
+                found[number] = codec.decode_answer(self._names[number], frame)
+            except HeadraceError as error:
+                found[number] = error
+        return found
+
+    async def ask(self, name: str, *arguments: Any) -> Any:
+        number = self.send(name, *arguments)
+        while number not in self.answers():
+            await asyncio.sleep(0)
+        answer = self.answers()[number]
+        if isinstance(answer, HeadraceError):
+            raise answer
+        return answer
+
+
+class Node:
+    def __init__(self) -> None:
+        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+        self.broker = Broker(disk, entropy, clock.now_ms())
+        self.service = Service(self.broker, disk, clock, entropy, node_id=7, cluster_id="cluster")
+        self.door = Door(self.service, NodeSettings(), HANDLERS)
+
+    async def client(self) -> Client:
+        client = Client(self.door)
+        await client.ask("create_topic", TOPIC, 2, None, True)
+        await client.ask("open_queue", GROUP, [TOPIC], "worker", None)
+        return client
+
+
+def on_a_node(scenario: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+    async def play() -> None:
+        node = Node()
+        try:
+            async with asyncio.timeout(60):
+                await scenario(node)
+        finally:
+            for connection in tuple(node.door.connections):
+                connection.connection_lost(None)
+            if node.door.tasks:
+                await asyncio.wait(tuple(node.door.tasks))
+            await node.service.close()
+            node.broker.close()
+
+    asyncio.run(play())
+
+
+async def let_others_run() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_node_says_who_it_is_and_what_time_it_has() -> None:
+    async def scenario(node: Node) -> None:
+        hello = await Client(node.door).ask("hello", False)
+        assert (hello.cluster_id, hello.node_id) == ("cluster", 7)
+        assert 0 <= node.service.clock.now_ms() - hello.now_ms < 60_000
+
+    on_a_node(scenario)
+
+
+def test_answers_do_not_wait_for_a_watch_that_came_before() -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        watch = client.send("watch", [TOPIC])
+        await client.ask("topics", False)
+        assert watch not in client.answers()
+        await client.ask("publish", TOPIC, [Outgoing(b"one")])
+        await let_others_run()
+        assert client.answers()[watch].is_news
+
+    on_a_node(scenario)
+
+
+def test_an_idle_connection_is_one_that_only_watches() -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        client.send("watch", [TOPIC])
+        await let_others_run()
+        assert client.connection.is_idle
+
+    on_a_node(scenario)
+
+
+def test_more_calls_than_may_be_open_are_answered_after_a_pause() -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        client.send("hello", False)
+        numbers = [client.send("topics", False) for _ in range(limits.REMOTE_OPEN_CALLS_MAX * 3)]
+        assert not client.transport.is_reading_now
+        while not set(numbers) <= client.answers().keys():
+            await asyncio.sleep(0)
+        await let_others_run()
+        assert client.transport.is_reading_now
+        assert client.connection.is_idle
+
+    on_a_node(scenario)
+
+
+def test_watches_are_limited_in_number_in_size_and_in_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REMOTE_WATCHES_MAX", 2)
+
+    async def scenario(node: Node) -> None:
+        client, other = await node.client(), await node.client()
+        watches = [client.send("watch", [TOPIC]) for _ in range(2)]
+        with pytest.raises(LimitExceeded, match="watches at most 2"):
+            await client.ask("watch", [TOPIC])
+        with pytest.raises(LimitExceeded, match="too many topics"):
+            await other.ask("watch", ["x" * 200] * 1_000)
+        monkeypatch.setattr(limits, "REMOTE_WATCHED_PARTITIONS_MAX", 5)
+        with pytest.raises(LimitExceeded, match="too many partitions"):
+            await other.ask("watch", [TOPIC])
+        assert not set(watches) & client.answers().keys()
+        # What one gives up another may have.
+        client.connection.connection_lost(None)
+        await let_others_run()
+        granted = other.send("watch", [TOPIC])
+        await let_others_run()
+        assert granted not in other.answers()
+
+    on_a_node(scenario)
+
+
+def test_a_connection_stands_for_so_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMOTE_OWNED_MAX", 2)
+
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        await client.ask("join_stream", "readers", [TOPIC], "member", "earliest")
+        for call in (
+            ("open_queue", GROUP, [TOPIC], "third", None),
+            ("lease", GROUP, [TOPIC], "third", 1, None),
+            ("join_stream", "readers", [TOPIC], "third", "earliest"),
+        ):
+            with pytest.raises(LimitExceeded, match="at most 2 consumers"):
+                await client.ask(*call)
+        # Those that it has go on, and leaving makes room.
+        assert await client.ask("lease", GROUP, [TOPIC], "worker", 1, None) == []
+        await client.ask("leave", GROUP, "worker")
+        await client.ask("open_queue", GROUP, [TOPIC], "third", None)
+
+    on_a_node(scenario)
+
+
+def test_a_consumer_that_came_back_keeps_its_leases_when_its_old_connection_ends() -> None:
+    async def scenario(node: Node) -> None:
+        old = await node.client()
+        await old.ask("publish", TOPIC, [Outgoing(b"one")])
+        new = await node.client()
+        [leased] = await new.ask("lease", GROUP, [TOPIC], "worker", 1, None)
+        old.connection.connection_lost(None)
+        await let_others_run()
+        assert await new.ask("ack", GROUP, [leased.receipt]) == [None]
+
+    on_a_node(scenario)
+
+
+def test_another_version_of_the_protocol_is_told_apart() -> None:
+    async def scenario(node: Node) -> None:
+        client = Client(node.door)
+        frame = bytearray(codec.encode_request_frame(1, b"", codec.encode_request("groups", ())))
+        frame[6:8] = b"\x00\x09"
+        client._names[1] = "groups"
+        deliver(client.connection, bytes(frame), [])
+        error = client.answers()[1]
+        assert isinstance(error, InvalidArgument)
+        assert "version 0" in str(error) and "not 9" in str(error)
+
+    on_a_node(scenario)
