@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -32,10 +33,13 @@ def start_on() -> Iterator[Start]:
     """Starts a command on a node, in a process of its own."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start_command(node: NodeProcess, *words: str) -> subprocess.Popen[bytes]:
+    def start_command(
+        node: NodeProcess, *words: str, cwd: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, "--server", node.bootstrap, *words],
             stdout=subprocess.PIPE,
+            cwd=cwd,
         )
         started.append(process)
         return process
@@ -141,3 +145,40 @@ def test_a_worker_that_is_killed_leaves_its_message_to_the_next(
     next_one = invoke(*server, "work", "jobs", "--count", "1", "--wait", "60s", "--json")
     done = json.loads(next_one.stdout)
     assert (done["value"], done["attempt"]) == ("one", 2)
+
+
+SHOP = """
+import os
+import headrace
+
+app = headrace.App()
+
+@app.worker("errands", group="runners")
+def run(value: bytes) -> None:
+    print(value.decode(), os.environ["WHO"], flush=True)
+"""
+
+
+def test_apps_in_two_processes_share_the_work_of_a_node(
+    node: NodeProcess, start_on: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ("--server", node.bootstrap)
+    invoke(*server, "topic", "create", "errands", "--partitions", "1")
+    (tmp_path / "shop.py").write_text(SHOP)
+    workers = []
+    for who in ("first", "second"):
+        monkeypatch.setenv("WHO", who)
+        workers.append(start_on(node, "work", "shop:app", cwd=tmp_path))
+    # One of them takes it, and when that one is gone the other does.
+    for number in range(2):
+        invoke(*server, "publish", "errands", f"errand-{number}")
+        outputs = [each.stdout for each in workers if each.stdout is not None]
+        ready, _, _ = select.select(outputs, [], [], WAIT_SECONDS)
+        line = ready[0].readline().decode().split()
+        assert line[0] == f"errand-{number}"
+        taker = next(each for each in workers if each.stdout is ready[0])
+        taker.terminate()
+        assert taker.wait(WAIT_SECONDS) == 0
+        workers.remove(taker)
+    info = json.loads(invoke(*server, "queue", "stats", "runners", "--json").stdout)
+    assert (info["acked"], info["depth"]) == (2, 0)
