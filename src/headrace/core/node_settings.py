@@ -79,6 +79,8 @@ class NodeSettings(SettingsModel):
     # 2 is Kafka's protocol with the cure of KIP-890. 0 is the one before it, in which
     # a request that comes late can end up in the next transaction.
     transaction_version: int = 2
+    # How long the committed offsets of a group without members are kept.
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     free_bytes_min: int = 64 * 1024 * 1024
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
@@ -88,6 +90,7 @@ class NodeSettings(SettingsModel):
         check_between("connections_max", self.connections_max, 1, 1_000_000)
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
+        check_between("offsets_retention_ms", self.offsets_retention_ms, 1, None)
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
         timeout_max_ms = limits.TRANSACTION_TIMEOUT_MS_MAX
         check_between(

@@ -119,7 +119,7 @@ class Broker:
         self.read_only = read_only
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
         self.topics = Topics(disk, entropy, self.metadata, read_only=read_only, on_full=on_full)
-        self.groups = Groups(self.topics)
+        self.groups = Groups(self.topics, lambda name: self.cursors.knows(name))
         self.moves = Moves(self.topics, self.groups.dead_letters)
         self.fates = Fates(self.topics, self.groups, self.moves)
         self.leasing = Leasing(self.groups, self.fates, entropy)

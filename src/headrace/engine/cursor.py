@@ -197,6 +197,8 @@ class Cursors:
         """Write positions (None forgets one); the partition and the end to wait
         for before they count. Those of a producer, by id and epoch, are part of
         its transaction and count when that is committed."""
+        if group in self._topics.catalog.groups and not self.knows(group):
+            raise GroupKindMismatch(f"group {group!r} reads as a queue; choose another name")
         partition = self._ensure(now_ms)
         records = []
         cursors: list[tuple[Place, Cursor | None]] = []
@@ -290,6 +292,15 @@ class Cursors:
 
     def groups(self) -> set[str]:
         return set(self._table) | set(self._groups)
+
+    def knows(self, group: str) -> bool:
+        """Whether the group has members or positions, or is about to."""
+        return (
+            group in self._table
+            or group in self._groups
+            or any(group == waiting.group for _, waiting in self._waiting)
+            or any(group == unstable[0] for unstable in self._unstable)
+        )
 
     def lowest(self, place: Place) -> int | None:
         """The offset that every cursor on this partition has reached."""

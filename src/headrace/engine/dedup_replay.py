@@ -17,7 +17,14 @@ from headrace.engine.dedup import DedupWindow
 from headrace.engine.records import iterate_batches
 from headrace.engine.stability import Stability
 from headrace.log import Log
-from headrace.record import BatchHeader, Record, read_attributes, read_header, read_records
+from headrace.record import (
+    BatchHeader,
+    Record,
+    read_attributes,
+    read_header,
+    read_records,
+    split_batches,
+)
 
 
 def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow | None:
@@ -35,6 +42,14 @@ def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow |
             for dedup_id, record in _ids_in(read_records(batch, header)):
                 window.remember(dedup_id, record.offset, record.timestamp_ms)
     return window
+
+
+def check_readable(batches: Buffer) -> None:
+    """CorruptBatch when the records of one cannot be read: it must be refused before
+    it is stored, since afterwards nobody could tell its ids."""
+    view = memoryview(batches)
+    for position, header in split_batches(batches):
+        read_records(view[position : position + header.size_bytes], header)
 
 
 def remember_ids(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
-from headrace.core.errors import GroupInUse, InvalidName, LimitExceeded, UnknownGroup
+from headrace.core.errors import (
+    GroupInUse,
+    GroupKindMismatch,
+    InvalidName,
+    LimitExceeded,
+    UnknownGroup,
+)
 from headrace.core.settings import GroupSettings
 from headrace.core.values import QueueStatistics, check_name
 from headrace.engine import statistics
@@ -37,8 +43,12 @@ class Serving:
 
 
 class Groups:
-    def __init__(self, topics: Topics) -> None:
+    def __init__(
+        self, topics: Topics, is_stream: Callable[[str], bool] = lambda name: False
+    ) -> None:
+        """`is_stream` knows the names of groups that read as streams."""
         self._topics = topics
+        self._is_stream = is_stream
         self._serving: dict[int, Serving] = {}
 
     def named(self, name: str) -> Group:
@@ -74,6 +84,8 @@ class Groups:
         catalog = self._topics.catalog
         group = catalog.groups.get(name)
         if group is None:
+            if self._is_stream(name):
+                raise GroupKindMismatch(f"group {name!r} reads as a stream; choose another name")
             if len(catalog.groups) >= limits.GROUPS_MAX:
                 raise LimitExceeded(f"there are {limits.GROUPS_MAX} groups, the most allowed")
             wanted = GroupSettings.from_mapping(settings)

@@ -26,7 +26,7 @@ from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.dedup import DedupWindow
-from headrace.engine.dedup_replay import find_duplicate, load_window, remember_ids
+from headrace.engine.dedup_replay import check_readable, find_duplicate, load_window, remember_ids
 from headrace.engine.lease_end import divide_leased
 from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.producer_note import ProducerNote
@@ -187,6 +187,8 @@ class Partition:
             duplicate = self.producers.check(header, now_ms)
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset + 1, True)
+        if self.dedup is not None:
+            check_readable(batch)
         first, end = self.log.append(batch, self.epoch, now_ms)
         if header.producer_id >= 0 or self.dedup is not None or self.scanner is not None:
             view = memoryview(batch)

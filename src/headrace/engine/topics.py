@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +51,8 @@ class Topics:
         self.metadata = metadata
         self._read_only = read_only
         self._partitions: dict[bytes, list[Partition]] = {}
+        # Of topics that are being made.
+        self._names_taken: set[str] = set()
 
     @property
     def catalog(self) -> Catalog:
@@ -103,18 +106,16 @@ class Topics:
         opened = self._partitions.setdefault(topic.id, [])
         added = []
         for index in range(len(opened), topic.partitions):
-            partition = Partition(
-                self._disk,
-                topic,
-                index,
-                now_ms,
-                read_only=self._read_only,
-                on_full=self._on_full,
-            )
+            partition = self._open_partition(topic, index, now_ms)
             partition.load(self.catalog.groups_by_id, now_ms)
             added.append(partition)
         opened += added
         return added
+
+    def _open_partition(self, topic: Topic, index: int, now_ms: int) -> Partition:
+        return Partition(
+            self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full
+        )
 
     def _remove_orphans(self) -> None:
         """Folders of topics whose deletion was cut short. Only what is known to
@@ -136,25 +137,58 @@ class Topics:
         source: Topic | None = None,
         internal: bool = False,
     ) -> Topic:
+        making = self.creation(name, partitions, settings, now_ms, source=source, internal=internal)
+        while True:
+            try:
+                next(making)
+            except StopIteration as made:
+                return made.value  # type: ignore[no-any-return]
+
+    def creation(
+        self,
+        name: str,
+        partitions: int,
+        settings: TopicSettings,
+        now_ms: int,
+        *,
+        source: Topic | None = None,
+        internal: bool = False,
+    ) -> Generator[None, None, Topic]:
+        """The same in slices of one partition. Nobody sees the topic before it is
+        whole, and meanwhile nobody else can take its name."""
         self.check_new(name, partitions, is_letters=source is not None, internal=internal)
         topic_id = self._entropy.random_bytes(16)
         source_id = None if source is None else source.id
-        # What may fail on a full disk comes first: once a topic is in the catalog,
-        # its partitions open. A folder without a topic goes with the next open.
-        folders = Topic(topic_id, name, partitions, settings, source_id)
-        self._make_folders(folders)
-        event = TopicCreated(topic_id, name, partitions, settings.to_mapping(), source_id)
-        self.change([event], now_ms)
-        topic = self.catalog.topics_by_id[topic_id]
-        self._lead(self._open(topic, now_ms), now_ms)
-        return topic
+        topic = Topic(topic_id, name, partitions, settings, source_id)
+        opened: list[Partition] = []
+        self._names_taken.add(name)
+        try:
+            # What may fail on a full disk comes first: once a topic is in the catalog,
+            # its partitions are open.
+            for index in range(partitions):
+                make_folder(self._disk, f"{topic.folder}/{index}")
+                opened.append(self._open_partition(topic, index, now_ms))
+                self._lead(opened[-1:], now_ms)
+                yield
+            event = TopicCreated(topic_id, name, partitions, settings.to_mapping(), source_id)
+            self.change([event], now_ms)
+        except BaseException:
+            for partition in opened:
+                partition.close_files()
+            with contextlib.suppress(OSError):
+                self._disk.remove_tree(topic.folder)
+            raise
+        finally:
+            self._names_taken.discard(name)
+        self._partitions[topic_id] = opened
+        return self.catalog.topics_by_id[topic_id]
 
     def check_new(
         self, name: str, partitions: int, *, is_letters: bool = False, internal: bool = False
     ) -> None:
         """Raises whatever `create` would say to such a topic."""
         check_name("topic", name)
-        if name in self.catalog.topics:
+        if name in self.catalog.topics or name in self._names_taken:
             raise TopicExists(f"there is a topic {name!r} already")
         if name.startswith("__") and not internal:
             raise InvalidName(f"{name!r}: names that begin with two underscores are ours")

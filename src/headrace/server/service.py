@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.core.errors import SyncFailed
+from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
@@ -54,6 +54,8 @@ class Service:
         self._waiting: dict[Partition, set[Wake]] = {}
         # Those who also wait for topics and members to come and go.
         self._watching: set[Wake] = set()
+        # What doors have to see to now and then, told the time.
+        self.housekeeping: list[Callable[[int], None]] = []
         self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
 
     def _on_failure(self, error: SyncFailed) -> None:
@@ -120,6 +122,12 @@ class Service:
     # Housekeeping.
 
     def _on_maintained(self) -> None:
+        for work in self.housekeeping:
+            try:
+                work(self.clock.now_ms())
+            except (OSError, HeadraceError):
+                # Nothing depends on it being done now; the next time it may work.
+                self.logger.exception("housekeeping failed")
         waiting = self.submit(self.commit())
         if waiting is not None:
             # A failure is heard of elsewhere; here nobody waits.

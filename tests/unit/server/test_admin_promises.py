@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from crc32c import crc32c
 from tests.unit.server.asking import Asking, run
 
 from headrace.core.node_settings import Address
 from headrace.core.settings import TopicSettings
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch, read_header
+from headrace.record.batch import HEADER_BYTES
+from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.generated.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+)
+from headrace.wire.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 from headrace.wire.kafka.generated.list_offsets_request import (
     ListOffsetsPartition,
@@ -25,8 +33,14 @@ from headrace.wire.kafka.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from headrace.wire.kafka.generated.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 
 LIST_OFFSETS, METADATA, OFFSET_FOR_EPOCH, CREATE_PARTITIONS = 2, 3, 23, 37
+PRODUCE, ALTER, GROUP_RESOURCE = 0, 44, 32
 TOPIC = "orders"
 
 
@@ -149,5 +163,36 @@ def test_nobody_is_told_to_connect_to_a_wildcard() -> None:
             told = host if host == "public.example" else "192.0.2.7"
             assert (broker.host, broker.port) == (told, 9092)
         asking.connection.transport = None
+
+    run(scenario)
+
+
+def test_what_a_topic_that_finds_duplicates_cannot_read_is_refused_and_not_stored() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        topic = asking.broker.topics.create("once", 1, TopicSettings(dedup=True), 1)
+        batch = bytearray(build_batch([NewRecord(None, b"v" * 50)]))
+        # A length that leads out of the batch, under a checksum that is right.
+        batch[HEADER_BYTES] = 0x7F
+        batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+        data = TopicProduceData("once", partition_data=(PartitionProduceData(0, bytes(batch)),))
+        answer = await asking.ask(PRODUCE, 9, ProduceRequest(None, -1, 30_000, (data,)))
+        assert answer.responses[0].partition_responses[0].error_code == Error.CORRUPT_MESSAGE
+        assert asking.broker.topics.partition(topic, 0).log.end_offset == 0
+
+    run(scenario)
+
+
+def test_a_group_that_is_configured_before_it_is_joined_begins_where_others_do() -> None:
+    async def scenario() -> None:
+        asking = await with_topic()
+        config = AlterableConfig("share.record.lock.duration.ms", 0, "15000")
+        resource = AlterConfigsResource(GROUP_RESOURCE, "workers", (config,))
+        answer = await asking.ask(ALTER, 1, IncrementalAlterConfigsRequest((resource,)))
+        assert answer.responses[0].error_code == 0
+        group = asking.broker.topics.catalog.groups["workers"]
+        # As a share group does that is joined first, and as Kafka's do.
+        assert group.settings.start == "latest"
+        assert group.settings.visibility_ms == 15_000
 
     run(scenario)

@@ -37,6 +37,7 @@ def describe_broker(call: Call) -> list[Entry]:
         "min.insync.replicas": 1,
         "node.id": call.service.node_id,
         "num.partitions": settings.partitions,
+        "offsets.retention.minutes": settings.offsets_retention_ms // 60_000,
         "offsets.topic.replication.factor": 1,
         "process.roles": "broker,controller",
         "socket.request.max.bytes": settings.request_bytes_max,

@@ -9,14 +9,17 @@
                              makes them, whatever else is asked for
 
 Topics fail one by one. From version 5 on the answer has the configuration that
-the topic got. It is sent when the topics are on disk.
+the topic got. It is sent when the topics are on disk. Many partitions are made in
+slices; a topic is seen when it is whole.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from typing import Any
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
@@ -25,6 +28,7 @@ from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import TOPIC_CONFIGS, InvalidConfig, Source
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.slices import SMALL, Slices
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -38,23 +42,23 @@ from headrace.wire.kafka.primitives import ZERO_UUID
 
 DEFAULT = -1
 
+# Yields whenever others may have their turn.
+Making = Generator[None, None, CreatableTopicResult]
+
 
 def handle(
     call: Call, request: CreateTopicsRequest
-) -> CreateTopicsResponse | asyncio.Future[CreateTopicsResponse]:
+) -> CreateTopicsResponse | Coroutine[Any, Any, CreateTopicsResponse]:
     service = call.service
-    times = Counter(topic.name for topic in request.topics)
-    response = CreateTopicsResponse(
-        topics=[
-            _create(call, topic, validate_only=request.validate_only)
-            if times[topic.name] == 1
-            else _failed(topic.name, Error.INVALID_REQUEST, "the request names this topic twice")
-            for topic in {topic.name: topic for topic in request.topics}.values()
-        ]
-    )
+    if sum(_size(call, topic) for topic in request.topics) > SMALL:
+        return _create_in_slices(call, request)
+    results: list[CreatableTopicResult] = []
+    for making in _makings(call, request):
+        results.append(_finish(making))
+    response = CreateTopicsResponse(topics=results)
     waiting = service.submit(service.commit())
     service.wake_watching()
-    return response if waiting is None else asyncio.ensure_future(_when_safe(waiting, response))
+    return response if waiting is None else _when_safe(waiting, response)
 
 
 async def _when_safe(
@@ -64,7 +68,50 @@ async def _when_safe(
     return response
 
 
-def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _finish(making: Making) -> CreatableTopicResult:
+    try:
+        while True:
+            next(making)
+    except StopIteration as made:
+        return made.value  # type: ignore[no-any-return]
+
+
+async def _create_in_slices(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    slices = Slices()
+    results: list[CreatableTopicResult] = []
+    for making in _makings(call, request):
+        with contextlib.closing(making):
+            try:
+                while True:
+                    next(making)
+                    await slices.rest()
+            except StopIteration as made:
+                results.append(made.value)
+    call.service.wake_watching()
+    await call.service.finish(call.service.commit())
+    return CreateTopicsResponse(topics=results)
+
+
+def _makings(call: Call, request: CreateTopicsRequest) -> Iterator[Making]:
+    times = Counter(topic.name for topic in request.topics)
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if times[topic.name] == 1:
+            yield _create(call, topic, validate_only=request.validate_only)
+        else:
+            yield _refuse_twice(topic.name)
+
+
+def _refuse_twice(name: str) -> Making:
+    yield from ()
+    return _failed(name, Error.INVALID_REQUEST, "the request names this topic twice")
+
+
+def _size(call: Call, wanted: CreatableTopic) -> int:
+    """About how many partitions are to be made."""
+    return 1 + max(len(wanted.assignments), _count(wanted, call.door.settings.partitions))
+
+
+def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Making:
     service = call.service
     topics = service.broker.topics
     name = wanted.name
@@ -87,7 +134,8 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Creat
         )
         topic_id = ZERO_UUID
         if not validate_only:
-            topic_id = topics.create(name, count, settings, service.clock.now_ms()).id
+            now_ms = service.clock.now_ms()
+            topic_id = (yield from topics.creation(name, count, settings, now_ms)).id
     except InvalidConfig as error:
         return _failed(name, Error.INVALID_CONFIG, str(error))
     except InvalidName as error:

@@ -11,6 +11,7 @@ from headrace.core.errors import DiskFull, HeadraceError
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import partition_of
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -24,15 +25,17 @@ from headrace.wire.kafka.generated.delete_records_response import (
 UP_TO_HIGH_WATERMARK = -1
 
 
-def handle(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                topic.name, [_delete(call, topic.name, each) for each in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+async def handle(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    slices = Slices()
+    answered = []
+    for topic in request.topics:
+        results = []
+        for each in topic.partitions:
+            # Each waits for the disk, on the loop's thread: a new start is rare.
+            results.append(_delete(call, topic.name, each))
+            await slices.rest()
+        answered.append(DeleteRecordsTopicResult(topic.name, results))
+    return DeleteRecordsResponse(topics=answered)
 
 
 def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from headrace.core.errors import MalformedMessage
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
+from headrace.engine.cursor_expiry import CursorExpiry
 from headrace.server.kafka import api_versions
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
 from headrace.server.kafka.fetch_session import FetchSessions
@@ -27,6 +28,7 @@ from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.kafka.transactions import LiveTransactions
+from headrace.server.listening import listen
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
 from headrace.wire.kafka.api import (
@@ -86,6 +88,8 @@ class Door:
         self.groups = LiveGroups(service, settings.rebalance_delay_ms)
         self.shares = LiveShares(service, self.groups)
         self.transactions = LiveTransactions(service, settings)
+        self._expiry = CursorExpiry(service.broker.cursors, settings.offsets_retention_ms)
+        service.housekeeping.append(self._expire_offsets)
         self.remote = RemoteDoor(self)
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
@@ -101,15 +105,16 @@ class Door:
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""
         wanted = Address.parse("kafka", self.settings.kafka)
-        self._server = await self.service.loop.create_server(
-            lambda: Connection(self), wanted.host, wanted.port, backlog=1024
-        )
+        self._server = await listen(lambda: Connection(self), wanted, backlog=1024)
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(wanted.host, port)
         self.advertised = self.address
         if self.settings.kafka_advertised:
             self.advertised = Address.parse("kafka_advertised", self.settings.kafka_advertised)
         self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
+
+    def _expire_offsets(self, now_ms: int) -> None:
+        self._expiry.tick(now_ms, self.groups.has_members)
 
     # Connections.
 

@@ -193,6 +193,10 @@ class LiveGroups:
             return GroupError.UNKNOWN_MEMBER_ID
         return GroupError.NONE
 
+    def has_members(self, name: str) -> bool:
+        group = self.registry.find(name)
+        return group is not None and not group.is_empty()
+
     # Kinds.
 
     def is_queue(self, name: str) -> bool:

@@ -1,0 +1,29 @@
+"""Slices: long work on the loop, in pieces that others do not feel.
+
+    slices = Slices()
+    for each in many:
+        ...
+        await slices.rest()      returns at once until a millisecond is over
+
+What is done in slices must hold at every rest: others see it, and may change what it
+is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+SLICE_SECONDS = 0.001
+# A request about no more than this is answered in one piece.
+SMALL = 32
+
+
+class Slices:
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + SLICE_SECONDS
+
+    async def rest(self) -> None:
+        if self._loop.time() >= self._end:
+            await asyncio.sleep(0)
+            self._end = self._loop.time() + SLICE_SECONDS

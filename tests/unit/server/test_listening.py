@@ -1,0 +1,40 @@
+"""An address with several families has one port."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from headrace.core.node_settings import Address
+from headrace.server.listening import listen
+
+
+def test_a_name_of_both_families_gets_one_free_port() -> None:
+    async def scenario() -> None:
+        server = await listen(asyncio.Protocol, Address("localhost", 0), backlog=8)
+        try:
+            assert len({each.getsockname()[1] for each in server.sockets}) == 1
+            families = {each.family for each in server.sockets}
+            known = socket.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)
+            assert families == {family for family, *_ in known}
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(scenario())
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    async def scenario() -> None:
+        first = await listen(asyncio.Protocol, Address("127.0.0.1", 0), backlog=8)
+        port = first.sockets[0].getsockname()[1]
+        try:
+            with pytest.raises(OSError, match="address already in use"):
+                await listen(asyncio.Protocol, Address("127.0.0.1", port), backlog=8)
+        finally:
+            first.close()
+            await first.wait_closed()
+
+    asyncio.run(scenario())

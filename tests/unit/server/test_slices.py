@@ -1,0 +1,102 @@
+"""Long work in slices: others have their turn, and see nothing half done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.server.asking import Asking, run
+
+from headrace.core.errors import TopicExists
+from headrace.core.settings import TopicSettings
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server import slices
+from headrace.server.kafka.errors import Error
+from headrace.testing.fault_disk import FaultDisk
+from headrace.wire.kafka.generated.create_topics_request import (
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from headrace.wire.kafka.generated.metadata_request import MetadataRequest
+
+CREATE, METADATA = 19, 3
+
+
+@pytest.fixture(autouse=True)
+def shortest_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+
+
+def creating(name: str, partitions: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest((CreatableTopic(name, partitions, 1),))
+
+
+async def names(asking: Asking) -> dict[str, int]:
+    answer = await asking.ask(METADATA, 12, MetadataRequest(None))
+    return {topic.name: len(topic.partitions) for topic in answer.topics}
+
+
+def test_a_large_topic_is_made_while_others_are_served_and_seen_when_it_is_whole() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        answer = asking.begin(CREATE, 7, creating("large", 200))
+        seen: list[dict[str, int]] = []
+        while not answer.done():
+            seen.append(await names(asking))
+        assert (await answer).topics[0].error_code == 0
+        assert len(seen) > 10
+        assert all(each in ({}, {"large": 200}) for each in seen)
+        assert await names(asking) == {"large": 200}
+
+    run(scenario)
+
+
+def test_the_name_of_a_topic_that_is_being_made_is_taken() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        answer = asking.begin(CREATE, 7, creating("large", 200))
+        await asyncio.sleep(0)
+        second = await asking.ask(CREATE, 7, creating("large", 3))
+        assert second.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
+        assert (await answer).topics[0].error_code == 0
+
+    run(scenario)
+
+
+def test_a_topic_that_finds_no_room_leaves_nothing_and_its_name_is_free() -> None:
+    async def scenario() -> None:
+        disk = FaultDisk()
+        asking = Asking(disk)
+        before = set(disk.list("topics"))
+        real, left = disk.make_directory, [60]
+
+        def make_directory(path: str) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise OSError(28, "no space left")
+            real(path)
+
+        disk.make_directory = make_directory  # type: ignore[method-assign]
+        answer: Any = await asking.ask(CREATE, 7, creating("large", 200))
+        assert answer.topics[0].error_code == Error.KAFKA_STORAGE_ERROR
+        assert set(disk.list("topics")) == before
+        assert (await asking.ask(CREATE, 7, creating("large", 2))).topics[0].error_code == 0
+
+    run(scenario)
+
+
+def test_a_creation_that_is_given_up_leaves_nothing() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        topics = Asking(disk).broker.topics
+        making = topics.creation("large", 10, TopicSettings(), 1)
+        for _ in range(5):
+            next(making)
+        with pytest.raises(TopicExists):
+            topics.check_new("large", 1)
+        making.close()
+        assert disk.list("topics") == []
+        topics.check_new("large", 1)
+
+    run(scenario)
