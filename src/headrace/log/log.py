@@ -17,7 +17,8 @@ is rare: what recovery found, and what must be on disk before something is cut.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Final
 
 from headrace.core.errors import DiskFull, OffsetOutOfRange, ReadOnly
@@ -44,7 +45,7 @@ from headrace.log.segment import RELATIVE_OFFSET_MAX, SegmentInfo, parse_base_of
 from headrace.log.segment_list import SegmentList
 from headrace.log.settings import LogSettings
 from headrace.log.sync import SyncTicket
-from headrace.log.timestamps import find_latest, find_timestamp
+from headrace.log.timestamps import find_latest, find_timestamp, search
 
 # How much may be written before the active segment's index is saved: what a
 # reopen after a crash has to walk at most.
@@ -318,6 +319,12 @@ class Log:
         """Offset and timestamp of the record with the largest timestamp, the
         first of them; None when there is no record."""
         return find_latest(list(self.segment_list), self.start_offset)
+
+    def time_search(self, timestamp_ms: int | None) -> Callable[[], tuple[int, int] | None]:
+        """One of the two above, the latter for None, as a call to be made anywhere:
+        it may go over the whole log, with files of its own."""
+        twins = [segment.twin() for segment in self.segment_list if segment.size_bytes]
+        return partial(search, twins, timestamp_ms, self.start_offset)
 
     @property
     def size_bytes(self) -> int:

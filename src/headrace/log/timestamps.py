@@ -55,6 +55,19 @@ def find_latest(segments: list[Segment], start_offset: int) -> tuple[int, int] |
     return best
 
 
+def search(
+    segments: list[Segment], timestamp_ms: int | None, start_offset: int
+) -> tuple[int, int] | None:
+    """For a time, or for the latest of all. The segments are closed behind it."""
+    try:
+        if timestamp_ms is None:
+            return find_latest(segments, start_offset)
+        return find_timestamp(segments, timestamp_ms, start_offset)
+    finally:
+        for segment in segments:
+            segment.close()
+
+
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
     batch = segment.read_batch(position, header)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,17 +11,25 @@ from tests.unit.server.asking import Asking, run
 
 from headrace.core.errors import TopicExists
 from headrace.core.settings import TopicSettings
+from headrace.log.segment import Segment
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.record import NewRecord, build_batch
 from headrace.server import slices
+from headrace.server.kafka import list_offsets
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from headrace.wire.kafka.generated.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from headrace.wire.kafka.generated.metadata_request import MetadataRequest
 
-CREATE, METADATA = 19, 3
+CREATE, METADATA, LIST_OFFSETS = 19, 3, 2
 
 
 @pytest.fixture(autouse=True)
@@ -98,5 +107,52 @@ def test_a_creation_that_is_given_up_leaves_nothing() -> None:
         making.close()
         assert disk.list("topics") == []
         topics.check_new("large", 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("timestamp", [-3, 0, 1_015, 1_019, 5_000])
+def test_a_time_is_looked_for_in_a_thread_and_found_as_ever(
+    monkeypatch: pytest.MonkeyPatch, timestamp: int
+) -> None:
+    threads: set[str] = set()
+    real = Segment.read_batch
+
+    def read_batch(self: Segment, *given: Any) -> bytes:
+        threads.add(threading.current_thread().name)
+        return real(self, *given)
+
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        settings = TopicSettings(segment_bytes=1_024, segment_ms=2**50)
+        topic = asking.broker.topics.create("orders", 1, settings, 1)
+        log = asking.broker.topics.partition(topic, 0).log
+        for number in range(20):
+            log.append(build_batch([NewRecord(None, b"v" * 200, (), 1_000 + number)]), 1, 1)
+        log.sync_now()
+        asking.broker.topics.partition(topic, 0).on_synced(1)
+        is_latest = timestamp == -3
+        expected = log.latest_timestamp() if is_latest else log.offset_for_timestamp(timestamp)
+        monkeypatch.setattr(list_offsets, "INLINE_BYTES", 0)
+        monkeypatch.setattr(Segment, "read_batch", read_batch)
+        wanted = ListOffsetsTopic("orders", (ListOffsetsPartition(0, -1, timestamp),))
+        answer = await asking.ask(LIST_OFFSETS, 8, ListOffsetsRequest(-1, 0, (wanted,)))
+        (found,) = answer.topics[0].partitions
+        assert found.error_code == 0
+        assert (found.offset, found.timestamp) == (expected or (-1, -1))
+        assert threading.main_thread().name not in threads
+
+    run(scenario)
+
+
+def test_many_partitions_are_asked_for_at_once() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        asking.broker.topics.create("orders", 100, TopicSettings(), 1)
+        places = tuple(ListOffsetsPartition(index, -1, -1) for index in range(101))
+        request = ListOffsetsRequest(-1, 0, (ListOffsetsTopic("orders", places),))
+        answer = await asking.ask(LIST_OFFSETS, 8, request)
+        codes = [each.error_code for each in answer.topics[0].partitions]
+        assert codes == [0] * 100 + [Error.UNKNOWN_TOPIC_OR_PARTITION]
 
     run(scenario)

@@ -14,7 +14,9 @@ of committed records is not told of one that lies above the last stable offset.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 from headrace.core.errors import CorruptLog, HeadraceError
 from headrace.engine.commit import Commit
@@ -23,6 +25,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.fetch import READ_COMMITTED
 from headrace.server.kafka.partitions import epoch_error, partition_of
+from headrace.server.slices import SMALL, Slices
 from headrace.wire.kafka.generated.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -39,15 +42,77 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 _TIERED = (-5, -6)
 
+# Offset and timestamp of a record; None when there is none.
+Found = tuple[int, int] | None
+NOT_SEARCHED = (-1, -1)
+# A smaller log is searched at once.
+INLINE_BYTES = 64 * 1024
+
 
 def handle(
     call: Call, request: ListOffsetsRequest
-) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    wanted = sum(len(topic.partitions) for topic in request.topics)
+    if wanted > SMALL or any(map(_is_search, _timestamps(request))):
+        return _find_in_slices(call, request)
     commit = call.service.commit()
     response = _find_all(call, request, commit)
     if not commit.data:
         return response
-    return asyncio.ensure_future(_when_safe(call, request, commit, response))
+    return _when_safe(call, request, commit, response)
+
+
+def _timestamps(request: ListOffsetsRequest) -> Iterator[int]:
+    return (each.timestamp for topic in request.topics for each in topic.partitions)
+
+
+def _is_search(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+async def _find_in_slices(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """The same without keeping others waiting: for many partitions, or for times,
+    which may have to be looked for in much of a log."""
+    commit = call.service.commit()
+    response = await _search_all(call, request, commit)
+    if commit.data:
+        await call.service.finish(commit)
+        if request.isolation_level == READ_COMMITTED:
+            return await _search_all(call, request, None)
+    return response
+
+
+async def _search_all(
+    call: Call, request: ListOffsetsRequest, commit: Commit | None
+) -> ListOffsetsResponse:
+    committed = request.isolation_level == READ_COMMITTED
+    slices = Slices()
+    topics = []
+    for topic in request.topics:
+        found = []
+        for each in topic.partitions:
+            record: Found = NOT_SEARCHED
+            if _is_search(each.timestamp):
+                record = await _search(call, topic.name, each)
+            found.append(_find(call, topic.name, each, committed, commit, record))
+            await slices.rest()
+        topics.append(ListOffsetsTopicResponse(topic.name, found))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _search(call: Call, name: str, wanted: ListOffsetsPartition) -> Found:
+    """What a thread finds; nothing for a log so small that it is not worth one, and
+    where something is wrong, which the one who looks again is told of."""
+    with contextlib.suppress(HeadraceError, OSError):
+        log = partition_of(call.service, name, wanted.partition_index).log
+        if log.size_bytes > INLINE_BYTES:
+            timestamp_ms = None if wanted.timestamp == MAX_TIMESTAMP else wanted.timestamp
+            looking = log.time_search(timestamp_ms)
+            found = await call.service.loop.run_in_executor(None, looking)
+            # It may have been deleted meanwhile.
+            if found is None or found[0] >= log.start_offset:
+                return found
+    return NOT_SEARCHED
 
 
 async def _when_safe(
@@ -76,7 +141,12 @@ def _find_all(
 
 
 def _find(
-    call: Call, name: str, wanted: ListOffsetsPartition, committed: bool, commit: Commit | None
+    call: Call,
+    name: str,
+    wanted: ListOffsetsPartition,
+    committed: bool,
+    commit: Commit | None,
+    record: Found = NOT_SEARCHED,
 ) -> ListOffsetsPartitionResponse:
     index = wanted.partition_index
     try:
@@ -88,7 +158,7 @@ def _find(
             return ListOffsetsPartitionResponse(index, code)
         if partition.stopped is not None:
             raise partition.stopped
-        return _look(partition, wanted.timestamp, committed, commit)
+        return _look(partition, wanted.timestamp, committed, commit, record)
     except CorruptLog as error:
         partition.stopped = error
         return ListOffsetsPartitionResponse(index, code_of(error))
@@ -97,7 +167,7 @@ def _find(
 
 
 def _look(
-    partition: Partition, timestamp: int, committed: bool, commit: Commit | None
+    partition: Partition, timestamp: int, committed: bool, commit: Commit | None, record: Found
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     end = partition.last_stable_offset if committed else partition.high_watermark
@@ -107,10 +177,9 @@ def _look(
         return _found(partition, log.start_offset, -1)
     if timestamp in _TIERED:
         return ListOffsetsPartitionResponse(partition.index)
-    if timestamp == MAX_TIMESTAMP:
-        record = log.latest_timestamp()
-    else:
-        record = log.offset_for_timestamp(timestamp)
+    if record == NOT_SEARCHED:
+        is_latest = timestamp == MAX_TIMESTAMP
+        record = log.latest_timestamp() if is_latest else log.offset_for_timestamp(timestamp)
     if record is None:
         return ListOffsetsPartitionResponse(partition.index)
     if record[0] >= partition.high_watermark and commit is not None:
