@@ -51,6 +51,22 @@ def test_a_session_fetches_acknowledges_and_goes_on() -> None:
     run(scenario)
 
 
+def test_a_peer_that_does_not_take_its_answers_is_given_no_leases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        await shared.beat()
+        await shared.fetch(0)
+        await shared.publish(b"a", b"b")
+        with monkeypatch.context() as congested:
+            congested.setattr(Connection, "is_congested", True)
+            assert ranges(await shared.fetch(1)) == []
+        assert ranges(await shared.fetch(2)) == [(0, 1, 1)]
+
+    run(scenario)
+
+
 def test_a_session_has_to_be_known_and_its_epoch_the_next() -> None:
     async def scenario() -> None:
         shared = Shared()

@@ -151,6 +151,9 @@ class _Poll:
         self._news = asyncio.Event()
 
     async def look(self) -> list[Acquired]:
+        if self._call.connection.is_congested:
+            # Leases would run out while they wait to be sent.
+            return []
         sharing, now_ms = self._service.broker.sharing, self._service.clock.now_ms()
         acquired: list[Acquired] = []
         with contextlib.suppress(TooManyLeases):
