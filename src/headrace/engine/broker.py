@@ -218,7 +218,8 @@ class Broker:
         """One that nobody ever had. They are reserved a block at a time, so that
         most calls write nothing."""
         if self._producer_id >= self._producer_ids_end:
-            self._producer_id = self.metadata.catalog.next_producer
+            reserved = self.metadata.catalog.next_producer
+            self._producer_id = max(reserved, self.transactions.producer_ids_end())
             self._producer_ids_end = self._producer_id + PRODUCER_IDS_RESERVED
             self.topics.change([ProducersReserved(self._producer_ids_end)], now_ms)
         self._producer_id += 1

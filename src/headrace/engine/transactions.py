@@ -22,12 +22,13 @@ partition takes a repeated one for what it is.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Set
 
 import msgspec
 
 from headrace.core import limits
-from headrace.core.errors import CorruptLog, FencedLeader, HeadraceError
+from headrace.core.errors import CorruptLog, DiskFull, FencedLeader, HeadraceError
 from headrace.core.settings import TopicSettings
 from headrace.engine.catalog import TRANSACTION_TOPIC
 from headrace.engine.coordinator.transaction import (
@@ -327,9 +328,11 @@ class Transactions:
             for name, entry in self._entries.items()
             if entry.transaction.is_unused(now_ms, self.unused_ms)
         ]
-        for name in unused:
-            self._write(name, None, now_ms)
-            del self._entries[name]
+        # That there is no room to forget them is no reason to fail.
+        with contextlib.suppress(DiskFull):
+            for name in unused:
+                self._write(name, None, now_ms)
+                del self._entries[name]
 
     # Looking.
 
@@ -340,6 +343,12 @@ class Transactions:
     def items(self) -> Iterator[tuple[str, Transaction]]:
         for name, entry in self._entries.items():
             yield name, entry.transaction
+
+    def producer_ids_end(self) -> int:
+        """Behind every producer id that is written down here. Its reservation is
+        another log's, and a loss of power may have taken that alone."""
+        ids = (max(each.producer_id, each.next_producer_id) for _, each in self.items())
+        return max(ids, default=-1) + 1
 
     def owners(self, producer_ids: Iterable[int]) -> dict[int, str]:
         """Transactional ids by their producer ids."""

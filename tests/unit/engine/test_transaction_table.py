@@ -8,10 +8,12 @@ import pytest
 from tests.unit.engine.transaction_bench import GROUP, NAME, TIMEOUT_MS, TransactionBench
 
 from headrace.core import limits
-from headrace.engine.coordinator.transaction import State, TransactionError
+from headrace.engine.broker import PRODUCER_IDS_RESERVED
+from headrace.engine.coordinator.transaction import State, Transaction, TransactionError
 from headrace.engine.cursor import Commitment
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.testing import FaultDisk
+from headrace.testing.fault_disk import keep_nothing
 
 
 @pytest.fixture
@@ -175,6 +177,29 @@ def test_an_id_that_nobody_uses_is_forgotten(
     after = reopened(bench, copy_disk)
     assert after.table.find(NAME) is None
     assert after.init().producer_id != first.producer_id
+
+
+def test_a_producer_id_is_not_given_out_again_when_its_reservation_is_lost() -> None:
+    disk = FaultDisk()
+    bench = TransactionBench(disk)
+    bench.make_topic()
+    bench.broker.cursors.place(bench.now_ms)
+    bench.settle()
+    first = bench.init()
+    partition = bench.broker.topics.partitions(
+        bench.broker.topics.catalog.topics["__transaction_state"]
+    )[0]
+    bench.settle()
+    # Its own topic is there; now only that one reaches the disk.
+    for _ in range(PRODUCER_IDS_RESERVED - 1):
+        bench.broker.new_producer_id(bench.now_ms)
+    other = bench.table.init("other", TIMEOUT_MS, None, bench.now_ms)
+    assert isinstance(other, Transaction)
+    partition.log.sync_now()
+    after = TransactionBench(disk.crash(keep_nothing))
+    assert after.table.find("other") == other
+    given = {after.broker.new_producer_id(after.now_ms) for _ in range(3)}
+    assert not given & {first.producer_id, other.producer_id}
 
 
 def test_an_end_waits_for_room_on_the_disk_and_then_goes_on() -> None:
