@@ -17,7 +17,7 @@ SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/con
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench bench-kafka tools wheel crash power-loss rot soak clean
+.PHONY: help demo test check lint format bench bench-kafka tools wheel crash power-loss rot transactions soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,7 +66,10 @@ power-loss: $(STAMP) ## the long power-loss soak: lost and torn writes at every 
 rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
 	@HEADRACE_LONG=1 HEADRACE_FLIPS=$${HEADRACE_FLIPS:-10000} $(PYTEST) -q -m rot --timeout 0 $(ARGS)
 
-soak: crash power-loss rot ## all long soaks, one after the other
+transactions: $(STAMP) ## the long soak of transactions: 100 times kill -9 and zombies, on five clients
+	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(PYTEST) -q tests/interop/test_transactions.py --timeout 0 $(ARGS)
+
+soak: crash power-loss rot transactions ## all long soaks, one after the other
 
 clean: ## remove caches and build results; .venv stays, and is brought up to date next time
 	@rm -rf .bench .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

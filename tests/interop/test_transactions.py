@@ -30,9 +30,14 @@ from tests.interop.conftest import NodeProcess
 from tests.interop.group_members import make_topic, quiet
 from tests.interop.java_clients import NoJava, programs
 from tests.interop.transformer import INPUTS, OUTPUTS, PARTITIONS
+from tests.interop.wire_client import WireClient
+
+from headrace.wire.kafka.generated.describe_transactions_request import DescribeTransactionsRequest
 
 PROJECT = Path(__file__).parent.parent.parent
 CLIENTS = ("confluent", "aiokafka", "kafka-python", "java-4.3.0", "java-3.9.0")
+# The one that knows KIP-890's second version.
+NEW_PROTOCOL = "java-4.3.0"
 ROUNDS = int(os.environ.get("HEADRACE_ROUNDS", "3"))
 SEED = int(os.environ.get("HEADRACE_SEED", "4"))
 # Inputs of each partition in each round.
@@ -187,6 +192,12 @@ def outputs(bootstrap: str, isolation: str) -> list[list[int]]:
     return values
 
 
+def epoch_of(bootstrap: str, name: str) -> int:
+    with WireClient(bootstrap) as client:
+        answer = client.call("DescribeTransactions", 0, DescribeTransactionsRequest((name,)))
+    return int(answer.transaction_states[0].producer_epoch)
+
+
 @pytest.fixture
 def rounds(node: NodeProcess, request: pytest.FixtureRequest) -> Iterator[Rounds]:
     client = request.param
@@ -216,6 +227,10 @@ def test_every_input_has_its_effect_exactly_once(rounds: Rounds) -> None:
         expected = [list(range(rounds.count))] * PARTITIONS
         seen = outputs(rounds.node.bootstrap, "read_committed")
         assert seen == expected, f"round {number}, {strike.__name__}, seed {SEED}"
+    if rounds.client == NEW_PROTOCOL:
+        # It found transaction.version=2, and each of its transactions had its epoch.
+        ended = sum(run.lines.count("ended") for run in rounds.running)
+        assert epoch_of(rounds.node.bootstrap, "transformer") >= ended
     everything = outputs(rounds.node.bootstrap, "read_uncommitted")
     for index, values in enumerate(everything):
         assert set(values) == set(range(rounds.count)), f"partition {index}, seed {SEED}"

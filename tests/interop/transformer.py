@@ -76,7 +76,7 @@ class Confluent:
         ]
         self._consumer.assign(self._places)
         while any(each.offset < self._count for each in self._places):
-            found = self._consumer.consume(self._chance.randint(1, RECORDS_MAX), 1.0)
+            found = self._consumer.consume(self._chance.randint(1, RECORDS_MAX), 0.2)
             if any(message.error() for message in found):
                 raise KafkaException(found[0].error())
             if found:

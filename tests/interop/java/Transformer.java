@@ -47,6 +47,8 @@ public final class Transformer {
         settings.put("reconnect.backoff.max.ms", "500");
         settings.put("transactional.id", name);
         settings.put("transaction.timeout.ms", "10000");
+        // A producer that is fenced while it waits for its offsets waits this long.
+        settings.put("max.block.ms", "5000");
         KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(
             settings, new ByteArraySerializer(), new ByteArraySerializer());
         producer.initTransactions();
