@@ -25,7 +25,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(COMPILED)
 	@PYTHON="$(PYTHON)" scripts/setup
 
-demo: $(STAMP) ## see the queue at work, in under a minute
+demo: $(STAMP) ## see it all at work, in two minutes
 	@.venv/bin/headrace demo
 
 test: $(STAMP) ## run the whole test suite

@@ -86,7 +86,7 @@ def test_a_batch_that_fails_after_any_commit_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The process dies after the n-th commit to a table, for every n there is."""
-    settings = _settings(tmp_path)
+    settings = _settings(tmp_path, retries=0)
     commits = 0
     dies_at = 1
     real = LakeTable._commit

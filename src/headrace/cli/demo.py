@@ -1,11 +1,14 @@
-"""`headrace demo`: a node at work, in well under a minute.
+"""`headrace demo`: a node at work, in under two minutes.
 
     node        a process of its own, on a free port, on real files
+    metrics     a generator at a steady rate, and Spark that starts to roll them up
     produce     a Kafka producer that knows nothing of us publishes orders
     stream      a Kafka consumer group reads all of them
     work        workers of a queue group, in Python: some orders fail, are tried again,
                 and in the end are dead letters
+    triage      Spark says what the dead letters have in common, in a report
     redrive     the dead letters go back to the group, now that the bug is fixed
+    roll up     the metrics as minutes, 5 minutes and hours; every one is accounted for
     crash       the node is killed with SIGKILL under a producer and started again
 
 Whatever was promised is counted; a promise that was not kept makes the exit code 1. A
@@ -23,8 +26,10 @@ import click
 
 from headrace.cli.command import command
 from headrace.cli.demo_clients import CLIENTS, find_client
+from headrace.cli.demo_metrics import SPARK_STEPS
 from headrace.cli.demo_node import DemoNode
-from headrace.cli.demo_steps import STEPS, Demo, say
+from headrace.cli.demo_steps import STEPS, Demo
+from headrace.cli.demo_words import say
 from headrace.cli.output import print_table, shown_bytes
 
 ORDERS = 20_000
@@ -43,8 +48,9 @@ ORDERS = 20_000
     type=click.Choice(CLIENTS),
     help="Which Kafka client.  [default: whichever is installed]",
 )
-def demo(orders: int, client: str | None, directory: str) -> int:
-    """See a node with Kafka clients, workers that fail, dead letters and a crash."""
+@click.option("--spark/--no-spark", default=True, help="With metrics and triage on Spark, or not.")
+def demo(orders: int, client: str | None, spark: bool, directory: str) -> int:
+    """See a node with Kafka clients, workers that fail, metrics on Spark and a crash."""
     from headrace.core.extras import require
 
     require("uvloop", "server")
@@ -54,9 +60,10 @@ def demo(orders: int, client: str | None, directory: str) -> int:
     started = time.perf_counter()
     with DemoNode(folder) as node:
         say(f"a node is ready at {node.address}, {node.start_seconds:.2f} s after its command")
-        running = Demo(node, orders, find_client(client))
+        running = Demo(node, folder, orders, find_client(client))
         for step in STEPS:
-            step(running)
+            if spark or step not in SPARK_STEPS:
+                step(running)
         usage = node.usage()
     say(f"done in {time.perf_counter() - started:.1f} s\n")
     numbers: list[tuple[str, object]] = list(running.numbers.items())
@@ -70,11 +77,11 @@ def demo(orders: int, client: str | None, directory: str) -> int:
         ("promise", "expected", "found", ""),
         [(*check, "ok" if check[1] == check[2] else "BROKEN") for check in checks],
     )
-    _say_where_to_look(node.data)
+    _say_where_to_look(node.data, running)
     return 0 if all(expected == found for _, expected, found in checks) else 1
 
 
-def _say_where_to_look(data: str) -> None:
+def _say_where_to_look(data: str, running: Demo) -> None:
     place = os.path.relpath(data)
     click.echo(
         "\nLook around, in the files:\n"
@@ -85,3 +92,10 @@ def _say_where_to_look(data: str) -> None:
         f"  headrace serve --data {place} --kafka 127.0.0.1:9092\n"
         "  headrace --server 127.0.0.1:9092 group list"
     )
+    if running.metrics is not None and running.report is not None:
+        lake = os.path.relpath(os.path.join(running.folder, "lake"))
+        click.echo(
+            "and at what Spark made:\n"
+            f"  {os.path.relpath(running.report)}   the triage of the dead letters, for a browser\n"
+            f"  {lake}/rollup_1h   a Delta table; docs/pipelines.md says what is in it"
+        )

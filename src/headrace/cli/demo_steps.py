@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from headrace.cli.demo_clients import KafkaClient, Order, Seen, read_as_group
+from headrace.cli.demo_metrics import Metrics, begin_metrics, roll_up, triage
 from headrace.cli.demo_node import DemoNode
+from headrace.cli.demo_words import note, say
 from headrace.cli.output import Progress, progress
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ PULSES_BEFORE_KILL = 300
 class Demo:
     """What the steps share: the node, and what they found out."""
 
-    def __init__(self, node: DemoNode, orders: int, client: KafkaClient | None) -> None:
+    def __init__(
+        self, node: DemoNode, folder: str, orders: int, client: KafkaClient | None
+    ) -> None:
         self.node = node
+        self.folder = folder
         self.orders = orders
         # None where no Kafka client is to be had.
         self.client = client
@@ -42,6 +45,9 @@ class Demo:
         self.checks: list[tuple[str, int, int]] = []
         self.worked: Counter[int] = Counter()
         self.retried = 0
+        # What runs beside the steps; None where Spark is not to be had.
+        self.metrics: Metrics | None = None
+        self.report: str | None = None
 
     def connect(self) -> Headrace:
         import headrace
@@ -50,14 +56,6 @@ class Demo:
 
 
 Step = Callable[[Demo], None]
-
-
-def say(text: str) -> None:
-    click.echo(f"==> {text}")
-
-
-def _note(text: str) -> None:
-    click.echo(f"    {text}")
 
 
 def orders_of(count: int) -> Iterator[Order]:
@@ -89,7 +87,7 @@ def produce(demo: Demo) -> None:
             delivered = demo.client.produce(
                 demo.node.address, "orders", orders_of(demo.orders), bar.advance
             )
-    _note(f"{delivered / (time.perf_counter() - began):,.0f} messages a second")
+    note(f"{delivered / (time.perf_counter() - began):,.0f} messages a second")
     demo.numbers[f"published by {name}"] = delivered
     demo.checks.append(("orders acknowledged to the producer", demo.orders, delivered))
 
@@ -135,7 +133,7 @@ def work(demo: Demo) -> None:
     _work(demo, demo.orders, is_fixed=False)
     with demo.connect() as handle:
         letters = handle.dead_letters("orders").count()
-        _note(f"{len(demo.worked):,} acked, {letters} given up after 3 attempts")
+        note(f"{len(demo.worked):,} acked, {letters} given up after 3 attempts")
     demo.numbers["acked at first"] = len(demo.worked)
     demo.numbers["tried again after a failure"] = demo.retried
     demo.numbers["given up, as dead letters"] = letters
@@ -242,11 +240,13 @@ def crash(demo: Demo) -> None:
         while found := records.poll(max=1_000, wait=0):
             values += [int(record.value) for record in found]
     kept = sum(number == value for number, value in zip(acknowledged, values, strict=False))
-    _note(
+    note(
         f"killed after {len(acknowledged)} acknowledged messages, ready again after "
         f"{demo.node.start_seconds:.2f} s; {kept} of them are there, in order"
     )
     demo.checks.append(("acknowledged messages there after kill -9", len(acknowledged), kept))
 
 
-STEPS: tuple[Step, ...] = (produce, stream, work, redrive, crash)
+STEPS: tuple[Step, ...] = (
+    begin_metrics, produce, stream, work, triage, redrive, roll_up, crash,
+)  # fmt: skip

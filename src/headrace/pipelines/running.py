@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_FINAL = ("InvalidArgument", "InvalidOption", "AnalysisException", "MissingExtra", "DataLost")
 # How long a wait for the query may last before we look at it again.
 WAIT_SECONDS = 1
 Report = Callable[[Done], None]
@@ -88,7 +89,7 @@ def follow(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run until the topic's end (trigger "once"), until `stopped`, or until it
-    fails; what this run took."""
+    has failed too often; what this run took."""
     taken: list[Done] = []
 
     def take(frame: DataFrame, batch: int) -> None:
@@ -105,13 +106,18 @@ def follow(
         if report is not None:
             report(done)
 
-    query = _start(records, take, settings)
-    try:
-        while not query.awaitTermination(WAIT_SECONDS):
-            if stopped():
-                break
-    finally:
-        query.stop()
+    failures = batches_before = 0
+    while not stopped():
+        try:
+            _run(records, take, settings, stopped)
+            break
+        except Exception as error:
+            failures = 0 if len(taken) > batches_before else failures
+            batches_before = len(taken)
+            failures += 1
+            if failures > settings.retries or is_final(error):
+                raise
+            threading.Event().wait(failures)
     return Outcome(
         len(taken),
         sum(done.rows_in for done in taken),
@@ -119,6 +125,27 @@ def follow(
         sum(done.rows_late for done in taken),
         sum(done.rows_bad for done in taken),
     )
+
+
+def _run(
+    records: DataFrame,
+    take: Callable[[DataFrame, int], None],
+    settings: StreamSettings,
+    stopped: Callable[[], bool],
+) -> None:
+    query = _start(records, take, settings)
+    try:
+        while not query.awaitTermination(WAIT_SECONDS):
+            if stopped():
+                break
+    finally:
+        query.stop()
+
+
+def is_final(error: Exception) -> bool:
+    """Whether starting again would only give the same error: what was asked for is
+    wrong. Errors of a query arrive as text, so their names are looked for."""
+    return any(name in str(error) for name in _FINAL)
 
 
 def shown(done: Done) -> str:

@@ -43,14 +43,15 @@ def spark_session(settings: PipelineSettings, master: str | None = None) -> Iter
     if active is not None:
         yield active
         return
-    session = _start(settings, master)
+    session = start_session(settings, master)
     try:
         yield session
     finally:
         session.stop()
 
 
-def _start(settings: PipelineSettings, master: str | None) -> SparkSession:
+def start_session(settings: PipelineSettings, master: str | None = None) -> SparkSession:
+    """A session with the settings' choices, for its caller to stop."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -89,10 +89,14 @@ class StreamSettings(PipelineSettings):
     rows_per_batch_max: int = 1_000_000
     # Small files are merged after so many batches; 0 leaves them alone.
     compact_every: int = 50
+    # How often a query that failed is started again while it gets no further: a
+    # node that is away for a moment should not end the pipeline.
+    retries: int = 3
 
     def __post_init__(self) -> None:
         check_between("rows_per_batch_max", self.rows_per_batch_max, 1, None)
         check_between("compact_every", self.compact_every, 0, None)
+        check_between("retries", self.retries, 0, None)
         if self.trigger != "once":
             duration_ms("trigger", self.trigger, "10s, or once")
 

@@ -13,12 +13,13 @@ from headrace.cli.demo_clients import CLIENTS
 
 # Twice as many as fit into one poll, and one that cannot be worked among each thousand.
 ORDERS = 2_000
+DEMO = [sys.executable, "-c", PROGRAM, "demo", "--orders", str(ORDERS)]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_demo_runs_to_its_end_and_counts_what_it_did(client: str, tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "demo", "--orders", str(ORDERS), "--client", client],
+        [*DEMO, "--no-spark", "--client", client],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -35,3 +36,18 @@ def test_the_demo_runs_to_its_end_and_counts_what_it_did(client: str, tmp_path: 
     assert "BROKEN" not in run.stdout
     assert ("skipped: Kafka clients" in run.stdout) == (client == "none")
     assert "memory of the node" in run.stdout
+
+
+@pytest.mark.xdist_group("spark")
+def test_the_demo_with_spark_accounts_for_every_metric(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [*DEMO, "--client", "none"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "metrics that the tables account for     30000  30000  ok" in run.stdout
+    assert "broken metrics found" in run.stdout and "BROKEN" not in run.stdout
+    assert "ZeroDivisionError" in (tmp_path / ".demo" / "triage.html").read_text()

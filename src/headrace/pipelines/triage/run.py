@@ -66,10 +66,21 @@ class Findings:
 
 
 def run(settings: TriageSettings, *, master: str | None, say: Say) -> int:
+    with spark_session(settings, master) as spark:
+        findings = triage(spark, settings)
+    proposed = sum(
+        step.letters for step in plan_of(findings, settings.rate) if step.action == "redrive"
+    )
+    say(f"{findings.total:,} dead letters of {len(findings.kinds)} kinds: {settings.report}")
+    say(f"{proposed:,} of them look worth another try: {settings.plan}")
+    return 0
+
+
+def triage(spark: SparkSession, settings: TriageSettings) -> Findings:
+    """Look at the letters, and write the report and the plan."""
     from headrace.pipelines.triage import transform
 
-    with spark_session(settings, master) as spark:
-        findings = Findings(transform.with_kinds(read_letters(spark, settings)))
+    findings = Findings(transform.with_kinds(read_letters(spark, settings)))
     steps = plan_of(findings, settings.rate)
     write_text(settings.report, report_of(findings, steps, settings.topic))
     about = (
@@ -77,10 +88,7 @@ def run(settings: TriageSettings, *, master: str | None, say: Say) -> int:
         f"headrace dlq redrive --plan {settings.plan}"
     )
     write_text(settings.plan, plan_text(steps, about))
-    proposed = sum(step.letters for step in steps if step.action == "redrive")
-    say(f"{findings.total:,} dead letters of {len(findings.kinds)} kinds: {settings.report}")
-    say(f"{proposed:,} of them look worth another try: {settings.plan}")
-    return 0
+    return findings
 
 
 def read_letters(spark: SparkSession, settings: TriageSettings) -> DataFrame:
