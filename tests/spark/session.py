@@ -26,6 +26,14 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
 }
 
+# One executor at each worker, small enough to stand beside everything else.
+CLUSTER_SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
+
 
 def environment() -> dict[str, str]:
     """What Spark and its Python workers need around them."""
@@ -52,6 +60,9 @@ def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
     builder = SparkSession.builder.master(master).appName("headrace-tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
+    if master.startswith("spark:"):
+        for name, value in CLUSTER_SETTINGS.items():
+            builder = builder.config(name, value)
     logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
     return (
         builder.config("spark.local.dir", str(folder))

@@ -1,0 +1,1 @@
+"""The Spark connector: topics to tables and back, each beside its ceiling."""
