@@ -1,7 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Columns to records, compiled. What it means is said in column_builder.py."""
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_Resize,
+)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -113,7 +117,7 @@ def encode_rows(rows, key, value, headers, timestamps_ms, int64_t base_timestamp
             raise InvalidArgument(f"there is no row {row}")
         size = keys.bytes_at(row) + values.bytes_at(row) + blocks.bytes_at(row)
         room += size + OVERHEAD
-    cdef bytearray output = bytearray(room)
+    cdef bytearray output = PyByteArray_FromStringAndSize(NULL, room)
     cdef uint8_t* start = <uint8_t*>PyByteArray_AS_STRING(output)
     cdef uint8_t* position = start
     for number in range(count):

@@ -1,10 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Records to columns, compiled. What it means is said in columns.py."""
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_Resize,
+)
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from headrace.core.errors import CorruptBatch
 from headrace.record.columns import BytesColumn, Columns, HeadersColumn
@@ -114,6 +118,10 @@ cdef inline int add(Growing* column, const uint8_t* data, int64_t size) noexcept
     return 0
 
 
+cdef bytearray room(int64_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 cdef class Room:
     """The memory that a growing column writes to."""
 
@@ -123,13 +131,15 @@ cdef class Room:
     cdef Growing growing
 
     def __cinit__(self, int64_t rows, int64_t size):
-        self.starts = bytearray(4 * (rows + 1))
-        self.data = bytearray(size)
+        # Not filled with zeros: most of it is written to, and the rest given back.
+        self.starts = room(4 * (rows + 1))
+        self.data = room(size)
         self.validity = bytearray((rows + 7) // 8)
         self.growing.starts = <int32_t*>PyByteArray_AS_STRING(self.starts)
         self.growing.data = <uint8_t*>PyByteArray_AS_STRING(self.data)
         self.growing.validity = <uint8_t*>PyByteArray_AS_STRING(self.validity)
         self.growing.size = self.growing.rows = self.growing.nulls = 0
+        self.growing.starts[0] = 0
 
     cdef object column(self):
         cdef int64_t rows = self.growing.rows
@@ -181,16 +191,17 @@ def decode_columns(blocks, int64_t start, int64_t end, *, bint with_headers=Fals
     # Each header takes two bytes or more.
     cdef Room names = Room(size // 2 if with_headers else 0, size if with_headers else 0)
     cdef Room header_values = Room(size // 2 if with_headers else 0, size if with_headers else 0)
-    cdef bytearray offsets = bytearray(8 * rows)
-    cdef bytearray timestamps = bytearray(8 * rows)
-    cdef bytearray types = bytearray(4 * rows)
-    cdef bytearray header_starts = bytearray(4 * (rows + 1) if with_headers else 0)
+    cdef bytearray offsets = room(8 * rows)
+    cdef bytearray timestamps = room(8 * rows)
+    cdef bytearray types = room(4 * rows)
+    cdef bytearray header_starts = room(4 * (rows + 1))
     cdef bytearray header_validity = bytearray((rows + 7) // 8 if with_headers else 0)
     cdef int64_t* offset_at = <int64_t*>PyByteArray_AS_STRING(offsets)
     cdef int64_t* timestamp_at = <int64_t*>PyByteArray_AS_STRING(timestamps)
     cdef int32_t* type_at = <int32_t*>PyByteArray_AS_STRING(types)
     cdef int32_t* header_start_at = <int32_t*>PyByteArray_AS_STRING(header_starts)
     cdef uint8_t* header_validity_at = <uint8_t*>PyByteArray_AS_STRING(header_validity)
+    header_start_at[0] = 0
     cdef int64_t row = 0
     cdef int64_t without_headers = 0
     cdef int64_t base_offset, base_ms, append_us, last_delta, previous, count, at

@@ -36,7 +36,7 @@ from headrace.spark.planning import connect_servers
 from headrace.spark.splits import OffsetRange
 
 # Of records, uncompressed, in one Arrow batch.
-BYTES_PER_BATCH: Final = 8 * 1024 * 1024
+BYTES_PER_BATCH: Final = 4 * 1024 * 1024
 
 
 class RowReader:
