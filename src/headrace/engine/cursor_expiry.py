@@ -36,6 +36,8 @@ class CursorExpiry:
                     place
                     for place, cursor in self._cursors.of(name).items()
                     if now_ms - cursor.at_ms >= self._retention_ms
+                    # A transaction is about to commit a newer one.
+                    and self._cursors.is_stable(name, place)
                 ]
                 if old:
                     self._cursors.commit(name, dict.fromkeys(old), now_ms)

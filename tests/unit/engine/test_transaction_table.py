@@ -11,6 +11,7 @@ from headrace.core import limits
 from headrace.engine.broker import PRODUCER_IDS_RESERVED
 from headrace.engine.coordinator.transaction import State, Transaction, TransactionError
 from headrace.engine.cursor import Commitment
+from headrace.engine.cursor_expiry import CursorExpiry
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.testing import FaultDisk
 from headrace.testing.fault_disk import keep_nothing
@@ -177,6 +178,27 @@ def test_an_id_that_nobody_uses_is_forgotten(
     after = reopened(bench, copy_disk)
     assert after.table.find(NAME) is None
     assert after.init().producer_id != first.producer_id
+
+
+def test_a_position_that_a_transaction_is_about_to_change_does_not_expire(
+    bench: TransactionBench,
+) -> None:
+    cursors = bench.broker.cursors
+    expiry = CursorExpiry(cursors, 1_000)
+    cursors.commit(GROUP, {(bench.topic_id, 0): Commitment(0)}, bench.now_ms)
+    owner = bench.init()
+    bench.add(owner, offsets=True)
+    bench.commit_offset(owner, 0)
+    bench.settle()
+    expiry.tick(bench.now_ms, lambda name: False)
+    bench.now_ms += 1_000
+    expiry.tick(bench.now_ms, lambda name: False)
+    bench.end(owner, commit=True)
+    bench.settle()
+    assert bench.offset() == 0 and bench.is_stable()
+    expiry.tick(bench.now_ms, lambda name: False)
+    bench.settle()
+    assert bench.offset() is None
 
 
 def test_a_producer_id_is_not_given_out_again_when_its_reservation_is_lost() -> None:

@@ -259,6 +259,20 @@ def test_time_ends_what_nobody_ends_and_fences_its_producer() -> None:
     run(scenario)
 
 
+def test_the_nodes_housekeeping_forgets_ids_that_nobody_uses() -> None:
+    async def scenario() -> None:
+        clock = ManualClock(START)
+        asking = door(clock=clock)
+        producer = Transactor(asking, NEW)
+        await producer.init()
+        clock.skip(7 * 24 * 3600)
+        for work in asking.service.housekeeping:
+            work(clock.now_ms())
+        assert await producer.end(commit=False) == Error.INVALID_PRODUCER_ID_MAPPING
+
+    run(scenario)
+
+
 def test_batches_that_are_sent_without_waiting_keep_their_order() -> None:
     async def scenario() -> None:
         asking = door()

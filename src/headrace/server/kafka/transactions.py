@@ -55,6 +55,7 @@ class LiveTransactions:
         self._held: dict[str, deque[tuple[asyncio.Future[None], Callable[[], None]]]] = {}
         self._timer: tuple[int, asyncio.TimerHandle] | None = None
         self._arm(self.table.next_deadline_ms())
+        service.housekeeping.append(self.table.forget_unused)
 
     def now_ms(self) -> int:
         return self._service.clock.now_ms()
