@@ -1,6 +1,7 @@
 """Transactions over several partitions, with the power lost at any moment, against a
 naive twin: a reader of committed records sees no aborted and no torn transaction, misses
-no committed one, and what it has seen is never taken back."""
+no committed one, and what it has seen is never taken back. Messages that a transaction
+acks are done if it is committed and come again if not."""
 
 from __future__ import annotations
 
@@ -50,7 +51,11 @@ class Machine:
         self.stable = [0] * PARTITIONS
         self.high = [0] * PARTITIONS
         self.delivered: set[bytes] = set()
-        self.receipts: list[Receipt] = []
+        self.receipts: dict[Receipt, bytes] = {}
+        # How far each state log is safe, and who acked what.
+        self.state_safe = [0] * PARTITIONS
+        self.acked: set[bytes] = set()
+        self.acked_by_commit: set[bytes] = set()
         self.disk = FaultDisk()
         self.broker = self.open_broker()
         topic = self.broker.topics.create(TOPIC, PARTITIONS, SETTINGS, self.now_ms)
@@ -80,9 +85,7 @@ class Machine:
             transaction = self.twin.transactions[producer]
             if transaction.state == "prepared" or transaction.is_doomed:
                 return
-            if transaction.state == "complete":
-                transaction = Transaction(transaction.epoch, state="open")
-                self.twin.transactions[producer] = transaction
+            transaction = self.begin(producer)
             transaction.partitions.add(index)
             epoch = transaction.epoch
             sequence = self.sequence_of(index, producer, epoch)
@@ -98,6 +101,39 @@ class Machine:
         entry = Entry(partition.log.end_offset, producer, tuple(values))
         self.twin.entries[index].append(entry)
         assert partition.append(batch, read_header(batch), self.now_ms).first_offset == entry.offset
+
+    def begin(self, producer: int) -> Transaction:
+        """The producer's open transaction, a new one if need be."""
+        transaction = self.twin.transactions[producer]
+        if transaction.state == "complete":
+            transaction = Transaction(transaction.epoch, state="open")
+            self.twin.transactions[producer] = transaction
+        return transaction
+
+    def hold(self, producer: int, count: int) -> None:
+        """The producer's transaction acks some of what is leased."""
+        transaction = self.twin.transactions[producer]
+        if transaction.state == "prepared" or transaction.is_doomed:
+            return
+        transaction = self.begin(producer)
+        for receipt in list(self.receipts)[:count]:
+            value = self.receipts.pop(receipt)
+            index = receipt.partition
+            transaction.partitions.add(index)
+            # Before the call, since a crash in it leaves either state.
+            state = self.partition(index).state
+            assert state is not None
+            transaction.acks[value] = (index, state.log.end_offset + 1)
+            [outcome] = self.broker.settling.ack_in_transaction(
+                self.broker.groups.named(GROUP),
+                [receipt],
+                producer,
+                transaction.epoch,
+                self.now_ms,
+                self.broker.commit(),
+            )
+            if outcome is not None:
+                del transaction.acks[value]
 
     def sequence_of(self, index: int, producer: int, epoch: int) -> int:
         """What the partition expects next: counted by the batches that are there."""
@@ -146,6 +182,8 @@ class Machine:
             transaction.unsent.discard(index)
             return
         self.sync(transaction.partitions)
+        if transaction.commit:
+            self.acked_by_commit |= transaction.acks.keys()
         transaction.state = "complete"
         transaction.epoch = transaction.marker_epoch
         transaction.is_doomed = False
@@ -161,6 +199,8 @@ class Machine:
             for file in ticket.files:
                 file.sync()
         self.broker.on_synced(done, self.now_ms)
+        for partition in partitions:
+            self.state_safe[partition.index] = partition.state_end
 
     def clean(self, index: int) -> None:
         self.partition(index).log.roll(self.now_ms)
@@ -177,11 +217,13 @@ class Machine:
                 break
             except PowerLoss:
                 continue
-        self.receipts = []
+        self.receipts = {}
+        self.twin.lose_acks(self.state_safe)
         for index in range(PARTITIONS):
             end = self.partition(index).log.end_offset
             assert end >= self.high[index], "what was safe is lost"
             self.twin.lose(index, end)
+            self.state_safe[index] = self.partition(index).state_end
         for transaction in self.twin.transactions:
             if transaction.state == "prepared":
                 # Markers that were not safe may be lost: all are sent again.
@@ -217,14 +259,18 @@ class Machine:
             index = delivery.partition
             stable = self.partition(index).last_stable_offset
             assert place in self.twin.committed(index, 0, stable)
-            self.delivered.add(delivery.value or b"")
-            self.receipts.append(delivery.receipt)
+            value = delivery.value or b""
+            assert value not in self.acked_by_commit, "its ack was committed"
+            assert not self.twin.is_held(value), "a transaction holds it"
+            self.delivered.add(value)
+            self.receipts[delivery.receipt] = value
 
     def ack(self) -> None:
         group = self.broker.groups.named(GROUP)
         commit = self.broker.commit()
-        self.broker.settling.ack(group, self.receipts, self.now_ms, commit)
-        self.receipts = []
+        self.acked |= set(self.receipts.values())
+        self.broker.settling.ack(group, list(self.receipts), self.now_ms, commit)
+        self.receipts = {}
         if self.random.randrange(2):
             self.sync(range(PARTITIONS))
 
@@ -245,12 +291,20 @@ class Machine:
             assert self.stable[index] == self.high[index] == self.partition(index).log.end_offset
             expected |= {value for _, value in self.read[index]}
         self.clock.skip(10)
+        self.receipts = {}
         self.lease(10_000)
         assert self.delivered == expected
+        again = set(self.receipts.values())
+        assert again >= expected - self.acked - self.acked_by_commit
+        # Opened once more, it is the same.
+        self.crash()
+        self.disk.stop_at = None
+        self.lease(10_000)
+        assert set(self.receipts.values()) == again
 
 
 KINDS = """append append append plain prepare prepare marker marker marker sync sync look
-lease ack clean skip power crash""".split()
+lease lease ack hold hold clean snapshot skip power crash""".split()
 
 # What happens next, to whom, and a number that means something to most of it.
 steps = st.tuples(
@@ -280,6 +334,10 @@ def play(machine: Machine, step: tuple[str, int, int, int]) -> None:
             machine.lease(number + 1)
         case "ack":
             machine.ack()
+        case "hold":
+            machine.hold(producer, 1 + number % 3)
+        case "snapshot":
+            machine.partition(index).snapshot(machine.now_ms, force=True)
         case "clean":
             machine.clean(index)
         case "skip":

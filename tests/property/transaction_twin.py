@@ -41,6 +41,9 @@ class Transaction:
     unsent: set[int] = field(default_factory=set)
     # Something of it was lost: nobody may commit it any more.
     is_doomed: bool = False
+    # Values of the messages that it acks, with the partition and the end of its state
+    # log behind the ack.
+    acks: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
 
 class Twin:
@@ -58,13 +61,23 @@ class Twin:
         # A batch is there whole or not at all.
         assert not entries or entries[-1].end <= end
 
-    def next_sequence(self, partition: int, producer: int) -> int:
-        """As the producer counts, which begins anew with its epoch."""
-        count = 0
-        for entry in self.entries[partition]:
-            if entry.producer == producer and entry.commit is None:
-                count += len(entry.values)
-        return count
+    def lose_acks(self, safe: list[int]) -> None:
+        """A crash took, or may have taken, acks that were not safe."""
+        for transaction in self.transactions:
+            lost = [value for value, (index, end) in transaction.acks.items() if end > safe[index]]
+            if lost and transaction.state == "open":
+                transaction.is_doomed = True
+            for value in lost:
+                del transaction.acks[value]
+
+    def is_held(self, value: bytes) -> bool:
+        """Whether a transaction that is open, or will be committed, acks it."""
+        return any(
+            value in transaction.acks
+            and (transaction.state == "open" or transaction.commit)
+            and transaction.state != "complete"
+            for transaction in self.transactions
+        )
 
     def stable_end(self, partition: int, high_watermark: int) -> int:
         first: dict[int, int] = {}

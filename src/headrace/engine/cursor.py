@@ -215,7 +215,7 @@ class Cursors:
             batch = build_batch(
                 records, producer_id=producer[0], producer_epoch=producer[1], transactional=True
             )
-        first, end, _ = partition.append(batch, read_header(batch), now_ms)
+        first, end, *_ = partition.append(batch, read_header(batch), now_ms)
         for number, (place, cursor) in enumerate(cursors):
             if producer is None:
                 self._waiting.append((end, _Position(first + number, group, place, cursor)))

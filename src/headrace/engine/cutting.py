@@ -25,7 +25,7 @@ from typing import NamedTuple
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.partition import Partition
-from headrace.engine.runs import Runs, below, count_of, merged, offsets_of, pairs, runs_of
+from headrace.engine.runs import Runs, above, below, count_of, merged, offsets_of, pairs, runs_of
 from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_records
 from headrace.record.batch import BatchHeader
 from headrace.record.reader import read_block, read_more
@@ -140,7 +140,7 @@ class Cutter:
                     size += len(part)
                 held += there
                 missing += absent
-                runs = _from(runs, next_offset)
+                runs = above(runs, next_offset)
                 if not runs:
                     break
             if runs is before:
@@ -232,14 +232,3 @@ def _present(batch: Buffer, header: BatchHeader, runs: Runs) -> tuple[Runs, Runs
         runs_of(offset for offset in offsets if offset in present),
         runs_of(offset for offset in offsets if offset not in present),
     )
-
-
-def _from(runs: Runs, start: int) -> Runs:
-    """The part of the runs that lies at or above `start`."""
-    if runs[-1] <= start:
-        return []
-    kept: Runs = []
-    for first, end in pairs(runs):
-        if end > start:
-            kept += (max(first, start), end)
-    return kept

@@ -228,6 +228,10 @@ class Groups:
 
 
 def _check_settled(partition: Partition, view: QueueView | None) -> None:
+    if view is not None and view.held_acks:
+        raise GroupInUse(
+            f"acks of messages of {partition.path} wait for a transaction to end; try again then"
+        )
     if view is not None and view.moves:
         raise GroupInUse(
             f"messages of {partition.path} are on their way to the dead letters; try again, and "

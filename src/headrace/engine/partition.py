@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
@@ -27,6 +26,7 @@ from headrace.engine import state as events
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import check_readable, find_duplicate, load_window, remember_ids
+from headrace.engine.held_acks import decide_held
 from headrace.engine.lease_end import divide_leased
 from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.producer_note import ProducerNote
@@ -35,7 +35,7 @@ from headrace.engine.records import RecordReader
 from headrace.engine.replay import Replay
 from headrace.engine.runs import Runs, below, runs_of
 from headrace.engine.scanner import Scanner
-from headrace.engine.snapshot import snapshot_of
+from headrace.engine.snapshot import parts_of
 from headrace.engine.stability import Stability
 from headrace.engine.state_log import StateLog, Waiting
 from headrace.log import AbortedTransaction, Log, LogSettings
@@ -52,6 +52,8 @@ class Appended(NamedTuple):
     first_offset: int
     next_offset: int
     duplicate: bool
+    # The end of the state log, where a marker decided acks as well.
+    state_end: int = 0
 
 
 class Partition:
@@ -116,6 +118,7 @@ class Partition:
         for event in self.state.replay():
             replay.apply(event)
         self.views = replay.finish()
+        self.state.note_held(self.views.values())
         for view in self.views.values():
             # The start is moved without a word in the state log, and may be ahead
             # of what survived of that.
@@ -227,22 +230,26 @@ class Partition:
         coordinator_epoch: int,
         now_ms: int,
     ) -> Appended:
-        """Write the marker that decides the producer's open transaction here. It
-        counts once it is safe. One with nothing left to decide is a duplicate: wait
-        for its end. FencedProducer, FencedCoordinator when a later epoch was here."""
+        """Write the marker that decides the producer's open transaction here, acks
+        included. It counts once it is safe, in both logs. One with nothing left to
+        decide is a duplicate: wait for its end. FencedProducer, FencedCoordinator
+        when a later epoch was here."""
         self._check_leading()
-        if not self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch):
-            end = self.log.end_offset
-            return Appended(end, end, True)
+        is_news = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
         kind = ControlKind.COMMIT if commit else ControlKind.ABORT
         marker = ControlMarker(kind, -1, now_ms, producer_id, producer_epoch, coordinator_epoch)
+        state_end = decide_held(self, marker)
+        if not is_news or (state_end and not self.producers.is_known(producer_id)):
+            # Of a transaction that only acked here, the data log hears nothing.
+            end = self.log.end_offset
+            return Appended(end, end, True, state_end)
         batch = self._stability.write_marker(marker, self.epoch, self._on_full)
         header = read_header(batch)
         if self.scanner is not None:
             self.scanner.scan(batch, header)
         if not self.is_durable:
             self._advance(now_ms)
-        return Appended(header.base_offset, header.next_offset, False)
+        return Appended(header.base_offset, header.next_offset, False, state_end)
 
     @property
     def last_stable_offset(self) -> int:
@@ -315,12 +322,19 @@ class Partition:
         state = self.open_state(now_ms)
         end = state.append([event for _, event in changes], self.epoch, now_ms)
         for view, event in changes:
-            if wait and self.is_durable:
-                view.reserve(event.runs)
-                state.waiting.append(Waiting(end, view, event))
+            if wait:
+                self.apply_when_safe(end, view, event)
             else:
                 view.apply(event)
         return end
+
+    def apply_when_safe(self, end: int, view: QueueView, event: events.MessageEvent) -> None:
+        """The event is in the state log, up to `end`; nobody else gets the messages."""
+        if self.is_durable:
+            view.reserve(event.runs)
+            self.open_state(event.at).waiting.append(Waiting(end, view, event))
+        else:
+            view.apply(event)
 
     def open_view(self, group: Group, start: int, now_ms: int) -> QueueView:
         """A queue group begins to read here. Lasting once the state log is synced."""
@@ -343,17 +357,9 @@ class Partition:
 
     def snapshot(self, now_ms: int, *, force: bool = False) -> None:
         """Write the whole state down when enough has changed since the last time."""
-        state = self.state
-        if state is None or not (force or state.is_snapshot_due()):
-            return
-        cancelled: list[int] = []
-        if self.scanner is not None:
-            cancelled = sorted(self.scanner.cancelled)
-            starts = [view.window.start for view in self.views.values()]
-            self.scanner.forget_wishes(min(starts, default=0))
-        parts = chain.from_iterable(snapshot_of(view) for view in self.views.values())
-        head = events.SnapshotPartition(now_ms, runs_of(cancelled))
-        state.write_snapshot([head, *parts], self.epoch, now_ms)
+        if self.state is not None and (force or self.state.is_snapshot_due()):
+            parts = parts_of(self.views.values(), self.scanner, now_ms)
+            self.state.write_snapshot(parts, self.epoch, now_ms)
 
     def open_state(self, now_ms: int) -> StateLog:
         """The state log; made now if nobody needed one before."""

@@ -306,6 +306,9 @@ class ProducerState:
         """Where the oldest open transaction began; None when none is open."""
         return next(iter(self._open.values())).first_offset if self._open else None
 
+    def is_known(self, producer_id: int) -> bool:
+        return producer_id in self._producers
+
     def open_of(self, producer_id: int) -> OpenTransaction | None:
         return self._open.get(producer_id)
 

@@ -27,6 +27,7 @@ from headrace.core.settings import GroupSettings, Ordering
 from headrace.core.values import Receipt
 from headrace.engine import state as events
 from headrace.engine.due import DueTimes
+from headrace.engine.held_acks import HeldAcks, apply_decision
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.order import KeyOrder
 from headrace.engine.rates import Rates
@@ -94,6 +95,7 @@ class QueueView:
         self.retries = DueTimes()
         self.failures: dict[int, Failure] = {}
         self.moves: dict[int, events.MoveIntended] = {}
+        self.held_acks = HeldAcks()
         self.totals: Counter[str] = Counter()
         # Since the view was opened in this process, for rates.
         self.seen_in = [0] * LANE_COUNT
@@ -330,6 +332,12 @@ class QueueView:
                     self.totals["dead_lettered"] += self._size(event.runs)
             case events.Purged():
                 self._finish(event.runs, CANCELLED)
+            case events.AckHeld():
+                self.reserve(event.runs)
+                self.held_acks.hold(event)
+                self.next_grant = max(self.next_grant, event.grant + 1)
+            case events.HeldDecided():
+                apply_decision(self, event)
             case events.SnapshotGroup():
                 self.window.restore(event.start, event.end)
             case events.SnapshotRest():
@@ -360,6 +368,7 @@ class QueueView:
             for move in self.moves.values()
             if move.runs[0] < end
         }
+        self.held_acks.truncate_to(end)
         if self.order is not None and not self.order.is_asleep:
             self.order.rebuild()
         self.failures = {o: f for o, f in self.failures.items() if o < end}
@@ -395,12 +404,16 @@ class QueueView:
             self.order.rebuild()
 
     def _on_granted(self, event: events.Granted) -> None:
+        self.lease(event)
+        self.totals["delivered"] += self._size(event.runs)
+
+    def lease(self, event: events.Granted) -> None:
+        """Put messages under a grant, however they came to it."""
         grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
         for (start, end), attempts in zip(pairs(event.runs), event.attempts, strict=True):
             self.window.lease(start, end, event.grant, attempts)
             grant.live += end - start
         self._add_grant(event.grant, grant)
-        self.totals["delivered"] += grant.live
 
     def _on_extended(self, event: events.Extended) -> None:
         maxima: dict[int, int] = {}
@@ -481,3 +494,5 @@ class QueueView:
             self._on_granted(granted)
         self.totals = Counter(event.totals)
         self.moves = {move.move: move for move in event.moves}
+        for held in event.held:
+            self.held_acks.hold(held)

@@ -17,6 +17,7 @@ from headrace.engine.catalog import Group
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import below, offsets_of
 from headrace.engine.scanner import Scanner
+from headrace.engine.state_log import TransactionDecided
 
 
 class Replay:
@@ -54,8 +55,12 @@ class Replay:
                 view.order.rebuild()
         return self._views
 
-    def apply(self, event: events.Event) -> None:
+    def apply(self, event: events.Event | TransactionDecided) -> None:
         match event:
+            case TransactionDecided(producer, at, commit):
+                for view in self._views.values():
+                    if producer in view.held_acks.producers():
+                        view.apply(events.HeldDecided(view.group_id, producer, at, commit))
             case events.SnapshotPartition():
                 self._views.clear()
                 self._scanner.cancelled = set(offsets_of(event.cancelled))
@@ -83,7 +88,12 @@ class Replay:
                         view.order.is_asleep = True
                     self._views[group.id] = view
                     view.apply(event)
-            case events.SnapshotChunk() | events.SnapshotKeys() | events.SnapshotRest():
+            case (
+                events.SnapshotChunk()
+                | events.SnapshotKeys()
+                | events.SnapshotRest()
+                | events.HeldDecided()
+            ):
                 if event.group in self._views:
                     self._views[event.group].apply(event)
             case _:

@@ -44,6 +44,15 @@ def below(runs: Runs, end: int) -> Runs:
     return kept
 
 
+def above(runs: Runs, start: int) -> Runs:
+    """The part of the runs that lies at or above `start`."""
+    kept: Runs = []
+    for first, stop in pairs(runs):
+        if stop > start:
+            kept += (max(first, start), stop)
+    return kept
+
+
 def count_of(runs: Runs) -> int:
     return sum(runs[1::2]) - sum(runs[::2])
 

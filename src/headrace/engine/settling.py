@@ -19,6 +19,7 @@ from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
+from headrace.engine.held_acks import hold_acks
 from headrace.engine.partition import Partition
 from headrace.engine.queue import Grant, QueueView
 from headrace.engine.runs import Runs, merged, offsets_of
@@ -50,6 +51,25 @@ class Settling:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
             event = events.Acked(view.group_id, held[0].grant.owner, now_ms, _runs(held))
             commit.state.append((partition, partition.write(view, event, now_ms, wait=True)))
+
+        return self._settle(group, receipts, now_ms, settle)
+
+    def ack_in_transaction(
+        self,
+        group: Group,
+        receipts: Sequence[Receipt],
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        commit: Commit,
+    ) -> list[Outcome]:
+        """Acked if the producer's transaction is committed. Whoever calls has made
+        sure that it is open, and that the partitions are part of it."""
+
+        def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
+            who = held[0].grant.owner
+            end = hold_acks(partition, view, _runs(held), who, producer_id, producer_epoch, now_ms)
+            commit.state.append((partition, end))
 
         return self._settle(group, receipts, now_ms, settle)
 

@@ -3,7 +3,8 @@
     group      where its window starts and ends
     chunks     the window's columns
     keys       hashes of keys, where the topic's order needs them
-    rest       what needs the columns to be there: retries, leases, moves, totals
+    rest       what needs the columns to be there: retries, leases, moves, held acks,
+               totals
 
 A message whose outcome is written but not synced is in the columns as such; the
 state log adds those events behind the snapshot's parts.
@@ -12,11 +13,26 @@ state log adds those events behind the snapshot's parts.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Collection
+from itertools import chain
 
 from headrace.engine import state as events
 from headrace.engine.queue import Grant, QueueView
 from headrace.engine.runs import offsets_of, runs_of
+from headrace.engine.scanner import Scanner
 from headrace.engine.window import LEASED, RETRYING
+
+
+def parts_of(
+    views: Collection[QueueView], scanner: Scanner | None, now_ms: int
+) -> list[events.Event]:
+    """The whole state of a partition, but for a snapshot's end."""
+    cancelled: list[int] = []
+    if scanner is not None:
+        cancelled = sorted(scanner.cancelled)
+        scanner.forget_wishes(min((view.window.start for view in views), default=0))
+    head = events.SnapshotPartition(now_ms, runs_of(cancelled))
+    return [head, *chain.from_iterable(snapshot_of(view) for view in views)]
 
 
 def snapshot_of(view: QueueView) -> list[events.GroupEvent]:
@@ -42,6 +58,7 @@ def _rest_of(view: QueueView) -> events.SnapshotRest:
         failures=[(o, failure.at_ms, failure.error) for o, failure in view.failures.items()],
         grants=[_granted(view, number, grant) for number, grant in view.grants.items()],
         moves=list(view.moves.values()),
+        held=list(view.held_acks),
     )
 
 

@@ -67,15 +67,7 @@ class Stability:
         epoch; returns the batch with its place in it. `on_full` makes room on a full
         disk, if it can: an undecided transaction keeps everybody from reading on."""
         now_ms = marker.timestamp_ms
-        batch = build_control_batch(
-            marker.kind,
-            base_offset=0,
-            leader_epoch=0,
-            timestamp_ms=now_ms,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-        )
+        batch = marker_batch(marker)
         try:
             first, _ = self._log.append(batch, epoch, now_ms)
         except DiskFull:
@@ -95,6 +87,19 @@ class Stability:
         """The log was cut, and this is what is known of the producers now."""
         self.producers = producers
         self._unsafe = deque(each for each in self._unsafe if each.marker_offset < end)
+
+
+def marker_batch(marker: ControlMarker) -> bytearray:
+    """The batch of a marker, which has no place yet."""
+    return build_control_batch(
+        marker.kind,
+        base_offset=0,
+        leader_epoch=0,
+        timestamp_ms=marker.timestamp_ms,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+    )
 
 
 def decide(

@@ -151,6 +151,28 @@ class Cut(msgspec.Struct, array_like=True, tag=14, frozen=True):
     end: int
 
 
+class AckHeld(msgspec.Struct, array_like=True, tag=15, frozen=True):
+    """A transaction of this producer will ack these, or have them leased to nobody
+    under this grant. It is in a batch of that transaction."""
+
+    group: int
+    grant: int
+    who: str
+    at: int
+    producer: int
+    runs: Runs
+
+
+class HeldDecided(msgspec.Struct, array_like=True, tag=16, frozen=True):
+    """The transaction has ended. Written only where a snapshot is taken before the
+    marker that says so is synced."""
+
+    group: int
+    producer: int
+    at: int
+    commit: bool
+
+
 class SnapshotPartition(msgspec.Struct, array_like=True, tag=20, frozen=True):
     """Begins a snapshot: whatever came before is replaced by what follows, up
     to its end."""
@@ -195,6 +217,7 @@ class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True):
     failures: list[tuple[int, int, str | None]]
     grants: list[Granted]
     moves: list[MoveIntended]
+    held: list[AckHeld] = []
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True):
@@ -215,9 +238,10 @@ MessageEvent = (
     | MoveIntended
     | MoveDone
     | Purged
+    | AckHeld
 )
 SnapshotEvent = SnapshotGroup | SnapshotChunk | SnapshotKeys | SnapshotRest
-GroupEvent = Opened | MessageEvent | SnapshotEvent
+GroupEvent = Opened | MessageEvent | HeldDecided | SnapshotEvent
 Event = GroupEvent | Closed | Cancelled | Cut | SnapshotPartition | SnapshotEnd
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,6 +1,7 @@
 """The state log: a partition's companion, where outcomes are written.
 
-    append ... append          deltas, one batch for one call
+    append ... append          deltas, one batch for one call; those of a transaction
+                               count when its marker comes
     [begin .. columns .. end]  a snapshot, from which older segments can go
     append ...
 
@@ -14,13 +15,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.errors import DiskFull
 from headrace.engine.records import iterate_batches
+from headrace.engine.stability import marker_batch
 from headrace.engine.state import (
+    AckHeld,
     Event,
+    HeldDecided,
     MessageEvent,
     SnapshotEnd,
     SnapshotPartition,
@@ -28,7 +32,8 @@ from headrace.engine.state import (
     encode_event,
 )
 from headrace.log import Log
-from headrace.record import build_values_batch, read_header, read_records
+from headrace.record import build_values_batch, read_control, read_header, read_records
+from headrace.record.control import ControlKind, ControlMarker
 
 if TYPE_CHECKING:
     from headrace.engine.queue import QueueView
@@ -42,7 +47,15 @@ BATCH_BYTES = 4 * 1024 * 1024
 class Waiting(NamedTuple):
     end: int
     view: QueueView
-    event: MessageEvent
+    event: MessageEvent | HeldDecided
+
+
+class TransactionDecided(NamedTuple):
+    """A marker, as it is read back."""
+
+    producer: int
+    at: int
+    commit: bool
 
 
 class StateLog:
@@ -52,6 +65,8 @@ class StateLog:
         self.log = log
         self._on_full = on_full
         self.waiting: deque[Waiting] = deque()
+        # Groups, by producer, whose acks a transaction will decide.
+        self.holding: dict[int, set[int]] = {}
         self._bytes = 0
         self._bytes_due = SNAPSHOT_BYTES_MIN
         # Where a snapshot begins whose end was not found.
@@ -61,7 +76,27 @@ class StateLog:
 
     def append(self, events: Sequence[Event], epoch: int, now_ms: int) -> int:
         """One batch; returns the log's end behind it."""
-        batch = build_values_batch([encode_event(event) for event in events], now_ms)
+        values = [encode_event(event) for event in events]
+        return self._append(build_values_batch(values, now_ms), epoch, now_ms)
+
+    def append_held(self, event: AckHeld, producer_epoch: int, epoch: int, now_ms: int) -> int:
+        """The same for an ack that is part of a transaction."""
+        batch = build_values_batch(
+            [encode_event(event)],
+            now_ms,
+            producer_id=event.producer,
+            producer_epoch=producer_epoch,
+            transactional=True,
+        )
+        end = self._append(batch, epoch, now_ms)
+        self.holding.setdefault(event.producer, set()).add(event.group)
+        return end
+
+    def append_marker(self, marker: ControlMarker, epoch: int) -> int:
+        """The same for the marker that decides it."""
+        return self._append(marker_batch(marker), epoch, marker.timestamp_ms)
+
+    def _append(self, batch: bytearray, epoch: int, now_ms: int) -> int:
         try:
             end = self.log.append(batch, epoch, now_ms)[1]
         except DiskFull:
@@ -71,10 +106,16 @@ class StateLog:
         self._bytes += len(batch)
         return end
 
-    def replay(self) -> Iterator[Event]:
+    def note_held(self, views: Iterable[QueueView]) -> None:
+        """After a replay: whose acks still wait for a marker."""
+        for view in views:
+            for producer_id in view.held_acks.producers():
+                self.holding.setdefault(producer_id, set()).add(view.group_id)
+
+    def replay(self) -> Iterator[Event | TransactionDecided]:
         """Every event that counts, in order. What lies between a snapshot's
         begin and end comes once the end was seen."""
-        snapshot: list[Event] | None = None
+        snapshot: list[Event | TransactionDecided] | None = None
         self._torn_at = None
         for offset, event in self._events():
             match event:
@@ -97,12 +138,20 @@ class StateLog:
             self.log.truncate_to(self._torn_at)
             self._torn_at = None
 
-    def _events(self) -> Iterator[tuple[int, Event]]:
+    def _events(self) -> Iterator[tuple[int, Event | TransactionDecided]]:
         log = self.log
         for data, position in iterate_batches(log, log.start_offset, log.end_offset):
             header = read_header(data, position)
             self._bytes += header.size_bytes
             batch = data[position : position + header.size_bytes]
+            if header.is_control:
+                marker = read_control(batch, header)
+                is_commit = marker.kind is ControlKind.COMMIT
+                yield (
+                    marker.offset,
+                    TransactionDecided(marker.producer_id, marker.timestamp_ms, is_commit),
+                )
+                continue
             for record in read_records(batch, header):
                 yield record.offset, decode_event(record.value or b"")
 

@@ -64,7 +64,8 @@ class Ending:
         self.transaction = transaction
         # Where no marker is yet, in the same order each time.
         self.left = sorted(transaction.partitions)
-        self.written: list[tuple[Partition, int]] = []
+        # The partition, and the ends of its data and of its state behind the marker.
+        self.written: list[tuple[Partition, int, int]] = []
         self.is_done = False
         # The disk is full, or a partition has rotted: it is tried again later.
         self.is_blocked = False
@@ -263,8 +264,9 @@ class Transactions:
                 dirty.add(partition)
         ending.left = left
         if not left and all(
-            partition.high_watermark >= end or not partition.is_leader
-            for partition, end in ending.written
+            (partition.high_watermark >= end and partition.state_end >= state_end)
+            or not partition.is_leader
+            for partition, end, state_end in ending.written
         ):
             self._complete(ending, entry, now_ms)
 
@@ -284,7 +286,7 @@ class Transactions:
         except FencedLeader:
             return  # It is being deleted.
         self._cursors.on_marker(partition, transaction.producer_id, commit, written.next_offset)
-        ending.written.append((partition, written.next_offset))
+        ending.written.append((partition, written.next_offset, written.state_end))
 
     def _complete(self, ending: Ending, entry: _Entry, now_ms: int) -> None:
         completed = ending.transaction.on_written(now_ms)
@@ -302,6 +304,8 @@ class Transactions:
         for _ in range(2):
             for partition in sorted(self.advance(now_ms), key=lambda each: each.path):
                 partition.log.sync_now()
+                if partition.state is not None:
+                    partition.state.log.sync_now()
                 partition.on_synced(now_ms)
         self._cursors.on_synced()
 

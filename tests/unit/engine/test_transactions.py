@@ -13,6 +13,7 @@ from headrace.core.errors import (
     InvalidTransactionState,
     LimitExceeded,
 )
+from headrace.engine.partition import Appended
 from headrace.log import AbortedTransaction
 from headrace.record import read_control, read_header
 
@@ -39,7 +40,7 @@ def test_a_marker_decides_and_is_a_control_batch(bench: Bench) -> None:
     partition = bench.partition()
     writer.write(7, b"a", b"b")
     appended = writer.end(7, commit=True, coordinator_epoch=5)
-    assert appended == (2, 3, False)
+    assert appended == Appended(2, 3, False)
     writer.sync()
     assert partition.open_transactions() == []
     assert partition.last_stable_offset == 3
@@ -130,7 +131,7 @@ def test_a_repeated_marker_is_not_written_again(bench: Bench) -> None:
     first = writer.commit(1)
     end = bench.partition().log.end_offset
     again = writer.commit(1)
-    assert again == (end, end, True)
+    assert again == Appended(end, end, True)
     assert again.next_offset == first.next_offset == bench.partition().log.end_offset
 
 
