@@ -36,7 +36,8 @@ def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) ->
     """Whatever is due, at once."""
     steps = retention(partition, cursors, fates, now_ms)
     done: int | None = None
-    with contextlib.suppress(StopIteration):
+    # Closed here when a step fails, and not by whoever collects what is left.
+    with contextlib.closing(steps), contextlib.suppress(StopIteration):
         while True:
             done = steps.send(done)(_SLICE_BYTES)
 
