@@ -153,6 +153,7 @@ __all__ = [
     "UnknownMessage",
     "UnknownPartition",
     "UnknownTopic",
+    "UnknownTransaction",
     "Unreachable",
     "UnsupportedByBroker",
     "UnsupportedFormat",

@@ -7,8 +7,9 @@ from headrace.calls.letters import LetterCalls
 from headrace.calls.queues import QueueCalls
 from headrace.calls.streams import StreamCalls
 from headrace.calls.topics import TopicCalls
+from headrace.calls.transactions import TransactionCalls
 
 
-class Face(TopicCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls):
+class Face(TopicCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls, TransactionCalls):
     """Put together with an implementation of `Served`, which comes first among
     the bases."""

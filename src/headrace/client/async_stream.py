@@ -35,6 +35,10 @@ class AsyncStream(Generic[T]):
         return self._stream.group
 
     @property
+    def blocking(self) -> Stream[T]:
+        return self._stream
+
+    @property
     def member(self) -> str:
         return self._stream.member
 

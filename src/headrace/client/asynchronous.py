@@ -30,8 +30,15 @@ from headrace.client.positions import Start
 from headrace.client.queue import PREFETCH_DEFAULT
 from headrace.client.stream import AUTO_COMMIT_SECONDS
 from headrace.client.times import Duration
+from headrace.client.transaction import AsyncTransaction
 from headrace.core.ports import Clock
-from headrace.core.values import GroupInfo, MessageStatus, QueueStatistics, TopicInfo
+from headrace.core.values import (
+    GroupInfo,
+    MessageStatus,
+    QueueStatistics,
+    TopicInfo,
+    TransactionInfo,
+)
 
 T = TypeVar("T")
 
@@ -140,6 +147,13 @@ class AsyncHeadrace:
         self, topic: str, values: Iterable[Any], **options: Unpack[PublishOptions]
     ) -> PublishedMessages:
         return await self._run(self._handle.publish_many, topic, values, **options)
+
+    def transaction(self) -> AsyncTransaction:
+        """As `Headrace.transaction`, by `async with`."""
+        return AsyncTransaction(self._handle.connection, self._calls)
+
+    async def transactions(self) -> list[TransactionInfo]:
+        return await self._run(self._handle.transactions)
 
     # Consuming.
 

@@ -23,6 +23,8 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ports import Clock
 from headrace.core.settings import OffsetReset
 from headrace.core.values import (
+    Acknowledged,
+    CursorMove,
     DeadLetter,
     DelayedMessage,
     Delivery,
@@ -31,12 +33,14 @@ from headrace.core.values import (
     MessageId,
     MessageStatus,
     Outgoing,
+    Publication,
     Published,
     QueueStatistics,
     Receipt,
     RedriveResult,
     StreamRecord,
     TopicInfo,
+    TransactionInfo,
 )
 
 # A topic's name and a partition of it.
@@ -203,6 +207,23 @@ class Backend(Protocol):
     ) -> RedriveResult: ...
 
     def purge(self, topic: str, ids: Sequence[MessageId]) -> int: ...
+
+    # Transactions.
+
+    def transact(
+        self,
+        publications: Sequence[Publication],
+        moves: Sequence[CursorMove],
+        acks: Sequence[Acknowledged],
+    ) -> list[list[Published]]:
+        """All of it or nothing; the places of what was published."""
+        ...
+
+    def transactions(self) -> list[TransactionInfo]: ...
+
+    def transaction(self, name: str) -> TransactionInfo: ...
+
+    def abort_transaction(self, name: str) -> TransactionInfo: ...
 
     # Waiting.
 

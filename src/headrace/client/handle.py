@@ -38,6 +38,7 @@ from headrace.client.queue import PREFETCH_DEFAULT, Queue
 from headrace.client.settling import message_id_of
 from headrace.client.stream import AUTO_COMMIT_SECONDS, Stream
 from headrace.client.times import Duration, Instant
+from headrace.client.transaction import Transaction
 from headrace.client.values import ValueType, value_type_of
 from headrace.core.errors import InvalidArgument, UnknownGroup
 from headrace.core.values import (
@@ -46,6 +47,7 @@ from headrace.core.values import (
     Outgoing,
     QueueStatistics,
     TopicInfo,
+    TransactionInfo,
     check_name,
 )
 
@@ -171,6 +173,15 @@ class Headrace:
         else:
             places = backend.publish(topic, batch)
         return PublishedMessages(topic, places)
+
+    def transaction(self) -> Transaction:
+        """Messages, positions and acks that happen together or not at all: use it
+        by `with`. Nothing happens before the end of the block."""
+        return Transaction(self.connection)
+
+    def transactions(self) -> list[TransactionInfo]:
+        """What every transactional id is doing, those of Kafka clients included."""
+        return self._reach().transactions()
 
     # Consuming.
 

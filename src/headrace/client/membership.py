@@ -18,6 +18,7 @@ from headrace.client.backend import Backend
 from headrace.client.connection import Connection
 from headrace.client.progress import Offsets
 from headrace.core.settings import OffsetReset
+from headrace.core.values import CursorMove
 
 
 @runtime_checkable
@@ -66,6 +67,11 @@ class Membership:
 
     def commit(self, backend: Backend, positions: Offsets) -> None:
         backend.commit(self._group, positions, member=self._member, generation=self._generation)
+
+    def move_to(self, positions: Offsets) -> CursorMove:
+        """The same as part of a transaction."""
+        moved = [(topic, index, offset) for (topic, index), offset in positions.items()]
+        return CursorMove(self._group, moved, self._member, self._generation)
 
     def _others(self) -> list[Fellow]:
         return [

@@ -85,6 +85,11 @@ class LeasedView(RecordView[T]):
     def delivery(self) -> Delivery:
         return self._stored
 
+    @property
+    def group(self) -> str:
+        """The group that it was leased in."""
+        raise NotImplementedError
+
     def proof(self) -> Receipt:
         return self._stored.receipt
 
@@ -104,6 +109,10 @@ class Message(LeasedView[T]):
         self._value = UNREAD
         self._settled = False
         self._queue = queue
+
+    @property
+    def group(self) -> str:
+        return self._queue.group
 
     def ack(self) -> None:
         """Done: nobody sees it again. StaleReceipt when the lease is over."""
@@ -160,6 +169,10 @@ class AsyncMessage(LeasedView[T]):
         self._value = UNREAD
         self._settled = False
         self._queue = queue
+
+    @property
+    def group(self) -> str:
+        return self._queue.group
 
     async def ack(self) -> None:
         await self._queue.ack(self)

@@ -23,6 +23,8 @@ from headrace.client.caller import Caller
 from headrace.core.errors import StaleGeneration
 from headrace.core.settings import OffsetReset
 from headrace.core.values import (
+    Acknowledged,
+    CursorMove,
     DeadLetter,
     DelayedMessage,
     Delivery,
@@ -31,6 +33,7 @@ from headrace.core.values import (
     MessageId,
     MessageStatus,
     Outgoing,
+    Publication,
     Published,
     PublishedRuns,
     QueueStatistics,
@@ -38,6 +41,7 @@ from headrace.core.values import (
     RedriveResult,
     StreamRecord,
     TopicInfo,
+    TransactionInfo,
 )
 from headrace.wire.remote.codec import error_of
 from headrace.wire.remote.methods import DelayedPage, LetterPage, Runs
@@ -321,6 +325,29 @@ class RemoteBackend(Caller):
 
     def purge(self, topic: str, ids: Sequence[MessageId]) -> int:
         return sum(self._call("purge", topic, part) for part in _slices(ids))
+
+    # Transactions: one call, since it has to be one on the node too.
+
+    def transact(
+        self,
+        publications: Sequence[Publication],
+        moves: Sequence[CursorMove],
+        acks: Sequence[Acknowledged],
+    ) -> list[list[Published]]:
+        places: list[list[Published]] = self._call("transact", publications, moves, acks)
+        return places
+
+    def transactions(self) -> list[TransactionInfo]:
+        found: list[TransactionInfo] = self._call("transactions")
+        return found
+
+    def transaction(self, name: str) -> TransactionInfo:
+        found: TransactionInfo = self._call("transaction", name)
+        return found
+
+    def abort_transaction(self, name: str) -> TransactionInfo:
+        found: TransactionInfo = self._call("abort_transaction", name)
+        return found
 
 
 def _parts(items: Sequence[Item], size_of: Callable[[Item], int]) -> Iterator[Sequence[Item]]:

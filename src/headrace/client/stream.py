@@ -42,7 +42,7 @@ from headrace.core.errors import (
     UnknownTopic,
 )
 from headrace.core.settings import OffsetReset
-from headrace.core.values import StreamRecord, check_name
+from headrace.core.values import CursorMove, StreamRecord, check_name
 
 T = TypeVar("T")
 
@@ -232,6 +232,23 @@ class Stream(Generic[T]):
                 self._refresh(backend)
             else:
                 self._progress.on_committed(changed)
+
+    # As part of a transaction.
+
+    def begin_move(self) -> CursorMove | None:
+        """What a commit would say now; None when it would say nothing."""
+        assert self._membership is not None
+        with self._lock:
+            self._refresh(self.check())
+            changed = self._progress.uncommitted(self._progress.given)
+            return self._membership.move_to(changed) if changed else None
+
+    def on_moved(self, move: CursorMove) -> None:
+        with self._lock:
+            self._progress.on_committed(
+                {(topic, index): offset for topic, index, offset in move.positions}
+            )
+            self._progress.on_handled()
 
     def on_rebalance_ahead(self) -> None:
         """Somebody is about to join: commit what is handled while the partitions

@@ -139,6 +139,10 @@ class InvalidTransactionState(HeadraceError):
     code = "invalid-transaction-state"
 
 
+class UnknownTransaction(HeadraceError, LookupError):
+    code = "unknown-transaction"
+
+
 class FencedLeader(HeadraceError):
     """This node is not, or no longer, the partition's leader in that epoch."""
 

@@ -301,6 +301,52 @@ class MessageStatus(NamedTuple):
     consumer: str | None
 
 
+# Transactions.
+
+
+class Publication(NamedTuple):
+    """Messages for one topic, as part of a transaction."""
+
+    topic: str
+    messages: list[Outgoing]
+
+
+class CursorMove(NamedTuple):
+    """Where a stream group goes on, as part of a transaction: topic, partition and
+    offset. With a member, its generation is checked."""
+
+    group: str
+    positions: list[tuple[str, int, int]]
+    member: str | None = None
+    generation: int | None = None
+
+
+class Acknowledged(NamedTuple):
+    """Leased messages that a transaction acks."""
+
+    group: str
+    receipts: list[Receipt]
+
+
+class TransactionPlace(NamedTuple):
+    topic: str
+    partition: int
+    # The first offset that waits for its end; None where nothing does.
+    first_offset: int | None
+
+
+class TransactionInfo(NamedTuple):
+    """What one transactional id is doing, in the words of Kafka's tools."""
+
+    name: str
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    started_at_ms: int | None
+    places: tuple[TransactionPlace, ...]
+
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -82,6 +82,62 @@ class Publisher:
         partition = self._topics.partition(topic, index)
         return Published(index, self._append(partition, build_batch((record,)), now_ms, commit))
 
+    def place(self, topic: Topic, messages: Sequence[Outgoing]) -> list[Outgoing]:
+        """The same messages, each with its partition: where they will go, before
+        anything is written."""
+        _check_open(topic)
+        if topic.settings.dedup:
+            raise InvalidArgument(
+                f"{topic.name!r} drops duplicates as they come, and an abort could not take that "
+                "back; publish to it outside of transactions"
+            )
+        return [
+            message._replace(partition=self._choose(topic, message, _check(topic, message)))
+            for message in messages
+        ]
+
+    def publish_in_transaction(
+        self,
+        topic: Topic,
+        placed: Sequence[Outgoing],
+        producer: tuple[int, int],
+        now_ms: int,
+        commit: Commit,
+    ) -> list[Published]:
+        """Messages that were placed, as the one write of a transaction to this
+        topic: by a producer, its id and an epoch that nothing was written in."""
+        chosen: dict[int, list[int]] = {}
+        for number, message in enumerate(placed):
+            assert message.partition is not None
+            chosen.setdefault(message.partition, []).append(number)
+        sizes = [_check(topic, message) for message in placed]
+        published: list[Published] = [Published(-1, -1)] * len(placed)
+        for index, numbers in chosen.items():
+            partition = self._topics.partition(topic, index)
+            sequence = 0
+            for piece in _pieces(numbers, sizes):
+                records = [
+                    NewRecord(
+                        placed[number].key,
+                        placed[number].value,
+                        placed[number].headers,
+                        now_ms if (stamp := placed[number].timestamp_ms) is None else stamp,
+                    )
+                    for number in piece
+                ]
+                batch = build_batch(
+                    records,
+                    producer_id=producer[0],
+                    producer_epoch=producer[1],
+                    base_sequence=sequence,
+                    transactional=True,
+                )
+                sequence += len(piece)
+                offset = self._append(partition, batch, now_ms, commit)
+                for step, number in enumerate(piece):
+                    published[number] = Published(index, offset + step)
+        return published
+
     def publish_values(
         self,
         topic: Topic,

@@ -23,6 +23,7 @@ partition takes a repeated one for what it is.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
 
 import msgspec
@@ -47,6 +48,9 @@ from headrace.record import NewRecord, build_batch, read_header, read_records
 
 # How long an id that nobody uses is remembered, unless the node is told otherwise.
 UNUSED_MS = 7 * 24 * 60 * 60 * 1000
+# Transactions that are one call from begin to end. What a crash has left open of them
+# nobody will ever go on with.
+OWN_PREFIX = "headrace-"
 
 
 # The order of the transaction's fields is on disk.
@@ -94,6 +98,8 @@ class Transactions:
         self._ongoing: set[str] = set()
         self._endings: list[Ending] = []
         self.unused_ms = UNUSED_MS
+        # Names of our own whose last transaction is over, the longest unused first.
+        self.idle: deque[str] = deque()
 
     # The table.
 
@@ -300,7 +306,15 @@ class Transactions:
         ending.is_done = True
 
     def resume(self, now_ms: int) -> None:
-        """Finish, at open, what a crash left between decision and completion."""
+        """Finish, at open, what a crash left between decision and completion, and
+        give up what was a call that nobody carries out any more."""
+        for name in sorted(self._ongoing):
+            if name.startswith(OWN_PREFIX):
+                self._change(name, self._entries[name].transaction.on_abort(now_ms), now_ms)
+        partition = self._partition()
+        if partition is not None:
+            partition.log.sync_now()
+            partition.on_synced(now_ms)
         for _ in range(2):
             for partition in sorted(self.advance(now_ms), key=lambda each: each.path):
                 partition.log.sync_now()

@@ -12,6 +12,7 @@ import os
 from typing import Self
 
 from headrace.calls.face import Face
+from headrace.calls.transacting import Transacting
 from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.node.served import Embedded
 from headrace.platform.clock import SystemClock
@@ -24,7 +25,7 @@ MEMORY = ":memory:"
 FREE_BYTES_MIN = 64 * 1024 * 1024
 
 
-class Node(Embedded, Face):
+class Node(Embedded, Face, Transacting):
     """Made by `Node.open`."""
 
     @classmethod

@@ -21,9 +21,17 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, LimitExceeded
 from headrace.core.settings import OffsetReset
-from headrace.core.values import Delivery, MessageId
+from headrace.core.values import (
+    Acknowledged,
+    CursorMove,
+    Delivery,
+    MessageId,
+    Publication,
+    Published,
+)
 from headrace.server.bounded import lease_bounded, list_bounded
 from headrace.server.loop_calls import Calls, Watch
+from headrace.server.transacting import transact
 from headrace.wire.remote.codec import Request
 from headrace.wire.remote.methods import DelayedPage, Hello, LetterPage, News
 
@@ -66,6 +74,7 @@ class Session:
             "leave_stream": self._leave_stream,
             "delayed": self._delayed,
             "dead_letters": self._dead_letters,
+            "transact": self._transact,
         }
 
     async def carry_out(self, request: Request) -> object:
@@ -106,6 +115,14 @@ class Session:
                 self._watches.discard(watch)
                 self._door.polls.discard(watch.news.set)
         return News(is_news, self._service.clock.now_ms())
+
+    async def _transact(
+        self,
+        publications: Sequence[Publication],
+        moves: Sequence[CursorMove],
+        acks: Sequence[Acknowledged],
+    ) -> list[list[Published]]:
+        return await transact(self._calls, publications, moves, acks)
 
     # What is held.
 

@@ -24,6 +24,8 @@ import msgspec
 from headrace.core.errors import HeadraceError
 from headrace.core.settings import OffsetReset
 from headrace.core.values import (
+    Acknowledged,
+    CursorMove,
     DeadLetter,
     DelayedMessage,
     Delivery,
@@ -32,6 +34,7 @@ from headrace.core.values import (
     MessageId,
     MessageStatus,
     Outgoing,
+    Publication,
     Published,
     PublishedRuns,
     QueueStatistics,
@@ -39,6 +42,7 @@ from headrace.core.values import (
     RedriveResult,
     StreamRecord,
     TopicInfo,
+    TransactionInfo,
 )
 
 # Outside of what Apache Kafka uses, and not among the versions that we announce:
@@ -230,6 +234,19 @@ _ALL = (
         RedriveResult,
     ),
     Method("purge", {"topic": str, "ids": Many(MessageId)}, int),
+    # Transactions.
+    Method(
+        "transact",
+        {
+            "publications": Many(Publication),
+            "moves": Many(CursorMove),
+            "acks": Many(Acknowledged),
+        },
+        list[list[Published]],
+    ),
+    Method("transactions", {}, list[TransactionInfo], True),
+    Method("transaction", {"name": str}, TransactionInfo, True),
+    Method("abort_transaction", {"name": str}, TransactionInfo),
 )
 METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _ALL}
 
