@@ -155,13 +155,18 @@ class RemoteBackend(Caller):
         member: str | None = None,
         generation: int | None = None,
     ) -> None:
-        if generation is not None:
-            link, generation = divmod(generation, 1 << _GENERATION_BITS)
-            if link != self._links_made:
-                raise StaleGeneration(
-                    f"group {group!r} was joined anew since the connection broke; look again"
-                )
-        self._call("commit", group, positions, member, generation)
+        self._call("commit", group, positions, member, self._of_node(group, generation))
+
+    def _of_node(self, group: str, generation: int | None) -> int | None:
+        """The generation as the node knows it; ours also counts connections."""
+        if generation is None:
+            return None
+        link, generation = divmod(generation, 1 << _GENERATION_BITS)
+        if link != self._links_made:
+            raise StaleGeneration(
+                f"group {group!r} was joined anew since the connection broke; look again"
+            )
+        return generation
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         offsets: dict[int, int] = self._call("committed", group, topic)
@@ -334,7 +339,10 @@ class RemoteBackend(Caller):
         moves: Sequence[CursorMove],
         acks: Sequence[Acknowledged],
     ) -> list[list[Published]]:
-        places: list[list[Published]] = self._call("transact", publications, moves, acks)
+        of_node = [
+            move._replace(generation=self._of_node(move.group, move.generation)) for move in moves
+        ]
+        places: list[list[Published]] = self._call("transact", publications, of_node, acks)
         return places
 
     def transactions(self) -> list[TransactionInfo]:
