@@ -62,6 +62,22 @@ def test_many_messages_are_one_request(http: httpx.Client, topic: str) -> None:
     assert second["messages"][0]["value"] == 300
 
 
+def test_messages_for_several_topics_are_published_together_or_not_at_all(
+    http: httpx.Client, topic: str, name: str
+) -> None:
+    other = f"{name}-other"
+    done(http.post("/topics", json={"name": other, "partitions": 1}), 201)
+    body = {"messages": [{"topic": topic, "value": 1}, {"topic": other, "value": 2}]}
+    places = done(http.post("/messages", json=body))["messages"]
+    assert [(place["topic"], place["offset"]) for place in places] == [(topic, 0), (other, 0)]
+    body["messages"].append({"topic": other, "value": "x" * 2_000_000})
+    refused(http.post("/messages", json=body), 413, "record-too-large")
+    refused(http.post("/messages", json={"messages": []}), 400, "invalid-argument")
+    for each, value in ((topic, 1), (other, 2)):
+        read = done(http.get("/consume", params={"topic": each}))
+        assert [message["value"] for message in read["messages"]] == [value]
+
+
 def test_attributes_of_a_message_hold_in_both_spellings(http: httpx.Client, topic: str) -> None:
     later = "2999-01-01T00:00:00Z"
     for body in (

@@ -143,7 +143,7 @@ class TransactionCalls(Served):
         with self._reading():
             return self._describe_transaction(name, self._find(name))
 
-    def abort_transaction(self, name: str) -> TransactionInfo:
+    def abort_transaction(self, name: str) -> None:
         """End what this id has open, and shut its producer out."""
         with self._writing() as (now_ms, commit):
             table = self._broker.transactions
@@ -156,7 +156,6 @@ class TransactionCalls(Served):
             if ending is not None:
                 commit.endings.append(ending)
         self._notify_published()
-        return self.transaction(name)
 
     def _find(self, name: str) -> Transaction:
         found = self._broker.transactions.find(name)

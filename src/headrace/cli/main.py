@@ -42,6 +42,7 @@ from headrace.cli.queue import queue
 from headrace.cli.serve import serve
 from headrace.cli.status import status
 from headrace.cli.topic import topic
+from headrace.cli.txn import txn
 from headrace.cli.work import work
 from headrace.compiled import is_compiled
 from headrace.core.errors import HeadraceError
@@ -164,6 +165,7 @@ for _command in (
     group,
     dlq,
     delayed,
+    txn,
     pipeline,
     status,
     log,

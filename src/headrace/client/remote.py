@@ -353,9 +353,8 @@ class RemoteBackend(Caller):
         found: TransactionInfo = self._call("transaction", name)
         return found
 
-    def abort_transaction(self, name: str) -> TransactionInfo:
-        found: TransactionInfo = self._call("abort_transaction", name)
-        return found
+    def abort_transaction(self, name: str) -> None:
+        self._call("abort_transaction", name)
 
 
 def _parts(items: Sequence[Item], size_of: Callable[[Item], int]) -> Iterator[Sequence[Item]]:

@@ -6,10 +6,11 @@ from starlette.responses import Response
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument, UnknownMessage
-from headrace.core.values import MessageId, Outgoing, Published, StreamRecord
+from headrace.core.values import MessageId, Outgoing, Publication, Published, StreamRecord
 from headrace.record.attribute_headers import attribute_headers
 from headrace.server.http.route import Call, decode_query, is_json
 from headrace.server.http.shown import milliseconds_at, milliseconds_in, outgoing, shown_record
+from headrace.server.transacting import transact
 from headrace.wire.http import bodies
 from headrace.wire.http.content import CONTENT_TYPE, content_type_of
 
@@ -47,6 +48,33 @@ async def publish(call: Call) -> bodies.Place | bodies.Places:
         raise InvalidArgument("give `messages`, or the fields of one message, not both")
     places = await call.run(Face.publish, topic, [outgoing(each) for each in wanted.messages])
     return bodies.Places(messages=[_place(each) for each in places])
+
+
+async def publish_together(call: Call) -> bodies.AddressedPlaces:
+    """For any number of topics, all of it or nothing."""
+    wanted: bodies.AddressedMessages = call.body
+    if not wanted.messages:
+        raise InvalidArgument("name at least one message")
+    by_topic: dict[str, list[Outgoing]] = {}
+    order = []
+    for each in wanted.messages:
+        messages = by_topic.setdefault(each.topic, [])
+        order.append((each.topic, len(messages)))
+        messages.append(outgoing(each))
+    places = await transact(
+        call.calls, [Publication(topic, each) for topic, each in by_topic.items()]
+    )
+    found = dict(zip(by_topic, places, strict=True))
+    return bodies.AddressedPlaces(
+        messages=[
+            bodies.AddressedPlace(
+                topic=topic,
+                partition=found[topic][number].partition,
+                offset=found[topic][number].offset,
+            )
+            for topic, number in order
+        ]
+    )
 
 
 async def _raw(call: Call) -> Outgoing:

@@ -57,6 +57,8 @@ ROUTES = (
           "messages", body=b.Publish, answer=b.Place | b.Places, raw_body=True,
           detail="A body of any other type than JSON is the value itself; what goes with it is "
           "given as parameters."),
+    Route("POST", "/messages", messages.publish_together, "Publish to several topics, all or none",
+          "messages", body=b.AddressedMessages, answer=b.AddressedPlaces),
     Route("GET", "/topics/{topic}/messages", messages.read, "Read a partition", "messages",
           query=b.MessagesQuery, answer=b.ReadMessages,
           detail="From an offset or a moment on. With `group`, the state of each message in it."),

@@ -246,7 +246,7 @@ _ALL = (
     ),
     Method("transactions", {}, list[TransactionInfo], True),
     Method("transaction", {"name": str}, TransactionInfo, True),
-    Method("abort_transaction", {"name": str}, TransactionInfo),
+    Method("abort_transaction", {"name": str}, None),
 )
 METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _ALL}
 
