@@ -4,11 +4,13 @@ the rollup and its status, with the settings that the documentation shows."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner
 from tests.pipelines.conftest import NOON_MS, metric
+from tests.spark.conftest import Topic
 
 from headrace.cli.main import cli
 from headrace.pipelines.archive.job import ArchiveSettings, raw_table
@@ -19,7 +21,6 @@ from headrace.pipelines.table import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from tests.spark.conftest import Topic
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "pipelines"
 
@@ -93,8 +94,11 @@ def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
     topic.publish([metric("cpu", NOON_MS + n * 60_000, float(n)) for n in range(40)] + [b"bad"])
-    values = _values("rollup", topic, tmp_path, trigger="once")
+    windows = Topic(topic.node, f"{topic.name}-windows")
+    windows.create(1)
+    values = _values("rollup", topic, tmp_path, trigger="once", publish_to=windows.name)
     assert _run(values)[0] == 0
+    _check_windows(spark, windows)
     topic.publish([b"more", b"to do"])
     config = tmp_path / "rollup.toml"
     config.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()))
@@ -106,3 +110,14 @@ def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(
     # A run that finds what the last one left goes on from there.
     code, said = _run(values)
     assert code == 0 and said[-1].startswith("2 rows in = 0 rolled + 0 late + 2 bad")
+
+
+def _check_windows(spark: SparkSession, windows: Topic) -> None:
+    """The watermark is at 29 minutes: 29 minutes and 5 times 5 are published."""
+    options = {"servers": windows.node.bootstrap, "subscribe": windows.name}
+    rows = spark.read.format("headrace").options(**options).load().collect()
+    found = [json.loads(bytes(row.value)) for row in rows]
+    assert {bytes(row.key) for row in rows} == {b"cpu"}
+    by_resolution = Counter(each["resolution"] for each in found)
+    assert by_resolution == {"1m": 29, "5m": 5}
+    assert [each["mean"] for each in found if each["resolution"] == "5m"][:1] == [2.0]

@@ -46,6 +46,11 @@ PIPELINES = {
             "headrace.pipelines.archive.run",
         ),
         Pipeline(
+            "replay",
+            "records of a topic or of the lake, chosen and changed, back to a topic",
+            "headrace.pipelines.replay.run",
+        ),
+        Pipeline(
             "triage",
             "dead letters by kind and over time: a report, and a plan to redrive them",
             "headrace.pipelines.triage.run",
