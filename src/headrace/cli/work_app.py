@@ -9,6 +9,7 @@ changes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import os
 import signal
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from headrace.client.crew import Crew
 
 WATCH_SECONDS = 0.5
+# How long a child may take to end before it is told again.
+END_SECONDS = 5.0
 PROGRAM = "from headrace.cli.main import main; main()"
 # Set for the process that a watching one has started.
 RELOADED = "HEADRACE_RELOADED"
@@ -116,9 +119,15 @@ def run_and_reload() -> None:
             if _stamps() != before:
                 click.echo("headrace: files changed, starting again", err=True)
                 break
-        if child.poll() is None:
-            child.terminate()
-            child.wait()
+        _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    while child.poll() is None:
+        child.terminate()
+        # A signal can be lost while Python imports; a second one ends what runs.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(END_SECONDS)
 
 
 def _stamps() -> dict[str, float]:
