@@ -3,7 +3,15 @@ that want the machine for themselves."""
 
 from __future__ import annotations
 
-from benchmarks.kafka import latency, lifetime, rebalance, requests, sharing, throughput
+from benchmarks.kafka import (
+    latency,
+    lifetime,
+    rebalance,
+    requests,
+    sharing,
+    throughput,
+    transactions,
+)
 from benchmarks.kafka.report import Row
 
 ROWS = (
@@ -11,6 +19,7 @@ ROWS = (
     Row("batches", "Bytes moved by raw requests of 1 MB", throughput.raw_batches),
     Row("requests", "Requests of one record", requests.one_record),
     Row("share", "Share groups: fetch and acknowledge", sharing.share),
+    Row("transactions", "Transactions", transactions.transactions),
     Row("latency", "From publishing to on disk", latency.latency),
     Row("clearing", "Latency while data is cleared away", latency.latency_while_clearing),
     Row("rebalance", "From join or leave to stable", rebalance.rebalance),

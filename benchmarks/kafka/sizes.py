@@ -22,6 +22,8 @@ class Sizes(NamedTuple):
     seconds: float
     syncs: int
     shared: int
+    # Messages in committed transactions that are read.
+    committed: int
     # What lies in the log when a node is restarted.
     restart: int
     # Bytes that are written to be compacted, and to be deleted, under load.
@@ -45,6 +47,7 @@ FULL = Sizes(
     seconds=10.0,
     syncs=1_000,
     shared=1_000_000,
+    committed=500_000,
     restart=10_000_000,
     compact_bytes=2_000_000_000,
     compact_seconds=90.0,
@@ -66,6 +69,7 @@ QUICK = Sizes(
     seconds=0.3,
     syncs=20,
     shared=5_000,
+    committed=3_000,
     restart=20_000,
     compact_bytes=2_000_000,
     compact_seconds=1.0,

@@ -51,6 +51,15 @@ def test_a_node_is_measured_from_plain_sockets(tmp_path: Path) -> None:
     assert left == {"kafka.json", "kafka.md", "load"}
 
 
+@needs_compiler
+def test_transactions_are_measured_beside_plain_writes_and_reads(tmp_path: Path) -> None:
+    (row,) = run(tmp_path, "--rows", "transactions")["rows"]
+    assert not row["failure"], row
+    units = [line["unit"] for line in row["lines"]]
+    assert units == ["transactions/s", "CPU-ms/transaction"] * 2 + ["x"] * 4
+    assert all(value > 0 for line in row["lines"] for value in line["ours"]), row
+
+
 def test_rows_say_that_they_were_not_run_without_a_compiler(tmp_path: Path) -> None:
     document = run(tmp_path, "--rows", "batches", PATH=str(tmp_path))
     (row,) = document["rows"]
