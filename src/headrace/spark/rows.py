@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from headrace.client.kafka.fetching import AbortedFilter, Fetched, Gap, PartitionFetch
 from headrace.core.ports import Buffer
-from headrace.record import Record, check_batch
+from headrace.record import HEADER_BYTES, Record, check_batch
+from headrace.record.batch import CODEC_MASK, CONTROL, LENGTH_OVERHEAD, TRANSACTIONAL
 from headrace.record.columns import (
     Block,
     BytesColumn,
@@ -37,6 +38,7 @@ from headrace.spark.splits import OffsetRange
 
 # Of records, uncompressed, in one Arrow batch.
 BYTES_PER_BATCH: Final = 4 * 1024 * 1024
+_MAY_BE_HIDDEN: Final = TRANSACTIONAL | CONTROL
 
 
 class RowReader:
@@ -52,6 +54,7 @@ class RowReader:
         self._options = options
         self._schema = schema
         self._range = range
+        self._rows_max = options.rows_per_batch
         self._letters = letters
         self._decoder: Decoder | None = None
         if options.decoding is not None:
@@ -60,12 +63,12 @@ class RowReader:
         self._rows = 0
         self._bytes = 0
 
-    def add(self, block: Block) -> Iterator[pa.RecordBatch]:
+    def add(self, block: Block) -> bool:
+        """Whether it is time to finish what was added."""
         self._blocks.append(block)
         self._rows += block.header.count
         self._bytes += len(block.records)
-        if self._rows >= self._options.rows_per_batch or self._bytes >= BYTES_PER_BATCH:
-            yield from self.finish()
+        return self._rows >= self._rows_max or self._bytes >= BYTES_PER_BATCH
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         blocks, self._blocks = self._blocks, []
@@ -170,21 +173,29 @@ def _read(
             continue
         hidden.expect(fetched.aborted)
         for block in _blocks(fetched.records, hidden, range):
-            yield from reader.add(block)
+            if reader.add(block):
+                yield from reader.finish()
     yield from reader.finish()
 
 
 def _blocks(records: memoryview, hidden: AbortedFilter, range: OffsetRange) -> Iterator[Block]:
-    position = 0
-    while position < len(records):
+    """The batches that have rows for us. Producers make batches of a few records, so
+    what is done for each of them counts."""
+    position, size = 0, len(records)
+    start, end = range.start, range.end
+    while position < size:
         header = check_batch(records, position)
-        batch = records[position : position + header.size_bytes]
-        position += header.size_bytes
-        # Asked for every batch, also those behind the end: it keeps count.
-        is_hidden = hidden.hides(batch, header)
-        if is_hidden or header.next_offset <= range.start or header.base_offset >= range.end:
+        behind = position + LENGTH_OVERHEAD + header.batch_length
+        if header.attributes & _MAY_BE_HIDDEN and hidden.hides(records[position:behind], header):
+            position = behind
             continue
-        yield open_block(batch, header)
+        base_offset = header.base_offset
+        if base_offset < end and base_offset + header.last_offset_delta >= start:
+            if header.attributes & CODEC_MASK:
+                yield open_block(records[position:behind], header)
+            else:
+                yield Block(records[position + HEADER_BYTES : behind], header)
+        position = behind
 
 
 def bytes_array(type: pa.DataType, rows: int, column: BytesColumn) -> pa.Array:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from headrace.client.kafka.cluster import EARLIEST, READ_COMMITTED, KafkaCluster, KafkaError
@@ -25,12 +26,16 @@ from headrace.client.kafka.connection import FETCH, KafkaConnection
 from headrace.core.errors import BrokerUnreachable, CorruptBatch, DataLost
 from headrace.core.ports import Buffer
 from headrace.record import HEADER_BYTES, BatchHeader, ControlKind, read_control, read_header
+from headrace.record.batch import LENGTH_OVERHEAD
 from headrace.wire.kafka.errors import ErrorCode
 from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.kafka.generated.fetch_response import AbortedTransaction, PartitionData
 
 FETCH_BYTES: Final = 16 * 1024 * 1024
 _WAIT_MS: Final = 500
+_BASE_AND_LENGTH: Final = Struct(">qi").unpack_from
+_LAST_DELTA: Final = Struct(">i").unpack_from
+_LAST_DELTA_AT: Final = 23
 # From here on topics are named by their id.
 _BY_ID_FROM: Final = 13
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -215,7 +220,7 @@ class PartitionFetch:
 
 class AbortedFilter:
     """Which batches a reader of committed records leaves out. Ask for each batch of a
-    partition, in order."""
+    partition that is transactional or a control batch, in order."""
 
     def __init__(self) -> None:
         self._aborted: set[int] = set()
@@ -242,22 +247,21 @@ class AbortedFilter:
 
 def whole_batches(records: Buffer, position: int) -> tuple[memoryview, int]:
     """The batches that arrived whole, and the offset behind them. An answer may end
-    in the middle of one."""
+    in the middle of one. They are looked at no closer than it takes to count them:
+    whoever opens them checks them."""
     view = memoryview(records)
     size = len(view)
     at = 0
     next_offset = position
     while size - at >= HEADER_BYTES:
-        try:
-            header = read_header(view, at)
-        except CorruptBatch:
-            if at == 0:
-                raise
-            # Not what it should be: the answer to the next request will say so again,
-            # with this batch as the first.
+        base_offset, length = _BASE_AND_LENGTH(view, at)
+        end = at + LENGTH_OVERHEAD + length
+        if length < HEADER_BYTES - LENGTH_OVERHEAD or base_offset < 0:
+            # Not a batch, which is said with the reason.
+            read_header(view, at)
+            raise CorruptBatch(f"batch header at byte {at}: length {length} is impossible")
+        if end > size:
             break
-        if at + header.size_bytes > size:
-            break
-        at += header.size_bytes
-        next_offset = max(next_offset, header.next_offset)
+        next_offset = max(next_offset, base_offset + _LAST_DELTA(view, at + _LAST_DELTA_AT)[0] + 1)
+        at = end
     return view[:at], next_offset
