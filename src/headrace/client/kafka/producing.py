@@ -139,6 +139,9 @@ class KafkaProducer:
         place = (topic, partition)
         if self._transactional_id is not None and place not in self._added:
             self._add_partition(place)
+        # A broker that knows nothing of us takes any sequence as the first: a second
+        # batch must not overtake one that is refused and comes again.
+        in_flight_max = IN_FLIGHT_MAX if place in self._sequences else 0
         sequence = self._sequences.get(place, 0)
         batch = seal_records(
             records.data,
@@ -158,7 +161,7 @@ class KafkaProducer:
             waiting = self._unanswered.setdefault(address, deque())
             waiting.append(sent)
             self._transmit(address, sent)
-            while len(waiting) > IN_FLIGHT_MAX:
+            while len(waiting) > in_flight_max:
                 self._take_answer(address)
         except (BrokerUnreachable, KafkaError) as error:
             if not any(sent in each for each in self._unanswered.values()):
