@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 import msgspec
 
@@ -48,6 +48,8 @@ from headrace.record import NewRecord, build_batch, read_header, read_records
 
 # How long an id that nobody uses is remembered, unless the node is told otherwise.
 UNUSED_MS = 7 * 24 * 60 * 60 * 1000
+# How many completions share a batch, which is far below a batch's limit.
+COMPLETED_AT_ONCE = 100
 # Transactions that are one call from begin to end. What a crash has left open of them
 # nobody will ever go on with.
 OWN_PREFIX = "headrace-"
@@ -123,15 +125,24 @@ class Transactions:
         topic = self._topics.catalog.topics.get(TRANSACTION_TOPIC)
         return None if topic is None else self._topics.partitions(topic)[0]
 
-    def _write(self, name: str, transaction: Transaction | None, now_ms: int) -> int:
-        """The end of the log behind it."""
+    def _write(self, changed: Sequence[tuple[str, Transaction | None]], now_ms: int) -> int:
+        """As one batch; the end of the log behind it."""
         partition = self._partition()
         if partition is None:
             settings = TopicSettings(cleanup="compact", retention_ms=None, segment_bytes=1 << 20)
             topic = self._topics.create(TRANSACTION_TOPIC, 1, settings, now_ms, internal=True)
             partition = self._topics.partitions(topic)[0]
-        value = None if transaction is None else _encoder.encode(transaction)
-        batch = build_batch([NewRecord(name.encode(), value, (), now_ms)])
+        batch = build_batch(
+            [
+                NewRecord(
+                    name.encode(),
+                    None if transaction is None else _encoder.encode(transaction),
+                    (),
+                    now_ms,
+                )
+                for name, transaction in changed
+            ]
+        )
         return partition.append(batch, read_header(batch), now_ms).next_offset
 
     def _change(
@@ -142,9 +153,9 @@ class Transactions:
         if isinstance(changed, TransactionError):
             return changed
         if entry is None:
-            entry = self._entries[name] = _Entry(changed, self._write(name, changed, now_ms))
+            entry = self._entries[name] = _Entry(changed, self._write([(name, changed)], now_ms))
         elif changed is not entry.transaction:
-            entry.end = self._write(name, changed, now_ms)
+            entry.end = self._write([(name, changed)], now_ms)
             entry.transaction = changed
         self._follow(name, entry)
         return changed
@@ -241,20 +252,22 @@ class Transactions:
         dirty: set[Partition] = set()
         if not self._endings:
             return dirty
-        for ending in self._endings:
-            self._go_on(ending, dirty, now_ms)
+        written = [ending for ending in self._endings if self._go_on(ending, dirty, now_ms)]
+        for start in range(0, len(written), COMPLETED_AT_ONCE):
+            self._complete(written[start : start + COMPLETED_AT_ONCE], now_ms)
         self._endings = [ending for ending in self._endings if not ending.is_done]
         return dirty
 
     def pending(self) -> list[Ending]:
         return list(self._endings)
 
-    def _go_on(self, ending: Ending, dirty: set[Partition], now_ms: int) -> None:
+    def _go_on(self, ending: Ending, dirty: set[Partition], now_ms: int) -> bool:
+        """Whether its marker is safe wherever it belongs."""
         entry = self._entries[ending.name]
         decisions = self._partition()
         assert decisions is not None
         if decisions.high_watermark < entry.end:
-            return
+            return False
         ending.is_blocked = False
         left = []
         for place in ending.left:
@@ -269,12 +282,11 @@ class Transactions:
             else:
                 dirty.add(partition)
         ending.left = left
-        if not left and all(
+        return not left and all(
             (partition.high_watermark >= end and partition.state_end >= state_end)
             or not partition.is_leader
             for partition, end, state_end in ending.written
-        ):
-            self._complete(ending, entry, now_ms)
+        )
 
     def _write_marker(
         self, ending: Ending, partition: Partition, coordinator_epoch: int, now_ms: int
@@ -294,16 +306,21 @@ class Transactions:
         self._cursors.on_marker(partition, transaction.producer_id, commit, written.next_offset)
         ending.written.append((partition, written.next_offset, written.state_end))
 
-    def _complete(self, ending: Ending, entry: _Entry, now_ms: int) -> None:
-        completed = ending.transaction.on_written(now_ms)
+    def _complete(self, endings: list[Ending], now_ms: int) -> None:
+        """Several ends that came with one sync are written down together."""
+        completed = [(ending.name, ending.transaction.on_written(now_ms)) for ending in endings]
         try:
-            entry.end = self._write(ending.name, completed, now_ms)
+            end = self._write(completed, now_ms)
         except (HeadraceError, OSError):
-            ending.is_blocked = True
+            for ending in endings:
+                ending.is_blocked = True
             return
-        entry.transaction = ending.transaction = completed
-        entry.ending = None
-        ending.is_done = True
+        for ending, (name, transaction) in zip(endings, completed, strict=True):
+            entry = self._entries[name]
+            entry.end = end
+            entry.transaction = ending.transaction = transaction
+            entry.ending = None
+            ending.is_done = True
 
     def resume(self, now_ms: int) -> None:
         """Finish, at open, what a crash left between decision and completion, and
@@ -349,7 +366,7 @@ class Transactions:
         # That there is no room to forget them is no reason to fail.
         with contextlib.suppress(DiskFull):
             for name in unused:
-                self._write(name, None, now_ms)
+                self._write([(name, None)], now_ms)
                 del self._entries[name]
 
     # Looking.

@@ -46,6 +46,10 @@ OPEN_REQUESTS_MAX = 1_000
 # Answers that the peer has not taken yet: beyond the high mark reading stops.
 WRITE_BYTES_HIGH = 4 * 1024 * 1024
 WRITE_BYTES_LOW = 1024 * 1024
+# Answers above this size are sent by themselves; and no more parts than that are
+# gathered, of which the system takes about a thousand at once.
+TOGETHER_BYTES_MAX = 16 * 1024
+TOGETHER_PARTS_MAX = 512
 
 
 class Slot:
@@ -79,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._open_requests = 0
         # What its Produce requests have in common; see there.
         self.routes = Routes()
+        # Answers that go out when this turn of the loop ends.
+        self._unsent: list[Buffer] = []
         # Bytes of answers that are known and wait for an earlier one.
         self._held_bytes = 0
         self._is_paused = False
@@ -110,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         self._open_requests = 0
         self._held_bytes = 0
+        self._unsent = []
         self._kept = bytearray()
         self._drop_large()
         self._door.on_connection_lost(self)
@@ -243,10 +250,32 @@ class Connection(asyncio.BufferedProtocol):
             held = slot.parts or ()
             self._held_bytes -= sum(map(len, held))
             ready += held
-        if ready and self.transport is not None:
-            self.transport.writelines(ready)
+        if ready:
+            self._hand_out(ready)
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
+
+    def _hand_out(self, parts: list[Buffer]) -> None:
+        """Send them, and with them what waits. While more requests are open, their
+        answers may be known in this turn of the loop, as those of one sync are: what
+        is small waits for the turn's end, since every send costs more than an answer."""
+        is_flush_due = bool(self._unsent)
+        self._unsent += parts
+        size = sum(map(len, parts))
+        if not self._slots or size > TOGETHER_BYTES_MAX or len(self._unsent) > TOGETHER_PARTS_MAX:
+            self._flush()
+        elif not is_flush_due:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if not unsent or self.transport is None or self.is_closed:
+            return
+        if sum(map(len, unsent)) <= TOGETHER_BYTES_MAX:
+            # The transport has a shorter way for one piece.
+            self.transport.write(b"".join(unsent))
+        else:
+            self.transport.writelines(unsent)
 
     def leave_order(self, slot: Slot, weight: int) -> None:
         """The answer to the request that came last is sent on its own, by `send`.
@@ -266,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Answers that the peer has not taken, or that wait for their turn."""
         waiting = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        return self._held_bytes + waiting
+        return self._held_bytes + sum(map(len, self._unsent)) + waiting
 
     @property
     def is_congested(self) -> bool:
@@ -327,6 +356,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Close once everything that was answered has gone out."""
         if self.transport is not None and not self.is_closed:
+            self._flush()
             self.transport.close()
 
     def abort(self) -> None:
