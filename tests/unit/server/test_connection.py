@@ -19,6 +19,7 @@ from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.connection import (
     OPEN_REQUESTS_MAX,
     SCRATCH_BYTES,
+    TOGETHER_BYTES_MAX,
     WRITE_BYTES_HIGH,
     Connection,
     Slot,
@@ -46,6 +47,9 @@ class Line(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         return self.unsent
+
+    def write(self, data: Any) -> None:
+        self.sent += data
 
     def writelines(self, list_of_data: Any) -> None:
         self.sent += b"".join(list_of_data)
@@ -128,6 +132,33 @@ def test_answers_go_out_in_the_order_of_their_requests() -> None:
         assert bench.line.sent == b"123"
         assert bench.connection.unsent_bytes == 0
         assert bench.connection.is_idle
+
+    play(scenario)
+
+
+def test_small_answers_wait_for_those_of_the_same_turn_and_leave_before_the_end() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one") + frame(b"two") + frame(b"three") + frame(b"four"))
+        bench.answer(0, [b"1"])
+        assert (bench.line.sent, bench.connection.unsent_bytes) == (b"", 1)
+        large = b"2" * (TOGETHER_BYTES_MAX + 1)
+        bench.answer(1, [large])
+        assert (bench.line.sent, bench.connection.unsent_bytes) == (b"1" + large, 0)
+        bench.line.sent = b""
+        bench.answer(2, [b"3"])
+        assert bench.line.sent == b""
+        bench.connection.finish()
+        assert (bench.line.sent, bench.line.ended) == (b"3", "closed")
+
+    play(scenario)
+
+
+def test_an_answer_does_not_wait_for_requests_that_take_longer() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one") + frame(b"two"))
+        bench.answer(0, [b"1"])
+        await asyncio.sleep(0)
+        assert (bench.line.sent, bench.connection.unsent_bytes) == (b"1", 0)
 
     play(scenario)
 
