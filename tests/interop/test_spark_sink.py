@@ -92,6 +92,11 @@ def found(options: WriteOptions, isolation: str = "read_committed") -> list[byte
     )
 
 
+def comes_to(options: WriteOptions, expected: list[bytes]) -> bool:
+    """Apache Kafka answers a commit before its markers are written."""
+    return any(found(options) == expected for _ in range(200))
+
+
 def numbers(start: int, end: int) -> list[bytes]:
     return [b"%06d" % number for number in range(start, end)]
 
@@ -103,7 +108,7 @@ def test_a_task_that_is_repeated_writes_nothing(options: WriteOptions) -> None:
     assert again.skipped
     assert again.rows == 100
     assert not write(options, 1, 0, 200, 300).skipped
-    assert found(options) == numbers(0, 300)
+    assert comes_to(options, numbers(0, 300))
 
 
 def test_what_a_task_leaves_behind_is_never_seen(
@@ -125,7 +130,7 @@ def test_what_a_task_leaves_behind_is_never_seen(
         write_rows(options, half(), task, 0)
     assert found(options) == []
     assert not write(options, 0, 0, 0, 100).skipped
-    assert found(options) == numbers(0, 100)
+    assert comes_to(options, numbers(0, 100))
     assert len(found(options, "read_uncommitted")) >= 100
 
 
@@ -142,7 +147,7 @@ def test_a_task_that_was_replaced_cannot_commit(options: WriteOptions) -> None:
         zombie.close()
         marker = committed_offsets(cluster, task.group, {options.topic or "": (0,)})
     assert list(marker.values()) == [1]
-    assert found(options) == numbers(0, 100)
+    assert comes_to(options, numbers(0, 100))
 
 
 def test_a_commit_whose_answer_was_lost_counts_once(
@@ -162,4 +167,4 @@ def test_a_commit_whose_answer_was_lost_counts_once(
         patched.setattr(KafkaProducer, "abort", lambda self: None)
         write(options, 0, 0, 0, 100)
     assert write(options, 0, 0, 0, 100).skipped
-    assert found(options) == numbers(0, 100)
+    assert comes_to(options, numbers(0, 100))
