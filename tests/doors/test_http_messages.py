@@ -188,6 +188,7 @@ def test_the_topic_can_be_left_out_only_where_there_is_one(
         (b'{"value": 1, "deliver_at": "tomorrow"}', 400, "invalid-argument", "a moment as in"),
         (b'{"value": 1, "deliver_at": "2030-01-01T00:00:00"}', 400, "invalid-argument", "a zone"),
         (b'{"value": "###", "encoding": "base64"}', 400, "invalid-argument", "not valid base64"),
+        (b'{"value": 1e999}', 400, "invalid-argument", "cannot be read back as JSON"),
         (b'{"value": 1, "messages": []}', 400, "invalid-argument", "not both"),
         (b'{"value": 1, "partition": 9}', 404, "unknown-partition", ""),
         (b'{"value": "' + b"x" * 2_000_000 + b'"}', 413, "record-too-large", "record_bytes_max"),

@@ -26,15 +26,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.calls.served import Served
+from headrace.calls.served import AUTO_CREATED_PARTITIONS, Served
 from headrace.core import limits
 from headrace.core.errors import (
     FencedProducer,
     HeadraceError,
     InvalidArgument,
     InvalidTransactionState,
+    RecordTooLarge,
+    UnknownPartition,
     UnknownTransaction,
 )
+from headrace.core.settings import TopicSettings
 from headrace.core.values import (
     Acknowledged,
     CursorMove,
@@ -43,6 +46,7 @@ from headrace.core.values import (
     Published,
     TransactionInfo,
     TransactionPlace,
+    check_name,
 )
 from headrace.engine.commit import Commit
 from headrace.engine.coordinator.transaction import (
@@ -76,6 +80,11 @@ class TransactionCalls(Served):
     ) -> Begun:
         with self._writing() as (now_ms, commit):
             table = self._broker.transactions
+            for group, receipts in acks:
+                # A lease that is over is found before any other is given up for it.
+                _raise_first(
+                    self._broker.settling.check(self._broker.groups.named(group), receipts, now_ms)
+                )
             placed = self._place(publications, now_ms)
             places = self._places(placed, moves, acks, now_ms)
             if not places:
@@ -108,9 +117,7 @@ class TransactionCalls(Served):
                 outcomes = broker.settling.ack_in_transaction(
                     broker.groups.named(group), receipts, *producer, now_ms, commit
                 )
-                failed = next((each for each in outcomes if each is not None), None)
-                if failed is not None:
-                    raise failed
+                _raise_first(outcomes)
         return published
 
     def end_transaction(self, begun: Begun, *, commits: bool) -> None:
@@ -198,13 +205,22 @@ class TransactionCalls(Served):
             by_topic.setdefault(topic, []).extend(messages)
         if len(by_topic) != len(publications):
             raise InvalidArgument("name each topic of a transaction once")
-        return [
-            Publication(
-                topic,
-                self._broker.publisher.place(self._topic_to_write(topic, now_ms), messages),
+        topics = self._broker.topics.catalog.topics
+        if self._auto_create:
+            # Everything that can be wrong is found before a topic is made.
+            for topic, messages in by_topic.items():
+                if topic not in topics:
+                    check_name("topic", topic)
+                    for message in messages:
+                        _check_for_new_topic(topic, message)
+        known = sorted(by_topic, key=lambda topic: topic not in topics)
+        placed = {
+            topic: self._broker.publisher.place(
+                self._topic_to_write(topic, now_ms), by_topic[topic]
             )
-            for topic, messages in by_topic.items()
-        ]
+            for topic in known
+        }
+        return [Publication(topic, placed[topic]) for topic in by_topic]
 
     def _places(
         self,
@@ -263,6 +279,26 @@ class TransactionCalls(Served):
             positions[partition.topic.id, index] = Commitment(offset)
         if positions:
             commit.data.append(broker.cursors.commit(move.group, positions, now_ms, producer))
+
+
+def _check_for_new_topic(topic: str, message: Outgoing) -> None:
+    if (message.partition or 0) >= AUTO_CREATED_PARTITIONS:
+        raise UnknownPartition(
+            f"topic {topic!r} would be made with {AUTO_CREATED_PARTITIONS} partitions, and "
+            f"{message.partition} is none of them"
+        )
+    size = len(message.value or b"") + len(message.key or b"")
+    if size > TopicSettings().record_bytes_max:
+        raise RecordTooLarge(
+            f"the record has {size} bytes and topic {topic!r} would be made for at most "
+            f"{TopicSettings().record_bytes_max}; make the topic first, with record_bytes_max"
+        )
+
+
+def _raise_first(outcomes: Sequence[HeadraceError | None]) -> None:
+    failed = next((each for each in outcomes if each is not None), None)
+    if failed is not None:
+        raise failed
 
 
 def _refused(error: TransactionError) -> HeadraceError:

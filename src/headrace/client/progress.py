@@ -27,6 +27,9 @@ class Progress:
         self.handled: Offsets = {}
         self._committed: Offsets = {}
         self._ahead: deque[StreamRecord] = deque()
+        # Partitions that went to another member with records that were given and
+        # not committed: whoever reads them now reads those again.
+        self._lost: set[Place] = set()
 
     @property
     def has_ahead(self) -> bool:
@@ -59,8 +62,11 @@ class Progress:
         self.handled.update(offsets)
 
     def place_at_cursors(self, cursors: Offsets) -> None:
-        """What is new begins at the group's cursor; what is gone is dropped."""
-        self.drop([place for place in self.next if place not in cursors])
+        """What is new begins at the group's cursor; what is gone is dropped. What
+        somebody else has committed meanwhile was gone and has come back."""
+        gone = [place for place in self.next if cursors.get(place) != self._committed.get(place)]
+        self._lost.update(self.uncommitted({place: self.given[place] for place in gone}))
+        self.drop(gone)
         fresh = {place: at for place, at in cursors.items() if place not in self.next}
         self.place(fresh)
         self._committed.update(fresh)
@@ -70,6 +76,15 @@ class Progress:
         for place in places:
             for offsets in (self.next, self.given, self.handled, self._committed):
                 offsets.pop(place, None)
+
+    def rewind(self) -> None:
+        """Give again what was given and not committed."""
+        self.place({place: self._committed[place] for place in self.uncommitted(self.given)})
+
+    def take_lost(self) -> set[Place]:
+        """What was lost since the last time."""
+        lost, self._lost = self._lost, set()
+        return lost
 
     def uncommitted(self, positions: Offsets) -> Offsets:
         return {

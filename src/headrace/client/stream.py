@@ -236,10 +236,23 @@ class Stream(Generic[T]):
     # As part of a transaction.
 
     def begin_move(self) -> CursorMove | None:
-        """What a commit would say now; None when it would say nothing."""
+        """What a commit would say now; None when it would say nothing.
+
+        StaleGeneration when some of what was given went to another member: what
+        was made of it must not be written beside what that one will make. The
+        rest is given again.
+        """
         assert self._membership is not None
         with self._lock:
             self._refresh(self.check())
+            lost = self._progress.take_lost()
+            if lost:
+                self._progress.rewind()
+                places = ", ".join(f"{topic}:{index}" for topic, index in sorted(lost))
+                raise StaleGeneration(
+                    f"{places} went to another member of {self.group!r} before this was "
+                    "committed; forget what was made of it and poll again"
+                )
             changed = self._progress.uncommitted(self._progress.given)
             return self._membership.move_to(changed) if changed else None
 

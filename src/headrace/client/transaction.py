@@ -119,10 +119,8 @@ class Collected:
                 # The group was shared anew, perhaps because a topic was made just now.
                 # What is still ours may be committed in the new generation; what is
                 # not, another member will read again.
-                again = self._moves()
-                if [move.positions for _, move in again] != [move.positions for _, move in moves]:
-                    raise
-                moves = again
+                # (That raises by itself.)
+                moves = self._moves()
         by_topic = {topic: found for (topic, _), found in zip(publications, places, strict=True)}
         self.published = [
             PublishedMessage(topic, *by_topic[topic][number]) for topic, number in self._order

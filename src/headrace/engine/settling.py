@@ -54,6 +54,10 @@ class Settling:
 
         return self._settle(group, receipts, now_ms, settle)
 
+    def check(self, group: Group, receipts: Sequence[Receipt], now_ms: int) -> list[Outcome]:
+        """What settling would answer now; nothing is changed."""
+        return self._settle(group, receipts, now_ms, lambda partition, view, held: None)
+
     def ack_in_transaction(
         self,
         group: Group,

@@ -63,6 +63,9 @@ class HttpDoor:
             timeout_graceful_shutdown=CLOSE_SECONDS,
             ws_max_size=limits.HTTP_BODY_BYTES_MAX,
         )
+        for name in ("uvicorn.error", "uvicorn.access"):
+            # What strangers send is theirs to be told, not ours to write down.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=bound))
         while not self._server.started and not self._serving.done():

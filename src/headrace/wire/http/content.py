@@ -51,6 +51,11 @@ def stored_value(
         return None, None
     if raw[0] == _QUOTE:
         return _decode_text(raw).encode("utf-8", "surrogatepass"), TEXT
+    try:
+        # A number can be well written and still be more than a reader can hold.
+        _check_json(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidArgument(f"value cannot be read back as JSON: {error}") from error
     return raw, JSON
 
 

@@ -140,11 +140,10 @@ def _decode_many(
             f"{parameter}: {count} at once; at most {limits.REMOTE_ELEMENTS_MAX} are taken"
         )
     try:
-        if request_bytes > limits.REMOTE_REQUEST_BYTES_MAX:
+        if request_bytes > limits.REMOTE_REQUEST_BYTES_MAX and wanted.element is Outgoing:
             if count != 1:
                 raise LimitExceeded(_too_large(request_bytes, limits.REMOTE_REQUEST_BYTES_MAX))
-            if wanted.element is Outgoing:
-                return [_decode_large(data)]
+            return [_decode_large(data)]
         found: list[Any] = _many_decoder(wanted.element).decode(data)
         return found
     except _DECODE_ERRORS as error:

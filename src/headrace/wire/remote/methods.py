@@ -63,7 +63,7 @@ class Method(NamedTuple):
     parameters: Mapping[str, Any]
     result: Any
     is_repeatable: bool = False
-    # Whether one message alone may be larger than other requests.
+    # Whether one message alone, or what has to be one request, may be larger than others.
     is_bulky: bool = False
 
 
@@ -243,6 +243,7 @@ _ALL = (
             "acks": Many(Acknowledged),
         },
         list[list[Published]],
+        is_bulky=True,
     ),
     Method("transactions", {}, list[TransactionInfo], True),
     Method("transaction", {"name": str}, TransactionInfo, True),
