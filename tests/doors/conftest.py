@@ -25,7 +25,7 @@ class DoorsProcess:
         self.process = subprocess.Popen(
             [
                 sys.executable, "-c", _START, "serve", "--data", str(data),
-                "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
                 "--log-level", "warning", *flags,
             ],
             stdout=subprocess.PIPE,

@@ -33,7 +33,8 @@ class NodeProcess:
         self.process = subprocess.Popen(
             [
                 *self._shell, sys.executable, "-c", _START, "serve", "--data", str(self.data),
-                "--kafka", self.bootstrap, "--http", "", "--log-level", "warning", *self._flags,
+                "--kafka", self.bootstrap, "--http", "", "--grpc", "",
+                "--log-level", "warning", *self._flags,
             ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

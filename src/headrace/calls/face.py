@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.calls.batches import BatchCalls
 from headrace.calls.groups import GroupCalls
 from headrace.calls.letters import LetterCalls
 from headrace.calls.queues import QueueCalls
@@ -10,6 +11,8 @@ from headrace.calls.topics import TopicCalls
 from headrace.calls.transactions import TransactionCalls
 
 
-class Face(TopicCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls, TransactionCalls):
+class Face(
+    TopicCalls, BatchCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls, TransactionCalls
+):
     """Put together with an implementation of `Served`, which comes first among
     the bases."""

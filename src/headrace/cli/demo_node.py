@@ -41,7 +41,7 @@ class DemoNode:
         with open(self._log_path, "a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, "serve",
-                 "--data", self.data, "--kafka", self.address, "--http", ""],
+                 "--data", self.data, "--kafka", self.address, "--http", "", "--grpc", ""],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

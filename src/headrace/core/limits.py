@@ -86,6 +86,16 @@ SOCKET_CREDIT_MAX: Final = 10_000
 SOCKET_SUBSCRIPTIONS_MAX: Final = 64
 SOCKET_WAIT_MS: Final = 30_000
 
+# gRPC: a request with one record, and other requests; arrays are counted before they
+# are made, as for our own clients.
+GRPC_MESSAGE_BYTES_MAX: Final = RECORD_BYTES_MAX + 1024 * 1024
+GRPC_REQUEST_BYTES_MAX: Final = REMOTE_REQUEST_BYTES_MAX
+# Fields of all messages in a larger request.
+GRPC_FIELDS_MAX: Final = 20_000
+GRPC_HEAD_BYTES_MAX: Final = 16 * 1024
+# Of one answer: one record alone may be larger.
+GRPC_ANSWER_BYTES_MAX: Final = 1024 * 1024
+
 # Keys that one pass of compaction remembers, at about 200 bytes each.
 COMPACTION_KEYS_MAX: Final = 250_000
 

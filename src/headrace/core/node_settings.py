@@ -64,6 +64,7 @@ class NodeSettings(SettingsModel):
     # node, and origins whose pages may use it.
     http_hosts: str = ""
     http_origins: str = ""
+    grpc: str = "127.0.0.1:9081"
     # Needed to listen beyond this machine while there is no authentication.
     insecure: bool = False
     auto_create_topics: bool = True
@@ -101,7 +102,7 @@ class NodeSettings(SettingsModel):
         )
         if self.transaction_version not in (0, 2):
             raise InvalidArgument(f"transaction_version is 0 or 2, not {self.transaction_version}")
-        for name, door in (("kafka", self.kafka), ("http", self.http)):
+        for name, door in (("kafka", self.kafka), ("http", self.http), ("grpc", self.grpc)):
             if not door:
                 continue
             address = Address.parse(name, door)

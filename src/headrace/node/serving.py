@@ -121,7 +121,7 @@ async def _serve_doors(
 ) -> None:
     doors = _doors(settings, service)
     if not doors:
-        raise InvalidArgument("every door is shut; give one an address: --kafka or --http")
+        raise InvalidArgument("every door is shut; give one an address: --kafka, --http or --grpc")
     opened: dict[str, OpenDoor] = {}
     try:
         for name, door in doors.items():
@@ -158,6 +158,10 @@ def _doors(settings: NodeSettings, service: Service) -> dict[str, OpenDoor]:
         from headrace.server.http.door import HttpDoor
 
         doors["http"] = HttpDoor(service, settings)
+    if settings.grpc:
+        from headrace.server.grpc.door import GrpcDoor
+
+        doors["grpc"] = GrpcDoor(service, settings)
     return doors
 
 

@@ -32,9 +32,9 @@ from headrace.core.errors import (
 from headrace.core.values import Delivery, StreamRecord, check_name
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
-from headrace.server.http.queues import settle
 from headrace.server.http.shown import milliseconds_in
 from headrace.server.loop_calls import Calls
+from headrace.server.settling import settle
 from headrace.wire.http import frames
 from headrace.wire.http.bodies import Settled
 

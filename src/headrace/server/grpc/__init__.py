@@ -1,0 +1,1 @@
+"""The gRPC door: the .proto's services over the calls that every door shares."""

@@ -1,0 +1,130 @@
+"""A stream of leases: messages as far as there is credit, and what becomes of them.
+
+    client   open  credit  ack ...  ->   one after the other, answered in order
+    client   <-  opened  deliveries  settled ...
+
+Requests of one stream are carried out one after the other, so a client that sends
+faster than the disk takes is slowed down by HTTP/2's flow control. However the
+stream ends, what it still has under lease is free for others at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import GroupInUse, HeadraceError, InvalidArgument
+from headrace.server.grpc.aftermath import Aftermath
+from headrace.server.grpc.queues import Leasing, open_leasing, settled
+from headrace.server.grpc.shown import given, shown_deliveries
+from headrace.server.loop_calls import Calls
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+# Messages that go out between two looks at what else there is to do.
+AT_ONCE = 100
+
+
+class Streams:
+    """The consumers that have a stream open, each once in its group."""
+
+    def __init__(self, calls: Calls, aftermath: Aftermath) -> None:
+        self._calls = calls
+        self._aftermath = aftermath
+        self._open: set[tuple[str, str]] = set()
+
+    async def consume(self, requests: AsyncIterator[Any], context: Any) -> None:
+        first = await anext(requests, None)
+        if isinstance(first, HeadraceError):
+            raise first
+        if first is None or first.WhichOneof("request") != "open":
+            raise InvalidArgument("the first request of a stream is `open`")
+        wanted = first.open
+        # Before it is opened: of two streams with one id the second must not take
+        # away what the first has.
+        name = (wanted.group, given(wanted, "consumer") or "")
+        if name in self._open:
+            raise GroupInUse(f"{name[1]} has a stream open; leave the id out to get another")
+        credit = _checked(wanted.credit, least=0)
+        if name[1]:
+            self._open.add(name)
+        try:
+            leasing = await open_leasing(self._calls, self._aftermath, wanted)
+            try:
+                await context.write(
+                    pb.ConsumeResponse(
+                        id=first.id, opened=pb.ConsumeOpened(consumer=leasing.consumer)
+                    )
+                )
+                await _Stream(self._calls, leasing, context, credit).serve(requests)
+            finally:
+                leave = self._calls.run(Face.leave, leasing.group, leasing.consumer)
+                # Our own task may be cancelled already.
+                await asyncio.shield(self._aftermath.begin(leave))
+        finally:
+            self._open.discard(name)
+
+
+class _Stream:
+    def __init__(self, calls: Calls, leasing: Leasing, context: Any, credit: int) -> None:
+        self._calls = calls
+        self._leasing = leasing
+        self._context = context
+        self._credit = credit
+        self._more = asyncio.Event()
+        # grpc sends one message of a stream at a time.
+        self._writing = asyncio.Lock()
+
+    async def serve(self, requests: AsyncIterator[Any]) -> None:
+        feeding = asyncio.create_task(self._feed())
+        listening = asyncio.create_task(self._listen(requests))
+        try:
+            await asyncio.wait((feeding, listening), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (feeding, listening):
+                task.cancel()
+            outcomes = await asyncio.gather(feeding, listening, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _listen(self, requests: AsyncIterator[Any]) -> None:
+        async for request in requests:
+            if isinstance(request, HeadraceError):
+                raise request
+            kind = request.WhichOneof("request")
+            if kind == "credit":
+                more = self._credit + _checked(request.credit, least=1)
+                self._credit = min(more, limits.SOCKET_CREDIT_MAX)
+                self._more.set()
+            elif kind in (None, "open"):
+                raise InvalidArgument("a stream is opened once; then come credit and receipts")
+            else:
+                answer = await settled(self._calls, kind, getattr(request, kind))
+                await self._write(pb.ConsumeResponse(id=request.id, settled=answer))
+
+    async def _feed(self) -> None:
+        while True:
+            if not self._credit:
+                self._more.clear()
+                await self._more.wait()
+            leased = await self._leasing.wait(
+                min(self._credit, AT_ONCE), limits.SOCKET_WAIT_MS
+            )  # fmt: skip
+            if leased:
+                self._credit -= len(leased)
+                deliveries = pb.Deliveries(messages=shown_deliveries(leased))
+                # This waits while the client does not read.
+                await self._write(pb.ConsumeResponse(deliveries=deliveries))
+
+    async def _write(self, answer: Any) -> None:
+        async with self._writing:
+            await self._context.write(answer)
+
+
+def _checked(credit: int, *, least: int) -> int:
+    if not least <= credit <= limits.SOCKET_CREDIT_MAX:
+        raise InvalidArgument(f"credit is {least} to {limits.SOCKET_CREDIT_MAX}, not {credit}")
+    return credit

@@ -1,0 +1,191 @@
+"""The gRPC door: grpc.aio on the node's own loop, from open to graceful close.
+
+    .proto    service Queues { rpc Lease ... }
+                 |
+    here      Queues.lease      found by its name, for every method of the .proto
+                 |
+              an error of ours becomes a status, in one place for all of them
+
+grpc waits for the network in a thread of its own, and wakes the loop through a
+socket: while nothing happens, the loop sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from headrace.core import limits
+from headrace.core.errors import HeadraceError
+from headrace.core.node_settings import Address, NodeSettings
+from headrace.server.grpc.aftermath import Aftermath
+from headrace.server.grpc.consuming import Streams
+from headrace.server.grpc.groups import Groups
+from headrace.server.grpc.letters import Letters
+from headrace.server.grpc.messages import Messages
+from headrace.server.grpc.queues import Queues
+from headrace.server.grpc.requests import decoder_of
+from headrace.server.grpc.statuses import refuse
+from headrace.server.grpc.topics import Topics
+from headrace.server.loop_calls import Calls
+from headrace.server.service import Service
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+logger = logging.getLogger("headrace.grpc")
+
+CLOSE_SECONDS = 1.0
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    # An answer holds at most one record beyond what it is meant to.
+    ("grpc.max_send_message_length", 2 * limits.GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", limits.GRPC_HEAD_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", limits.GRPC_HEAD_BYTES_MAX),
+    # Two nodes on one port would each get some of the clients.
+    ("grpc.so_reuseport", 0),
+)
+
+
+class GrpcDoor:
+    def __init__(self, service: Service, settings: NodeSettings) -> None:
+        self._service = service
+        self._settings = settings
+        self._aftermath = Aftermath()
+        self._health = health.aio.HealthServicer()
+        self.address = Address("", 0)
+        self._server: Any
+
+    async def open(self) -> None:
+        """Listen; OSError when the address is taken."""
+        wanted = Address.parse("grpc", self._settings.grpc)
+        await _check_free(self._service.loop, wanted)
+        server = grpc.aio.server(
+            options=_OPTIONS, maximum_concurrent_rpcs=self._settings.connections_max
+        )
+        names = [each.full_name for each in pb.DESCRIPTOR.services_by_name.values()]
+        server.add_generic_rpc_handlers(tuple(self._handlers()))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        try:
+            port = server.add_insecure_port(str(wanted))
+        except RuntimeError as error:
+            # Taken between our look and now.
+            raise OSError(errno.EADDRINUSE, str(error)) from error
+        await server.start()
+        self._server = server
+        self.address = Address(wanted.host, port)
+        for name in ("", *names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def _handlers(self) -> list[Any]:
+        calls = Calls(self._service, auto_create=self._settings.auto_create_topics)
+        streams = Streams(calls, self._aftermath)
+        queues = Queues(calls, self._aftermath)
+        nouns = {
+            "Topics": (Topics(calls, self._settings.partitions),),
+            "Messages": (Messages(calls),),
+            "Queues": (queues, streams),
+            "Groups": (Groups(calls),),
+            "Letters": (Letters(calls),),
+            "Node": (_Node(self._service),),
+        }
+        return [
+            grpc.method_handlers_generic_handler(
+                service.full_name,
+                {method.name: _handler(method, nouns[name]) for method in service.methods},
+            )
+            for name, service in pb.DESCRIPTOR.services_by_name.items()
+        ]
+
+    async def close(self) -> None:
+        """Take nothing new, let what is under way be answered, and end the streams."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(CLOSE_SECONDS)
+        await self._aftermath.close()
+
+
+class _Node:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def describe(self, _request: Any, _context: Any) -> Any:
+        return pb.DescribeNodeResponse(
+            node_id=self._service.node_id,
+            cluster_id=self._service.cluster_id,
+            version=version("headrace"),
+            now_ms=self._service.clock.now_ms(),
+        )
+
+
+def _handler(method: Any, nouns: tuple[Any, ...]) -> Any:
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower()
+    act = next(getattr(noun, name) for noun in nouns if hasattr(noun, name))
+    codec = {
+        "request_deserializer": decoder_of(method.input_type.name),
+        "response_serializer": getattr(pb, method.output_type.name).SerializeToString,
+    }
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler(_conversation(act), **codec)
+    if method.server_streaming:
+        return grpc.unary_stream_rpc_method_handler(_answers(act), **codec)
+    return grpc.unary_unary_rpc_method_handler(_answer(act), **codec)
+
+
+def _answer(act: Any) -> Any:
+    async def answer(request: Any, context: Any) -> Any:
+        try:
+            if isinstance(request, HeadraceError):
+                raise request
+            return await act(request, context)
+        except HeadraceError as error:
+            await refuse(context, error)
+
+    return answer
+
+
+def _answers(act: Any) -> Any:
+    async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            if isinstance(request, HeadraceError):
+                raise request
+            async for each in act(request, context):
+                yield each
+        except HeadraceError as error:
+            await refuse(context, error)
+
+    return answers
+
+
+def _conversation(act: Any) -> Any:
+    async def conversation(requests: Any, context: Any) -> None:
+        try:
+            await act(requests, context)
+        except HeadraceError as error:
+            await refuse(context, error)
+
+    return conversation
+
+
+async def _check_free(loop: asyncio.AbstractEventLoop, wanted: Address) -> None:
+    """grpc does not tell why it cannot listen, and prints; the system tells us."""
+    found = await loop.getaddrinfo(
+        wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)

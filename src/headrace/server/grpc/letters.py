@@ -1,0 +1,74 @@
+"""Delayed messages, and dead letters: listed, shown, cancelled, redriven, purged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.calls import Face
+from headrace.core.errors import InvalidArgument
+from headrace.core.values import MessageId
+from headrace.server.grpc.shown import given, id_in, page_limit, shown_letter, shown_record
+from headrace.server.loop_calls import Calls
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+# What one call settles at once.
+BATCH_ITEMS = 500
+
+
+class Letters:
+    def __init__(self, calls: Calls) -> None:
+        self._run = calls.run
+
+    async def list_delayed(self, request: Any, _: Any) -> Any:
+        mark, limit = given(request, "after"), page_limit(request)
+        after = None if mark is None else (mark.deliver_at_ms, mark.partition, mark.offset)
+        found = await self._run(Face.delayed, request.topic, after=after, limit=limit)
+        last = found[-1] if len(found) == limit else None
+        return pb.ListDelayedResponse(
+            messages=[
+                pb.DelayedMessage(deliver_at_ms=each.deliver_at_ms, message=shown_record(each))
+                for each in found
+            ],
+            next=None if last is None else pb.DelayedMark(
+                deliver_at_ms=last.deliver_at_ms, partition=last.partition, offset=last.offset
+            ),
+        )  # fmt: skip
+
+    async def cancel(self, request: Any, _: Any) -> Any:
+        return pb.CancelResponse(cancelled=await self._run(Face.cancel, id_in(request.id)))
+
+    async def list_dead(self, request: Any, _: Any) -> Any:
+        after, limit = given(request, "after"), page_limit(request)
+        found = await self._run(
+            Face.dead_letters,
+            request.topic,
+            group=given(request, "group"),
+            after=None if after is None else id_in(after),
+            limit=limit,
+        )
+        letters = list(map(shown_letter, found))
+        return pb.ListDeadResponse(
+            letters=letters, next=letters[-1].id if len(letters) == limit else None
+        )
+
+    async def show_dead(self, request: Any, _: Any) -> Any:
+        return shown_letter(await self._run(Face.dead_letter, id_in(request.id)))
+
+    async def redrive(self, request: Any, _: Any) -> Any:
+        result = await self._run(
+            Face.redrive,
+            request.topic,
+            _ids(request),
+            dry_run=request.dry_run,
+            force=request.force,
+        )
+        return pb.RedriveResponse(**result._asdict())
+
+    async def purge(self, request: Any, _: Any) -> Any:
+        return pb.PurgeResponse(purged=await self._run(Face.purge, request.topic, _ids(request)))
+
+
+def _ids(request: Any) -> list[MessageId]:
+    if not 1 <= len(request.ids) <= BATCH_ITEMS:
+        raise InvalidArgument(f"give 1 to {BATCH_ITEMS} ids, not {len(request.ids)}")
+    return list(map(id_in, request.ids))

@@ -1,0 +1,117 @@
+"""Messages: published, as they are or in batches; read and followed by offset."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument, OffsetOutOfRange
+from headrace.core.values import StreamRecord
+from headrace.server.grpc.shown import given, outgoing, shown_record
+from headrace.server.loop_calls import Calls
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+READ_RECORDS = 500
+# Records that go out between two looks at what else there is to do.
+AT_ONCE = 200
+
+
+def wait_in(request: Any) -> int:
+    if not 0 <= request.wait_ms <= limits.REMOTE_WATCH_MS_MAX:
+        raise InvalidArgument(
+            f"wait_ms is 0 to {limits.REMOTE_WATCH_MS_MAX}, not {request.wait_ms}; ask again "
+            "to wait longer"
+        )
+    return int(request.wait_ms)
+
+
+class Messages:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._run = calls.run
+
+    async def publish(self, request: Any, _: Any) -> Any:
+        messages = [outgoing(each) for each in request.messages]
+        places = await self._run(Face.publish, request.topic, messages)
+        return pb.PublishResponse(places=[pb.Place(**each._asdict()) for each in places])
+
+    async def publish_batch(self, request: Any, _: Any) -> Any:
+        place = await self._run(
+            Face.publish_batch, request.topic, request.partition, bytearray(request.batch)
+        )
+        return pb.PublishBatchResponse(first_offset=place.offset, duplicate=place.duplicate)
+
+    async def read(self, request: Any, _: Any) -> Any:
+        count = given(request, "count")
+        count = READ_RECORDS if count is None else count
+        if not 1 <= count <= limits.LEASE_MESSAGES_MAX:
+            raise InvalidArgument(f"count is 1 to {limits.LEASE_MESSAGES_MAX}, not {count}")
+        next_offset = request.offset
+
+        async def attempt() -> list[StreamRecord]:
+            nonlocal next_offset
+            records, next_offset = await self._run(
+                Face.read, request.topic, request.partition, next_offset,
+                count_max=count, bytes_max=limits.GRPC_ANSWER_BYTES_MAX,
+            )  # fmt: skip
+            return records
+
+        found = await self._calls.wait_for_some(attempt, None, [request.topic], wait_in(request))
+        return pb.ReadResponse(records=map(shown_record, found), next_offset=next_offset)
+
+    async def offset_at(self, request: Any, _: Any) -> Any:
+        offset = await self._run(
+            Face.offset_at, request.topic, request.partition, request.timestamp_ms
+        )
+        return pb.OffsetAtResponse(offset=offset)
+
+    async def tail(self, request: Any, _: Any) -> AsyncIterator[Any]:
+        positions = await self._begin(request)
+
+        async def attempt() -> list[StreamRecord]:
+            return await self._read_all(request.topic, positions)
+
+        while True:
+            found = await self._calls.wait_for_some(
+                attempt, None, [request.topic], limits.REMOTE_WATCH_MS_MAX
+            )
+            if found:
+                # Whoever does not read makes this wait, and nothing piles up.
+                yield pb.TailResponse(records=map(shown_record, found))
+
+    async def _begin(self, request: Any) -> dict[int, int]:
+        info = await self._run(Face.topic, request.topic)
+        earliest = request.start == pb.START_EARLIEST
+        positions = {
+            each.partition: each.start_offset if earliest else each.high_watermark
+            for each in info.partitions
+        }
+        unknown = set(request.positions) - set(positions)
+        if unknown:
+            raise InvalidArgument(
+                f"{info.name} has partitions 0 to {len(positions) - 1}, not {min(unknown)}"
+            )
+        return {**positions, **request.positions}
+
+    async def _read_all(self, topic: str, positions: dict[int, int]) -> list[StreamRecord]:
+        """From one partition that has something; the next time from another."""
+        for partition in list(positions):
+            try:
+                records, after = await self._run(
+                    Face.read, topic, partition, positions[partition],
+                    count_max=AT_ONCE, bytes_max=limits.GRPC_ANSWER_BYTES_MAX,
+                )  # fmt: skip
+            except OffsetOutOfRange:
+                info = await self._run(Face.partition_info, topic, partition)
+                if positions[partition] > info.high_watermark:
+                    raise
+                # Deleted meanwhile: on with what is there.
+                records, after = [], info.start_offset
+            # Behind the others, so that each has its turn.
+            del positions[partition]
+            positions[partition] = after
+            if records:
+                return records
+        return []

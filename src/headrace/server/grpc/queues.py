@@ -1,0 +1,176 @@
+"""Queues: leased and settled, call by call.
+
+A lease that nobody waits for any more must not keep its messages: a call that is
+cancelled, or whose deadline passes, gives back what it had leased.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument
+from headrace.core.values import Delivery, Receipt
+from headrace.server.grpc.aftermath import Aftermath
+from headrace.server.grpc.messages import wait_in
+from headrace.server.grpc.shown import given, id_in, shown_deliveries
+from headrace.server.loop_calls import Calls
+from headrace.server.settling import settle
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+_LANE = ("lane", "ready", "leased", "retrying", "delayed", "delivered", "last_served_ms",
+         "oldest_ms", "rate_in", "rate_out")  # fmt: skip
+_PARTITION = ("topic", "partition", "start_offset", "end_offset", "ready", "waiting", "leased",
+              "retrying", "delayed", "moving")  # fmt: skip
+_STATISTICS = ("group", "topics", "depth", "ready", "waiting", "leased", "retrying", "delayed",
+               "moving", "oldest_ms", "delivered", "acked", "nacked", "lease_expired",
+               "dead_lettered", "expired", "cancelled", "rate_in", "rate_out")  # fmt: skip
+
+
+def settlement(kind: str, request: Any) -> tuple[Any, dict[str, Any]]:
+    """The call that a settling request asks for, and its options."""
+    if kind == "nack":
+        return Face.nack, {
+            "delay_ms": given(request, "delay_ms"), "error": given(request, "error")
+        }  # fmt: skip
+    if kind == "reject":
+        return Face.reject, {"reason": given(request, "reason")}
+    if kind == "extend":
+        return Face.extend, {"visibility_ms": given(request, "visibility_ms")}
+    return {"ack": Face.ack, "release": Face.release}[kind], {}
+
+
+async def settled(calls: Calls, kind: str, request: Any) -> Any:
+    act, options = settlement(kind, request)
+    tokens = list(request.receipts)
+    outcomes = await settle(calls, act, tokens, given(request, "group"), options)
+    return pb.SettleResponse(
+        results=[
+            pb.Settled(receipt=token, ok=True)
+            if error is None
+            else pb.Settled(receipt=token, ok=False, code=error.code, detail=str(error))
+            for token, error in zip(tokens, outcomes, strict=True)
+        ]
+    )
+
+
+class Leasing:
+    """Leases for one consumer, none of which is lost on the way to it."""
+
+    def __init__(
+        self, calls: Calls, aftermath: Aftermath, group: str, topics: list[str], consumer: str,
+        visibility_ms: int | None,
+    ) -> None:  # fmt: skip
+        self._calls = calls
+        self._aftermath = aftermath
+        self.group = group
+        self._topics = topics
+        self.consumer = consumer
+        self._visibility_ms = visibility_ms
+
+    async def lease(self, count: int) -> list[Delivery]:
+        leased = await self._aftermath.keep(
+            self._calls.run(
+                Face.lease, self.group, self._topics, self.consumer, count,
+                visibility_ms=self._visibility_ms,
+            ),
+            self.give_back,
+        )  # fmt: skip
+        kept = _fitting(leased)
+        if kept < len(leased):
+            await self.give_back(leased[kept:])
+        return leased[:kept]
+
+    async def wait(self, count: int, wait_ms: int) -> list[Delivery]:
+        return await self._calls.wait_for_some(
+            lambda: self.lease(count), self.group, self._topics, wait_ms
+        )
+
+    async def give_back(self, leased: list[Delivery]) -> None:
+        if leased:
+            receipts: list[Receipt] = [each.receipt for each in leased]
+            await self._calls.run(Face.release, self.group, receipts)
+
+
+def _fitting(leased: list[Delivery]) -> int:
+    """How many fit into one answer, of which the first may be as large as it is."""
+    size = 0
+    for number, each in enumerate(leased):
+        size += len(each.value or b"") + len(each.key or b"") + 256
+        size += sum(len(name) + len(value or b"") for name, value in each.headers)
+        if size > limits.GRPC_ANSWER_BYTES_MAX and number:
+            return number
+    return len(leased)
+
+
+async def open_leasing(calls: Calls, aftermath: Aftermath, request: Any) -> Leasing:
+    """The group is there, and the consumer has an id."""
+    topics = list(request.topics)
+    if not topics:
+        raise InvalidArgument("name at least one topic to lease from")
+    consumer = given(request, "consumer")
+    if consumer is None:
+        consumer = f"grpc-{calls.service.entropy.random_bytes(8).hex()}"
+    settings = dict(request.settings)
+    await calls.run(Face.open_queue, request.group, topics, consumer, settings)
+    return Leasing(
+        calls, aftermath, request.group, topics, consumer, given(request, "visibility_ms")
+    )
+
+
+class Queues:
+    def __init__(self, calls: Calls, aftermath: Aftermath) -> None:
+        self._calls = calls
+        self._run = calls.run
+        self._aftermath = aftermath
+
+    async def lease(self, request: Any, context: Any) -> Any:
+        wait_ms, count = wait_in(request), given(request, "count")
+        leasing = await open_leasing(self._calls, self._aftermath, request)
+        leased = await leasing.wait(1 if count is None else count, wait_ms)
+        if leased:
+            self._give_back_if_unheard(context, leasing, leased)
+        return pb.LeaseResponse(consumer=leasing.consumer, messages=shown_deliveries(leased))
+
+    def _give_back_if_unheard(self, context: Any, leasing: Leasing, leased: list[Delivery]) -> None:
+        """Between our answer and its sending the client may have gone."""
+
+        def on_done(done: Any) -> None:
+            if done.cancelled():
+                self._aftermath.begin(leasing.give_back(leased))
+
+        context.add_done_callback(on_done)
+
+    async def ack(self, request: Any, _: Any) -> Any:
+        return await settled(self._calls, "ack", request)
+
+    async def nack(self, request: Any, _: Any) -> Any:
+        return await settled(self._calls, "nack", request)
+
+    async def reject(self, request: Any, _: Any) -> Any:
+        return await settled(self._calls, "reject", request)
+
+    async def extend(self, request: Any, _: Any) -> Any:
+        return await settled(self._calls, "extend", request)
+
+    async def release(self, request: Any, _: Any) -> Any:
+        return await settled(self._calls, "release", request)
+
+    async def status(self, request: Any, _: Any) -> Any:
+        found = await self._run(Face.status, id_in(request.id), request.group)
+        return pb.StatusResponse(**found._asdict())
+
+    async def statistics(self, request: Any, _: Any) -> Any:
+        topics = list(request.topics) or None
+        found = await self._run(Face.queue_statistics, request.group, topics)
+        return pb.StatisticsResponse(
+            **{name: getattr(found, name) for name in _STATISTICS},
+            lanes=[
+                pb.Lane(**{name: getattr(each, name) for name in _LANE}) for each in found.lanes
+            ],
+            partitions=[
+                pb.QueuePartition(**{name: getattr(each, name) for name in _PARTITION})
+                for each in found.partitions
+            ],
+        )

@@ -1,0 +1,56 @@
+"""Errors as gRPC says them: one table from our codes to statuses.
+
+What a program needs to decide is in the trailing metadata: `headrace-code`, and
+`headrace-retriable`, which tells whether the same request may succeed later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpc import StatusCode
+
+from headrace.core.errors import HeadraceError
+
+CODE_KEY = "headrace-code"
+RETRIABLE_KEY = "headrace-retriable"
+
+STATUSES = {
+    "offset-out-of-range": StatusCode.OUT_OF_RANGE,
+    "unknown-topic": StatusCode.NOT_FOUND,
+    "unknown-partition": StatusCode.NOT_FOUND,
+    "unknown-group": StatusCode.NOT_FOUND,
+    "unknown-message": StatusCode.NOT_FOUND,
+    "topic-exists": StatusCode.ALREADY_EXISTS,
+    "stale-receipt": StatusCode.FAILED_PRECONDITION,
+    "stale-generation": StatusCode.FAILED_PRECONDITION,
+    "group-kind-mismatch": StatusCode.FAILED_PRECONDITION,
+    "group-in-use": StatusCode.FAILED_PRECONDITION,
+    "fenced-producer": StatusCode.FAILED_PRECONDITION,
+    "out-of-order-sequence": StatusCode.FAILED_PRECONDITION,
+    "invalid-transaction-state": StatusCode.FAILED_PRECONDITION,
+    "corrupt-batch": StatusCode.INVALID_ARGUMENT,
+    "too-many-leases": StatusCode.RESOURCE_EXHAUSTED,
+    "limit-exceeded": StatusCode.RESOURCE_EXHAUSTED,
+    "disk-full": StatusCode.RESOURCE_EXHAUSTED,
+    "too-many-files": StatusCode.RESOURCE_EXHAUSTED,
+    "read-only": StatusCode.PERMISSION_DENIED,
+    "corrupt-log": StatusCode.DATA_LOSS,
+    "sync-failed": StatusCode.UNAVAILABLE,
+    "fenced-leader": StatusCode.UNAVAILABLE,
+    "closed": StatusCode.UNAVAILABLE,
+}
+
+
+def status_of(error: HeadraceError) -> StatusCode:
+    default = StatusCode.INVALID_ARGUMENT if isinstance(error, ValueError) else StatusCode.INTERNAL
+    return STATUSES.get(error.code, default)
+
+
+async def refuse(context: Any, error: HeadraceError) -> None:
+    """Ends the call; grpc raises its own exception for that."""
+    await context.abort(
+        status_of(error),
+        str(error),
+        ((CODE_KEY, error.code), (RETRIABLE_KEY, "true" if error.retriable else "false")),
+    )

@@ -1,0 +1,1 @@
+"""gRPC on the wire: the .proto, and what is generated from it."""
