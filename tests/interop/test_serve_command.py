@@ -124,7 +124,18 @@ def test_a_node_that_has_just_started_is_small(node: NodeProcess) -> None:
 
 def test_logs_are_one_json_object_a_line(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*START, "serve", "--kafka", "127.0.0.1:0", "--log-format", "json"],
+        [
+            *START,
+            "serve",
+            "--kafka",
+            "127.0.0.1:0",
+            "--http",
+            "",
+            "--grpc",
+            "",
+            "--log-format",
+            "json",
+        ],  # fmt: skip
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
