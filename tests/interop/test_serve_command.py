@@ -135,7 +135,7 @@ def test_logs_are_one_json_object_a_line(tmp_path: Path) -> None:
             "",
             "--log-format",
             "json",
-        ],  # fmt: skip
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
