@@ -11,6 +11,7 @@ progress goes to standard error. Nothing is asserted about speed.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,8 @@ def main() -> int:
     chosen = [row for row in ROWS if not arguments.rows or row.name in arguments.rows]
     described = machine.describe(place)
     described["command"] = " ".join(["python -m benchmarks.kafka", *sys.argv[1:]])
+    # Ended from outside, it still ends its brokers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         generator = Generator.build(place)
     except NotBuilt as error:
