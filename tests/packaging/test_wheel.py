@@ -111,7 +111,8 @@ def test_the_wheel_holds_the_compiled_parts_and_is_marked_as_typed(wheel: Path) 
     assert "headrace/core/errors.py" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"headrace"}
+    packages = {top for top in tops if not top.endswith(".dist-info")}
+    assert packages == {"headrace", "pyspark_headrace"}
 
 
 @pytest.mark.parametrize(
