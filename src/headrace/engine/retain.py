@@ -22,6 +22,7 @@ from headrace.engine.fate import Fates
 from headrace.engine.partition import Partition
 from headrace.engine.window import DELAYED, READY, RETRYING, WAITING
 from headrace.log import Log
+from headrace.log.checkpoint import sync_file, sync_folder
 from headrace.log.compaction import Step, some
 from headrace.record import BatchHeader, scan_attributes
 
@@ -47,6 +48,8 @@ def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int)
     settings = partition.topic.settings
     log = partition.log
     before = log.start_offset
+    if not partition.is_durable and _has_unsynced_to_give_up(partition, now_ms):
+        yield from _sync(log)
     if settings.cleanup == "compact":
         yield from log.compaction(now_ms, _decided_end(partition))
         return
@@ -63,6 +66,30 @@ def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int)
         log.expire(now_ms, keep_from=(yield from _owed_from(partition, end, now_ms)))
     if log.start_offset != before:
         partition.on_start_moved()
+
+
+def _has_unsynced_to_give_up(partition: Partition, now_ms: int) -> bool:
+    """Nothing goes that is not known to be on disk, and a topic that leaves that to the
+    system is never synced by whoever publishes."""
+    log = partition.log
+    if partition.topic.settings.retention == "time" and log.expirable_end(now_ms) > log.synced_end:
+        return True
+    return log.segment_list.active.base_offset > log.synced_end
+
+
+def _sync(log: Log) -> Steps:
+    ticket = log.begin_sync()
+    if ticket is None:
+        return
+
+    def sync(_: int) -> None:
+        for directory in ticket.directories:
+            sync_folder(log.disk, directory)
+        for file in ticket.files:
+            sync_file(file, log.path)
+
+    yield sync
+    log.on_synced(ticket)
 
 
 def _done_below(partition: Partition, cursors: Cursors) -> int | None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from headrace.core.values import Outgoing
+
 SMALL = {"segment_bytes": 1024}
 DAY_MS = 24 * 3600 * 1000
 VALUE = b"v" * 300
@@ -140,3 +142,21 @@ def test_totals_outlive_the_records_that_they_counted(bench: Any, ordering: str)
     assert (numbers.acked, numbers.dead_lettered, numbers.depth) == (1, 1, 0)
     bench.publish(b"2", key=b"a")
     assert bench.values() == [b"2"]
+
+
+@pytest.mark.parametrize("durability", ["synced", "interval", "os"])
+def test_retention_and_compaction_do_not_depend_on_who_syncs(bench: Any, durability: str) -> None:
+    bench.make(topic={"durability": durability, "retention_ms": 10_000, **SMALL})
+    bench.node.delete_group(bench.group)
+    fill(bench)
+    assert start_of(bench) >= 15
+    compacted = {"durability": durability, "cleanup": "compact", **SMALL}
+    bench.node.create_topic("compacted", partitions=1, settings=compacted)
+    for _ in range(20):
+        bench.node.publish("compacted", [Outgoing(VALUE, b"k")])
+    bench.skip(31_000)
+    bench.node.publish("compacted", [Outgoing(VALUE, b"other")])
+    bench.skip(31_000)
+    bench.node.publish("compacted", [Outgoing(VALUE, b"other")])
+    [partition] = bench.node.topic("compacted").partitions
+    assert partition.size_bytes < 10 * len(VALUE)

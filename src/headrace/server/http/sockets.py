@@ -1,8 +1,8 @@
 """WebSockets: a queue and a tail for a browser, with flow control by credit.
 
 A connection has one consumer id, made here unless the client comes back with its
-own (`/ws?consumer=...`). When it breaks, everything that it leased goes back at once
-and costs an attempt; whoever comes back goes on after its last ack, since what was
+own (`/ws?consumer=...`). When it breaks, everything that it leased goes back at once,
+at no attempt; whoever comes back goes on after its last ack, since what was
 acked is done and what was not is delivered again. A tail goes on from where that
 consumer last committed.
 
