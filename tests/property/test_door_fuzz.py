@@ -58,6 +58,9 @@ class FakeTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def write(self, data: Any) -> None:
+        self.sent += data
+
     def writelines(self, list_of_data: Any) -> None:
         self.sent += b"".join(list_of_data)
 

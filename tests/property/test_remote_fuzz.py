@@ -18,7 +18,15 @@ from tests.property.test_door_fuzz import Complaints, FakeTransport, deliver
 from headrace.calls import Face
 from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import OffsetReset
-from headrace.core.values import Headers, MessageId, Outgoing, Receipt
+from headrace.core.values import (
+    Acknowledged,
+    CursorMove,
+    Headers,
+    MessageId,
+    Outgoing,
+    Publication,
+    Receipt,
+)
 from headrace.engine.broker import Broker
 from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
@@ -93,6 +101,15 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     MessageId | None: st.none() | ids,
     Outgoing: outgoing,
     Receipt: receipts,
+    Publication: st.builds(Publication, names, st.lists(outgoing, max_size=3)),
+    CursorMove: st.builds(
+        CursorMove,
+        names,
+        st.lists(st.tuples(names, numbers, numbers), max_size=3),
+        st.none() | texts,
+        st.none() | numbers,
+    ),
+    Acknowledged: st.builds(Acknowledged, names, st.lists(receipts, max_size=3)),
     tuple[int, int, int] | None: st.none() | st.tuples(numbers, numbers, numbers),
 }
 
