@@ -104,7 +104,8 @@ class Generator:
             command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
         )
         if done.returncode:
-            raise LoadFailed(f"{mode} on {broker.name}: {done.stderr.strip()[-500:]}")
+            reason = done.stderr.strip()[-500:] or f"it ended with code {done.returncode}"
+            raise LoadFailed(f"{mode} on {broker.name}: {reason}")
         found = json.loads(done.stdout)
         return Load(
             found["messages"],
