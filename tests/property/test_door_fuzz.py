@@ -33,6 +33,10 @@ KEYS = sorted(HANDLERS)
 _inputs: list[int] = []
 
 
+# Counted together, so they run in one process.
+pytestmark = pytest.mark.xdist_group("door fuzz")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def count_inputs() -> Iterator[None]:
     """The run says how much it tried, and a fuzz that tried nothing fails."""
