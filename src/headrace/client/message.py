@@ -30,10 +30,11 @@ T = TypeVar("T")
 class LeasedView(RecordView[T]):
     """A message and the lease on it."""
 
-    __slots__ = ("_settled",)
+    __slots__ = ("_queue", "_settled")
 
     _stored: Delivery
     _settled: bool
+    _queue: Queue[T] | AsyncQueue[T]
 
     @property
     def priority(self) -> str:
@@ -88,7 +89,7 @@ class LeasedView(RecordView[T]):
     @property
     def group(self) -> str:
         """The group that it was leased in."""
-        raise NotImplementedError
+        return self._queue.group
 
     def proof(self) -> Receipt:
         return self._stored.receipt
@@ -101,7 +102,9 @@ class Message(LeasedView[T]):
     """A message under lease. As a context it is acked at the end of the block,
     and nacked with the error's text when the block raises."""
 
-    __slots__ = ("_queue",)
+    __slots__ = ()
+
+    _queue: Queue[T]
 
     def __init__(self, delivery: Delivery, queue: Queue[T]) -> None:
         self._stored = delivery
@@ -109,10 +112,6 @@ class Message(LeasedView[T]):
         self._value = UNREAD
         self._settled = False
         self._queue = queue
-
-    @property
-    def group(self) -> str:
-        return self._queue.group
 
     def ack(self) -> None:
         """Done: nobody sees it again. StaleReceipt when the lease is over."""
@@ -161,7 +160,9 @@ class Message(LeasedView[T]):
 class AsyncMessage(LeasedView[T]):
     """A message under lease, for asyncio: the same words, awaited."""
 
-    __slots__ = ("_queue",)
+    __slots__ = ()
+
+    _queue: AsyncQueue[T]
 
     def __init__(self, delivery: Delivery, queue: AsyncQueue[T]) -> None:
         self._stored = delivery
@@ -169,10 +170,6 @@ class AsyncMessage(LeasedView[T]):
         self._value = UNREAD
         self._settled = False
         self._queue = queue
-
-    @property
-    def group(self) -> str:
-        return self._queue.group
 
     async def ack(self) -> None:
         await self._queue.ack(self)

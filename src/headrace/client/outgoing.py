@@ -18,10 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, overload
 
 from headrace.client.times import Duration, Instant, duration_ms, instant_ms
-from headrace.client.values import CONTENT_TYPE, encode_value
+from headrace.client.values import encode_value
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Headers, MessageId, Outgoing, Published
 from headrace.record.attribute_headers import PREFIX, attribute_headers
+from headrace.record.content_type import CONTENT_TYPE
 
 HeadersGiven = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 

@@ -25,10 +25,7 @@ import msgspec
 
 from headrace.core.errors import DecodeError, InvalidArgument
 from headrace.core.values import Headers
-
-CONTENT_TYPE = "content-type"
-TEXT = b"text/plain"
-JSON = b"application/json"
+from headrace.record.content_type import JSON, TEXT, content_type_of
 
 Decode = Callable[[bytes], Any]
 
@@ -91,15 +88,6 @@ def _check_numbers(plain: object) -> None:
                 containers.append(each.values())
             elif isinstance(each, _CONTAINERS):
                 containers.append(each)
-
-
-def content_type_of(headers: Headers) -> bytes | None:
-    """What the headers say, in lower case and without parameters."""
-    for name, value in headers:
-        # Header names are matched as written, as everything Kafka does with them.
-        if name == CONTENT_TYPE and value is not None:
-            return value.split(b";", 1)[0].strip().lower()
-    return None
 
 
 def decode_value(raw: bytes | None, headers: Headers, place: object) -> Any:

@@ -11,9 +11,10 @@ import msgspec
 import pydantic
 import pytest
 
-from headrace.client.values import JSON, TEXT, decode_value, decode_value_as, encode_value
+from headrace.client.values import decode_value, decode_value_as, encode_value
 from headrace.client.values import value_type_of as typed
 from headrace.core.errors import DecodeError, InvalidArgument
+from headrace.record.content_type import JSON, TEXT
 
 
 @dataclass

@@ -12,9 +12,9 @@ from starlette.websockets import WebSocket
 
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Delivery, Outgoing, StreamRecord
+from headrace.record.content_type import JSON, TEXT, content_type_of
 from headrace.server.http.shown import outgoing, outgoing_of, shown_delivery, shown_record
 from headrace.wire.http import bodies, frames
-from headrace.wire.http.content import JSON, TEXT, content_type_of
 
 
 class Form(Protocol):

@@ -8,11 +8,11 @@ from headrace.calls import Face
 from headrace.core.errors import InvalidArgument, UnknownMessage
 from headrace.core.values import MessageId, Outgoing, Publication, Published, StreamRecord
 from headrace.record.attribute_headers import attribute_headers
+from headrace.record.content_type import CONTENT_TYPE, content_type_of
 from headrace.server.http.route import Call, decode_query, is_json
 from headrace.server.http.shown import milliseconds_at, milliseconds_in, outgoing, shown_record
 from headrace.server.transacting import transact
 from headrace.wire.http import bodies
-from headrace.wire.http.content import CONTENT_TYPE, content_type_of
 
 RAW_TYPE = "application/octet-stream"
 

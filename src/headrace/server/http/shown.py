@@ -19,9 +19,9 @@ from headrace.core.values import (
     TopicInfo,
 )
 from headrace.record.attribute_headers import LANE_OF, LANES, PRIORITY, attribute_headers
+from headrace.record.content_type import CONTENT_TYPE
 from headrace.wire.http import bodies, group_bodies
 from headrace.wire.http.content import (
-    CONTENT_TYPE,
     shown_bytes,
     shown_headers,
     shown_value,

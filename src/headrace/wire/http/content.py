@@ -24,10 +24,8 @@ import msgspec
 
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Headers
+from headrace.record.content_type import JSON, TEXT, content_type_of
 
-CONTENT_TYPE = "content-type"
-JSON = b"application/json"
-TEXT = b"text/plain"
 BASE64 = "base64"
 
 NULL = msgspec.Raw(b"null")
@@ -115,13 +113,6 @@ def shown_bytes(value: bytes | None) -> tuple[str | None, str | None]:
 def shown_headers(headers: Headers) -> dict[str, str | None]:
     """By name; of several with one name the last. Base64 where it is not text."""
     return {name: shown_bytes(value)[0] for name, value in headers}
-
-
-def content_type_of(headers: Headers) -> bytes | None:
-    for name, value in headers:
-        if name == CONTENT_TYPE and value is not None:
-            return value.split(b";", 1)[0].strip().lower()
-    return None
 
 
 def _base64(value: bytes) -> msgspec.Raw:
