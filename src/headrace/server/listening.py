@@ -32,31 +32,45 @@ async def listen(
     raise AssertionError("the last try returns or raises")
 
 
+async def bind(wanted: Address) -> list[socket.socket]:
+    """Sockets for every address that the name stands for, all on one port, which do
+    not listen yet; OSError when one of them is taken."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    port = wanted.port
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in found:
+            bound.append(socket.socket(family, kind, protocol))
+            bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound[-1].bind((address[0], port, *address[2:]))
+            bound[-1].setblocking(False)
+            port = bound[-1].getsockname()[1]
+    except OSError:
+        for each in bound:
+            each.close()
+        raise
+    return bound
+
+
 async def _common_port(host: str) -> int:
     """One that is free in every family; 0 when there is only one."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    families = {family: address for family, _, _, _, address in found}
-    if len(families) < 2:
-        return 0
     for _ in range(_TRIES):
-        port = 0
-        held: list[socket.socket] = []
         try:
-            for family, address in families.items():
-                held.append(socket.socket(family, socket.SOCK_STREAM))
-                if family == socket.AF_INET6:
-                    held[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                held[-1].bind((address[0], port, *address[2:]))
-                port = held[-1].getsockname()[1]
-            return port
+            held = await bind(Address(host, 0))
         except OSError as error:
-            if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                raise
-            if error.errno != errno.EADDRINUSE:
+            if error.errno == errno.EADDRINUSE:
+                continue
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 # A machine without that family: the system says so when it matters.
                 return 0
-        finally:
-            for each in held:
-                each.close()
+            raise
+        port = held[0].getsockname()[1] if len(held) > 1 else 0
+        for each in held:
+            each.close()
+        return port
     return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.http.app import Gate, hosts_of, make_app
 from headrace.server.http.members import Member, Members
 from headrace.server.http.sockets import Sockets
+from headrace.server.listening import bind
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
@@ -45,7 +45,7 @@ class HttpDoor:
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""
         wanted = Address.parse("http", self._settings.http)
-        bound = await _bind(self._service.loop, wanted)
+        bound = await bind(wanted)
         self.address = Address(wanted.host, bound[0].getsockname()[1])
         hosts = hosts_of(wanted.host, _names(self._settings.http_hosts))
         gate = Gate(hosts, frozenset(_names(self._settings.http_origins)), self._new_id)
@@ -136,27 +136,3 @@ class _Protocol(HttpToolsProtocol):
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-async def _bind(loop: asyncio.AbstractEventLoop, wanted: Address) -> list[socket.socket]:
-    """Sockets for every address that the name stands for, all on one port."""
-    found = await loop.getaddrinfo(
-        wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    port = wanted.port
-    bound: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in found:
-            opened = socket.socket(family, kind, protocol)
-            bound.append(opened)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            opened.bind((address[0], port, *address[2:]))
-            opened.setblocking(False)
-            port = opened.getsockname()[1]
-    except OSError:
-        for opened in bound:
-            opened.close()
-        raise
-    return bound
