@@ -23,6 +23,7 @@ from tests.unit.server.transaction_door import (
     END,
     NEW,
     PRODUCE,
+    TOPIC,
     TXN_COMMIT,
     Transactor,
     committed,
@@ -82,6 +83,9 @@ class Twin:
             attempt.state = state
             if state == COMMITTED and attempt.offset is not None:
                 self.offset = attempt.offset
+
+    def is_unstable(self) -> bool:
+        return any(each.offset is not None for each in self.open.values())
 
     def seen(self, index: int) -> list[bytes]:
         values = []
@@ -218,18 +222,23 @@ class History:
         self.asking = Asking(self.disk)
         for producer in self.producers:
             producer.asking = self.asking
+        if self.twin.offset is not None and not self.twin.is_unstable():
+            # A position beyond the log's end goes back to that end when a node starts,
+            # unless a transaction is about to move it.
+            topics = self.asking.broker.topics
+            end = topics.partitions(topics.named(TOPIC))[0].log.end_offset
+            self.twin.offset = min(self.twin.offset, end)
 
     async def check(self) -> None:
         for index in range(PARTITIONS):
             assert await committed(self.asking, index) == self.twin.seen(index)
         offset, _ = await committed_offset(self.asking)
         assert offset == (-1 if self.twin.offset is None else self.twin.offset)
-        is_unstable = any(each.offset is not None for each in self.twin.open.values())
         _, code = await committed_offset(self.asking, stable=True)
-        assert code == (Error.UNSTABLE_OFFSET_COMMIT if is_unstable else Error.NONE)
+        assert code == (Error.UNSTABLE_OFFSET_COMMIT if self.twin.is_unstable() else Error.NONE)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps)
 def test_a_reader_sees_what_was_committed_and_nothing_else(history: list[tuple[str, int]]) -> None:
     async def scenario() -> None:

@@ -142,14 +142,17 @@ class Cursors:
 
     def take_back(self, now_ms: int) -> Partition | None:
         """Positions behind the end of a log that lost its unsynced tail go back
-        to that end, or what is published there next would be skipped. The
+        to that end, or what is published there next would be skipped. Not those
+        that an open transaction moves: it counts as a whole or not at all. The
         partition that was written to, if any: it has to be synced before that."""
         written = None
         for group, table in list(self._table.items()):
             beyond: dict[Place, Commitment | None] = {}
             for (topic_id, index), cursor in table.items():
                 partition = self._topics.find(topic_id, index)
-                if partition is not None and cursor.offset > partition.log.end_offset:
+                if partition is None or not self.is_stable(group, (topic_id, index)):
+                    continue
+                if cursor.offset > partition.log.end_offset:
                     beyond[topic_id, index] = Commitment(partition.log.end_offset)
             if beyond:
                 written = self.commit(group, beyond, now_ms)[0]
