@@ -211,6 +211,65 @@ def test_a_stream_group_goes_on_with_a_topic_that_is_made_again(orders: headrace
     assert orders.stream(["orders", "other"], "audit").poll(wait=0) == []
 
 
+def replace_topic(handle: headrace.Headrace, partitions: int = 1) -> None:
+    """Another topic with the name, longer than how far anybody read in the old one."""
+    handle.delete_topic("orders")
+    handle.create_topic("orders", partitions)
+    for number in range(5):
+        handle.publish("orders", b"new %d" % number, partition=0)
+
+
+@pytest.mark.parametrize(("reset", "expected"), [("earliest", 5), ("latest", 0)])
+def test_a_stream_without_a_group_notices_a_topic_that_was_made_again(
+    sdk_backend: SdkBackend, reset: str, expected: int
+) -> None:
+    handle = sdk_backend.open()
+    handle.create_topic("orders", 1)
+    handle.publish_many("orders", [b"1", b"2", b"3"])
+    stream = handle.stream("orders", reset=reset)
+    assert len(stream.poll(wait=0)) == 3
+    replace_topic(handle, partitions=2)
+    found = [record.value for _ in range(3) for record in stream.poll(wait=0)]
+    assert found == [b"new %d" % number for number in range(expected)]
+    handle.publish("orders", b"last", partition=0)
+    handle.publish("orders", b"grown", partition=1)
+    found = [record.value for _ in range(3) for record in stream.poll(wait=0)]
+    assert sorted(found) == [b"grown", b"last"]
+
+
+def test_a_stream_that_must_not_skip_says_that_its_topic_was_made_again(
+    sdk_backend: SdkBackend,
+) -> None:
+    handle = sdk_backend.open()
+    handle.create_topic("orders", 2)
+    handle.publish("orders", b"1", partition=0)
+    stream = handle.stream("orders", reset="error")
+    assert len(stream.poll(wait=0)) == 1
+    replace_topic(handle, partitions=2)
+    for _ in range(2):
+        with pytest.raises(headrace.TopicReplaced, match="begin anew"):
+            stream.poll(wait=0)
+    stream.seek(3, partition=0)
+    stream.seek("earliest", partition=1)
+    assert [record.value for record in stream.poll(wait=0)] == [b"new 3", b"new 4"]
+
+
+def test_a_stream_goes_on_with_a_topic_that_was_made_again_with_fewer_partitions(
+    sdk_backend: SdkBackend,
+) -> None:
+    handle = sdk_backend.open()
+    handle.create_topic("orders", 3)
+    handle.publish("orders", b"1", partition=2)
+    stream = handle.stream("orders")
+    some = handle.stream("orders", partitions=[2])
+    assert len(stream.poll(wait=0)) == len(some.poll(wait=0)) == 1
+    replace_topic(handle)
+    assert len([record for _ in range(3) for record in stream.poll(wait=0)]) == 5
+    assert stream.assignment() == [("orders", 0)]
+    with pytest.raises(headrace.UnknownPartition):
+        some.poll(wait=0)
+
+
 def test_a_stream_group_lives_on_without_one_of_its_topics(orders: headrace.Headrace) -> None:
     orders.create_topic("other", 1)
     with orders.stream(["orders", "other"], "audit") as stream:

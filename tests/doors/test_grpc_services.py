@@ -67,6 +67,21 @@ def test_messages_are_published_read_and_followed(client: GrpcClient, topic: str
     tail.cancel()
 
 
+def test_a_tail_ends_when_its_topic_is_made_again(client: GrpcClient, topic: str) -> None:
+    client.publish(topic, b"a", b"b")
+    tail = client.messages.Tail(
+        pb.TailRequest(topic=topic, start=pb.START_EARLIEST), timeout=SECONDS
+    )
+    assert len(next(tail).records) == 2
+    client.topics.Delete(pb.DeleteTopicRequest(name=topic))
+    client.topics.Create(pb.CreateTopicRequest(name=topic, partitions=1))
+    client.publish(topic, b"c", b"d", b"e")
+    with pytest.raises(grpc.RpcError) as caught:
+        next(tail)
+    # It may have looked between the two.
+    assert caught.value.code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.NOT_FOUND)
+
+
 def test_a_batch_is_appended_as_it_is(client: GrpcClient, topic: str) -> None:
     client.publish(topic, b"first")
     batch = bytes(build_batch([NewRecord(None, value, (), 1_000) for value in (b"a", b"b")]))

@@ -135,6 +135,25 @@ def test_reading_waits_for_what_comes(http: httpx.Client, doors: DoorsProcess, t
     assert [each["value"] for each in answers[0]["messages"]] == ["at last"]
 
 
+def test_a_tail_ends_when_its_topic_is_made_again(http: httpx.Client, topic: str) -> None:
+    body = {"messages": [{"value": number} for number in range(3)]}
+    done(http.post(f"/topics/{topic}/messages", json=body))
+    found: list[str] = []
+    url = f"/topics/{topic}/events"
+    with http.stream("GET", url, params={"start": "earliest"}) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(line[6:])
+            if len(found) == 3 and not line:
+                assert http.delete(f"/topics/{topic}").status_code == 204
+                done(http.post("/topics", json={"name": topic, "partitions": 1}), 201)
+                done(http.post(f"/topics/{topic}/messages", json=body))
+                done(http.post(f"/topics/{topic}/messages", json=body))
+    # It may have looked between the two.
+    assert "topic-replaced" in found[-1] or "unknown-topic" in found[-1]
+    assert len(found) == 4
+
+
 def test_a_tail_goes_on_where_the_last_one_ended(http: httpx.Client, topic: str) -> None:
     body = {"messages": [{"value": number} for number in range(3)]}
     done(http.post(f"/topics/{topic}/messages", json=body))

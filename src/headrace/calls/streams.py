@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headrace.calls.served import Served
-from headrace.core.errors import InvalidArgument, OffsetOutOfRange
+from headrace.core.errors import InvalidArgument, OffsetOutOfRange, TopicReplaced
 from headrace.core.settings import OffsetReset
 from headrace.core.values import StreamRecord
 from headrace.engine.commit import Commit
@@ -29,10 +29,17 @@ class StreamCalls(Served):
         *,
         count_max: int = 500,
         bytes_max: int = READ_BYTES_MAX,
+        topic_id: str | None = None,
     ) -> tuple[list[StreamRecord], int]:
-        """Committed records from `offset` on, and the offset to go on from."""
+        """Committed records from `offset` on, and the offset to go on from. Who has
+        the offset from an earlier look says by `topic_id` at which topic that was."""
         with self._reading():
             found = self._broker.topics.named(topic)
+            if topic_id is not None and topic_id != found.id.hex():
+                raise TopicReplaced(
+                    f"topic {topic} was deleted and made again since it was looked at; offsets "
+                    "of the old one mean nothing in it, so begin anew: 'earliest' or 'latest'"
+                )
             place = self._broker.topics.partition(found, partition)
             start, end = place.log.start_offset, place.high_watermark
             if isinstance(offset, bool) or not isinstance(offset, int):

@@ -40,12 +40,13 @@ from headrace.cli.output import (
     iso_time,
     json_bytes,
     json_headers,
+    say,
     shown_text,
     stdout_is_terminal,
     write_json_line,
     write_line,
 )
-from headrace.core.errors import UnknownPartition
+from headrace.core.errors import TopicReplaced, UnknownPartition
 from headrace.core.values import MessageId, PartitionInfo, StreamRecord
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _print_topic(
         _print_from_node(place, topic, partition, start, follow, printer)
         return
     directory = place.directory
-    positions: dict[int, int] | None = None
+    followed: Followed | None = None
     while True:
         # Taken before the look: what changes during it is seen by the next one.
         seen = _newest_change(directory)
@@ -194,11 +195,11 @@ def _print_topic(
         # Opened anew for each look: a read-only node shows the moment at which
         # it was opened, while another process goes on publishing.
         with open_backend(place, read_only=True) as backend:
-            if positions is None:
-                positions = start_positions(backend, topic, partition, start)
+            if followed is None:
+                followed = Followed(backend, topic, partition, start)
             else:
-                _add_new_partitions(backend, topic, partition, positions)
-            _print_what_is_there(backend, topic, positions, printer)
+                followed.catch_up(backend)
+            followed.print_what_is_there(backend, printer)
         if printer.is_done or not follow:
             return
         time.sleep(max(FOLLOW_PAUSE_SECONDS, (time.monotonic() - began) * (FOLLOW_SHARE - 1)))
@@ -212,28 +213,64 @@ def _print_from_node(
     news = threading.Event()
     with open_backend(place) as backend:
         backend.add_listener(news.set, [topic])
-        positions = start_positions(backend, topic, partition, start)
+        followed = Followed(backend, topic, partition, start)
         while True:
             # Cleared before the look: what comes during it is seen by the next one.
             news.clear()
-            _print_what_is_there(backend, topic, positions, printer)
+            followed.print_what_is_there(backend, printer)
             if printer.is_done or not follow:
                 return
             while not news.wait(BLOCK_SECONDS_MAX):
                 # A signal is noticed between two of these.
                 continue
-            _add_new_partitions(backend, topic, partition, positions)
+            followed.catch_up(backend)
 
 
-def _print_what_is_there(
-    backend: Backend, topic: str, positions: dict[int, int], printer: Printer
-) -> None:
-    for record in _merged(backend, topic, positions):
-        printer.write(record)
-        positions[record.partition] = record.offset + 1
-        if printer.is_done:
-            break
-    flush_lines()
+class Followed:
+    """A topic that is printed as it grows, and how far that came."""
+
+    def __init__(self, backend: Backend, topic: str, partition: int | None, start: Start) -> None:
+        self._topic = topic
+        self._partition = partition
+        # Before the positions: whoever makes the topic again between the two looks is
+        # noticed by the first read.
+        self._topic_id = backend.topic(topic).id
+        self._positions = start_positions(backend, topic, partition, start)
+
+    def print_what_is_there(self, backend: Backend, printer: Printer) -> None:
+        try:
+            for record in self._merged(backend):
+                printer.write(record)
+                self._positions[record.partition] = record.offset + 1
+                if printer.is_done:
+                    break
+        except TopicReplaced:
+            flush_lines()
+            self._begin_anew(backend)
+            self.print_what_is_there(backend, printer)
+        flush_lines()
+
+    def catch_up(self, backend: Backend) -> None:
+        """A topic may grow, retention may pass by, and another may take its name."""
+        info = backend.topic(self._topic)
+        if info.id != self._topic_id:
+            self._begin_anew(backend)
+        for one in info.partitions:
+            if self._partition is None or one.partition == self._partition:
+                known = self._positions.get(one.partition, one.start_offset)
+                self._positions[one.partition] = max(known, one.start_offset)
+
+    def _begin_anew(self, backend: Backend) -> None:
+        say(f"topic {self._topic} was deleted and made again; printing the new one")
+        self._topic_id = backend.topic(self._topic).id
+        self._positions = start_positions(backend, self._topic, self._partition, "earliest")
+
+    def _merged(self, backend: Backend) -> Iterator[StreamRecord]:
+        streams = [
+            partition_records(backend, self._topic, partition, offset, self._topic_id)
+            for partition, offset in sorted(self._positions.items())
+        ]
+        return heapq.merge(*streams, key=lambda record: record.timestamp_ms)
 
 
 def _newest_change(directory: str) -> tuple[int, int]:
@@ -272,29 +309,13 @@ def start_positions(
     return positions
 
 
-def _add_new_partitions(
-    backend: Backend, topic: str, partition: int | None, positions: dict[int, int]
-) -> None:
-    """A topic may grow, and retention may pass by, while it is followed."""
-    for one in backend.topic(topic).partitions:
-        if partition is None or one.partition == partition:
-            known = positions.get(one.partition, one.start_offset)
-            positions[one.partition] = max(known, one.start_offset)
-
-
-def _merged(backend: Backend, topic: str, positions: dict[int, int]) -> Iterator[StreamRecord]:
-    streams = [
-        partition_records(backend, topic, partition, offset)
-        for partition, offset in sorted(positions.items())
-    ]
-    return heapq.merge(*streams, key=lambda record: record.timestamp_ms)
-
-
 def partition_records(
-    backend: Backend, topic: str, partition: int, offset: int
+    backend: Backend, topic: str, partition: int, offset: int, topic_id: str | None = None
 ) -> Iterator[StreamRecord]:
     while True:
-        records, next_offset = backend.read(topic, partition, offset, count_max=PAGE_RECORDS)
+        records, next_offset = backend.read(
+            topic, partition, offset, count_max=PAGE_RECORDS, topic_id=topic_id
+        )
         yield from records
         # A page without records that moves on was all control batches or gaps.
         if not records and next_offset <= offset:

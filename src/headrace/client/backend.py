@@ -96,7 +96,13 @@ class Backend(Protocol):
     # Streams.
 
     def read(
-        self, topic: str, partition: int, offset: int, *, count_max: int = 500
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        count_max: int = 500,
+        topic_id: str | None = None,
     ) -> tuple[list[StreamRecord], int]: ...
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int: ...

@@ -113,10 +113,16 @@ class RemoteBackend(Caller):
     # Streams.
 
     def read(
-        self, topic: str, partition: int, offset: int, *, count_max: int = 500
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        count_max: int = 500,
+        topic_id: str | None = None,
     ) -> tuple[list[StreamRecord], int]:
         found: tuple[list[StreamRecord], int] = self._call(
-            "read", topic, partition, offset, count_max
+            "read", topic, partition, offset, count_max, topic_id
         )
         return found
 

@@ -39,6 +39,7 @@ from headrace.core.errors import (
     InvalidArgument,
     OffsetOutOfRange,
     StaleGeneration,
+    TopicReplaced,
     UnknownTopic,
 )
 from headrace.core.settings import OffsetReset
@@ -76,6 +77,9 @@ class Stream(Generic[T]):
         self._partitions = _checked_partitions(partitions)
         self._membership: Membership | None = None
         self._progress = Progress()
+        # Which topic a position is one of: a topic may be deleted and made again under
+        # its name. A group's cursors know it themselves.
+        self._topic_ids: dict[Place, str] = {}
         # Partitions take turns, so a full one does not hide the others.
         self._turn = 0
         backend = connection.reach()
@@ -179,11 +183,16 @@ class Stream(Generic[T]):
         topic, partition = place
         offset = self._progress.next[place]
         try:
-            records, next_offset = backend.read(topic, partition, offset, count_max=count_max)
-        except OffsetOutOfRange:
-            # Retention took what the position pointed at.
+            records, next_offset = backend.read(
+                topic, partition, offset, count_max=count_max, topic_id=self._topic_ids.get(place)
+            )
+        except (OffsetOutOfRange, TopicReplaced):
+            # Retention took what the position pointed at, or it was one of a topic that
+            # is not there any more.
             if self._reset == "error":
                 raise
+            if not self._identify(backend, [place]):
+                return 0
             records, next_offset = [], offset_of(backend, place, self._reset)
         self._progress.on_read(place, records, next_offset)
         return len(records)
@@ -296,6 +305,7 @@ class Stream(Generic[T]):
                     f"this stream has no partition that is {topic or 'any topic'}:"
                     f"{'any' if partition is None else partition}"
                 )
+            self._identify(backend, places)
             self._progress.place({place: offset_of(backend, place, position) for place in places})
 
     def position(self) -> dict[Place, int]:
@@ -324,6 +334,23 @@ class Stream(Generic[T]):
         grown = [each for each in self._places(backend, self._topics) if each not in known]
         self._progress.place(starting_offsets(backend, grown, "earliest"))
 
+    def _identify(self, backend: Backend, places: list[Place]) -> bool:
+        """From now on these are positions in the topics that have the names now;
+        whether all of them are there. Called before an offset is looked up: whoever
+        makes a topic again between the two is noticed by the next read."""
+        if self._membership is not None:
+            return True
+        for name in sorted({topic for topic, _ in places}):
+            info = backend.topic(name)
+            for place in [each for each in places if each[0] == name]:
+                if place[1] < len(info.partitions):
+                    self._topic_ids[place] = info.id
+                elif self._partitions is None:
+                    # Made again with fewer partitions than it had.
+                    self._topic_ids.pop(place, None)
+                    self._progress.drop([place])
+        return all(place in self._topic_ids for place in places)
+
     def _join_again(self, backend: Backend) -> bool:
         """A topic that was deleted and made again has no cursors of the group;
         whether there was one. A topic of which we have partitions costs nothing."""
@@ -344,9 +371,12 @@ class Stream(Generic[T]):
         return made_again
 
     def _places(self, backend: Backend, topics: tuple[str, ...]) -> list[Place]:
-        places = [
-            (topic, info.partition) for topic in topics for info in backend.topic(topic).partitions
-        ]
+        found = [backend.topic(topic) for topic in topics]
+        places = [(info.name, each.partition) for info in found for each in info.partitions]
+        if self._membership is None:
+            ids = {info.name: info.id for info in found}
+            # Known ones stay what they are: their positions are older than this look.
+            self._topic_ids = {place: ids[place[0]] for place in places} | self._topic_ids
         if self._partitions is None:
             return places
         chosen = [place for place in places if place[1] in self._partitions]
@@ -391,7 +421,10 @@ class Stream(Generic[T]):
                     self._commit(backend, failed=False)
                 self._membership.change(backend, left)
                 self._refresh(backend)
-            self._progress.drop([place for place in self._progress.next if place[0] in removed])
+            gone = [place for place in self._progress.next if place[0] in removed]
+            self._progress.drop(gone)
+            for place in gone:
+                self._topic_ids.pop(place, None)
             self._topics = left
 
     def close(self) -> None:

@@ -87,6 +87,13 @@ class TopicExists(HeadraceError):
     code = "topic-exists"
 
 
+class TopicReplaced(HeadraceError):
+    """The topic was deleted and made again under its name: the offsets that are known
+    of it mean other records now, or none."""
+
+    code = "topic-replaced"
+
+
 class GroupKindMismatch(HeadraceError):
     """A stream group asked for as a queue, or the other way round."""
 

@@ -11,7 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.contract.cli.conftest import on_files
 
+from headrace.cli.consume import Followed, Printer
 from headrace.cli.main import cli
+from headrace.core.values import Outgoing
+from headrace.node import Node
 
 Run = Callable[..., Result]
 
@@ -367,3 +370,25 @@ def test_a_quick_benchmark_leaves_nothing_on_a_node(run: Run, tmp_path: Path) ->
     assert document_of(run("topic", "list", "--json")) == []
     assert document_of(run("group", "list", "--json")) == []
     assert "a node has its own" in run(*BENCH, "--in", str(tmp_path), code=2).stderr
+
+
+def test_following_notices_a_topic_that_was_made_again(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    node = Node.open(":memory:")
+    node.create_topic("orders", partitions=2)
+    node.publish("orders", [Outgoing(b"old", partition=0), Outgoing(b"older", partition=1)])
+    followed = Followed(node, "orders", None, "earliest")
+    printer = Printer("value", None, None)
+    followed.print_what_is_there(node, printer)
+    for partitions in (1, 3):
+        node.delete_topic("orders")
+        node.create_topic("orders", partitions=partitions)
+        node.publish("orders", [Outgoing(b"new", partition=0)] * 3)
+        if partitions == 3:
+            followed.catch_up(node)
+        followed.print_what_is_there(node, printer)
+    printed = capfdbinary.readouterr()
+    assert printed.out.split() == [b"old", b"older"] + [b"new"] * 6
+    assert printed.err.count(b"was deleted and made again") == 2
+    node.close()

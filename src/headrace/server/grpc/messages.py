@@ -68,10 +68,10 @@ class Messages:
         return pb.OffsetAtResponse(offset=offset)
 
     async def tail(self, request: Any, _: Any) -> AsyncIterator[Any]:
-        positions = await self._begin(request)
+        topic_id, positions = await self._begin(request)
 
         async def attempt() -> list[StreamRecord]:
-            return await self._read_all(request.topic, positions)
+            return await self._read_all(request.topic, topic_id, positions)
 
         while True:
             found = await self._calls.wait_for_some(
@@ -81,7 +81,8 @@ class Messages:
                 # Whoever does not read makes this wait, and nothing piles up.
                 yield pb.TailResponse(records=map(shown_record, found))
 
-    async def _begin(self, request: Any) -> dict[int, int]:
+    async def _begin(self, request: Any) -> tuple[str, dict[int, int]]:
+        """Which topic it is, and where each of its partitions begins."""
         info = await self._run(Face.topic, request.topic)
         earliest = request.start == pb.START_EARLIEST
         positions = {
@@ -93,15 +94,17 @@ class Messages:
             raise InvalidArgument(
                 f"{info.name} has partitions 0 to {len(positions) - 1}, not {min(unknown)}"
             )
-        return {**positions, **request.positions}
+        return info.id, {**positions, **request.positions}
 
-    async def _read_all(self, topic: str, positions: dict[int, int]) -> list[StreamRecord]:
+    async def _read_all(
+        self, topic: str, topic_id: str, positions: dict[int, int]
+    ) -> list[StreamRecord]:
         """From one partition that has something; the next time from another."""
         for partition in list(positions):
             try:
                 records, after = await self._run(
                     Face.read, topic, partition, positions[partition],
-                    count_max=AT_ONCE, bytes_max=limits.GRPC_ANSWER_BYTES_MAX,
+                    count_max=AT_ONCE, bytes_max=limits.GRPC_ANSWER_BYTES_MAX, topic_id=topic_id,
                 )  # fmt: skip
             except OffsetOutOfRange:
                 info = await self._run(Face.partition_info, topic, partition)

@@ -22,6 +22,7 @@ STATUSES = {
     "unknown-group": StatusCode.NOT_FOUND,
     "unknown-message": StatusCode.NOT_FOUND,
     "topic-exists": StatusCode.ALREADY_EXISTS,
+    "topic-replaced": StatusCode.ABORTED,
     "stale-receipt": StatusCode.FAILED_PRECONDITION,
     "stale-generation": StatusCode.FAILED_PRECONDITION,
     "group-kind-mismatch": StatusCode.FAILED_PRECONDITION,

@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 
 from headrace.calls import Face
 from headrace.core.errors import HeadraceError, InvalidArgument, OffsetOutOfRange
+from headrace.core.values import TopicInfo
 from headrace.server.http.route import Call, encode
 from headrace.server.http.shown import shown_record
 from headrace.server.loop_calls import Watch
@@ -33,17 +34,22 @@ AT_ONCE = 200
 
 
 async def tail(call: Call) -> Response:
-    positions = await _begin(call)
+    topic_id, positions = await _begin(call)
     return StreamingResponse(
-        _events(call, call.path["topic"], positions),
+        _events(call, call.path["topic"], topic_id, positions),
         media_type=EVENTS_TYPE,
         headers={"cache-control": "no-store"},
     )
 
 
-async def _begin(call: Call) -> dict[int, int]:
-    query: bodies.EventsQuery = call.query
+async def _begin(call: Call) -> tuple[str, dict[int, int]]:
+    """Which topic it is, and where each of its partitions begins."""
     info = await call.run(Face.topic, call.path["topic"])
+    return info.id, _positions(call, info)
+
+
+def _positions(call: Call, info: TopicInfo) -> dict[int, int]:
+    query: bodies.EventsQuery = call.query
     known = {each.partition: each for each in info.partitions}
     if query.partition is not None:
         if query.partition not in known:
@@ -69,7 +75,9 @@ def _parse(last: str) -> dict[int, int]:
         raise InvalidArgument("Last-Event-ID is not one that came from here") from error
 
 
-async def _events(call: Call, topic: str, positions: dict[int, int]) -> AsyncIterator[bytes]:
+async def _events(
+    call: Call, topic: str, topic_id: str, positions: dict[int, int]
+) -> AsyncIterator[bytes]:
     yield b": tailing " + topic.encode() + b"\n\n"
     with Watch(call.service, [topic]) as watch, contextlib.suppress(asyncio.CancelledError):
         while True:
@@ -77,7 +85,7 @@ async def _events(call: Call, topic: str, positions: dict[int, int]) -> AsyncIte
             found = False
             for partition in sorted(positions):
                 try:
-                    events = await _read(call, topic, partition, positions)
+                    events = await _read(call, topic, topic_id, partition, positions)
                 except HeadraceError as error:
                     told = encode({"code": error.code, "detail": str(error)})
                     yield b"event: error\ndata: " + told + b"\n\n"
@@ -89,10 +97,12 @@ async def _events(call: Call, topic: str, positions: dict[int, int]) -> AsyncIte
                 yield b": still here\n\n"
 
 
-async def _read(call: Call, topic: str, partition: int, positions: dict[int, int]) -> bytes:
+async def _read(
+    call: Call, topic: str, topic_id: str, partition: int, positions: dict[int, int]
+) -> bytes:
     try:
         records, positions[partition] = await call.run(
-            Face.read, topic, partition, positions[partition], count_max=AT_ONCE
+            Face.read, topic, partition, positions[partition], count_max=AT_ONCE, topic_id=topic_id
         )
     except OffsetOutOfRange:
         # Deleted meanwhile: on with what is there.

@@ -37,6 +37,7 @@ STATUSES = {
     "invalid-transaction-state": 409,
     "fenced-coordinator": 409,
     "topic-exists": 409,
+    "topic-replaced": 409,
     "group-kind-mismatch": 409,
     "group-in-use": 409,
     "fenced-producer": 409,

@@ -207,7 +207,7 @@ class _Socket:
 
         async def wait(count: int) -> list[Any]:
             async def attempt() -> list[StreamRecord]:
-                return await self._read(topic, positions, count)
+                return await self._read(topic, info.id, positions, count)
 
             records = await self._calls.wait_for_some(attempt, None, [topic], limits.SOCKET_WAIT_MS)
             return [form.record(each) for each in records]
@@ -216,7 +216,9 @@ class _Socket:
         self._begin(request.id, request.credit, wait, form)
         return frames.Done(id=request.id)
 
-    async def _read(self, topic: str, positions: dict[int, int], count: int) -> list[StreamRecord]:
+    async def _read(
+        self, topic: str, topic_id: str, positions: dict[int, int], count: int
+    ) -> list[StreamRecord]:
         found: list[StreamRecord] = []
         for partition in positions:
             if len(found) >= count:
@@ -224,7 +226,7 @@ class _Socket:
             try:
                 records, positions[partition] = await self._run(
                     Face.read, topic, partition, positions[partition],
-                    count_max=count - len(found),
+                    count_max=count - len(found), topic_id=topic_id,
                 )  # fmt: skip
             except OffsetOutOfRange:
                 # Deleted meanwhile: on with what is there.

@@ -148,7 +148,13 @@ _ALL = (
     # Streams.
     Method(
         "read",
-        {"topic": str, "partition": int, "offset": int, "count_max": int},
+        {
+            "topic": str,
+            "partition": int,
+            "offset": int,
+            "count_max": int,
+            "topic_id": str | None,
+        },
         tuple[list[StreamRecord], int],
         True,
     ),
