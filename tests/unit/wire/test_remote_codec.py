@@ -130,7 +130,7 @@ BAD: list[tuple[str, Any, type[HeadraceError], str]] = [
     ("another method", ("fly", ()), InvalidArgument, "no method 'fly'"),
     ("too few arguments", ("topic", ()), InvalidArgument, "length 1"),
     ("a number as a name", ("topic", (7,)), InvalidName, "name: Expected `str`"),
-    ("text as a number", ("read", ("t", "x", 0, 1)), InvalidArgument, "partition: Expected"),
+    ("text as a number", ("read", ("t", "x", 0, 1, None)), InvalidArgument, "partition: Expected"),
     ("no array", ("ack", ("g", 7)), InvalidArgument, "receipts: Expected `array`"),
     ("half a receipt", ("ack", ("g", [[b"x"]])), InvalidArgument, "receipts: Expected"),
     ("a number beyond any", ("topic", (2**64 - 1,)), InvalidArgument, "name"),
