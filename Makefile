@@ -76,7 +76,8 @@ spark-soak: $(STAMP) ## the long Spark soak: 20 killed drivers and nodes, each r
 soak: crash power-loss rot transactions ## all long soaks, one after the other
 
 clean: ## remove caches and build results; .venv stays, and is brought up to date next time
-	@rm -rf .bench .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .bench .cache .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist \
+		clients/typescript/node_modules clients/typescript/dist
 	@find src -name '*_compiled.*.so' -delete
 	@rm -f .venv/.headrace-setup
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,392 @@
+/**
+ * A node, by its gRPC door.
+ *
+ *     const headrace = connect("127.0.0.1:9081");
+ *     await headrace.publish("orders", { id: 7 });
+ *     for await (const message of headrace.consume("orders", { group: "billing" })) {
+ *       await message.ack();
+ *     }
+ *
+ * The words of every day have a method here; `services` has every call of the .proto.
+ */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type Client, createClient } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+
+import { ConsumeStream, outcomeOf, settling, type StreamOptions } from "./consuming.js";
+import { Closed, Disconnected, type HeadraceError, translated, Unreachable } from "./errors.js";
+import {
+  Groups,
+  Letters,
+  Messages,
+  type NewMessageSchema,
+  Node,
+  Queues,
+  type SettleResponse,
+  Start,
+  type StatisticsResponse,
+  type Topic,
+  Topics,
+} from "./generated/headrace_pb.js";
+import {
+  idOf,
+  Message,
+  type NewMessage,
+  type Place,
+  type Settlement,
+  type Settler,
+  StreamRecord,
+} from "./message.js";
+import { bytesOf, encodeHeaders, encodeValue, milliseconds } from "./values.js";
+
+const DEFAULT_ADDRESS = "127.0.0.1:9081";
+/** A request has at most so many messages, and so many bytes unless one alone has more. */
+const PART_MESSAGES_MAX = 1_000;
+const PART_BYTES_MAX = 1024 * 1024;
+const RETRY_FIRST_MS = 50;
+const RETRY_LONGEST_MS = 2_000;
+
+export interface ConnectOptions {
+  /** How long a call may take, besides the time for which it is asked to wait. 30 s. */
+  timeoutMs?: number;
+  /** For how long a loop of `consume` tries to reach a node that is away. 10 s. */
+  retryMs?: number;
+}
+
+export interface LeaseOptions {
+  group: string;
+  /** How many at most; 1. */
+  count?: number;
+  /** How long to wait when nothing is ready, at most 30 s; not at all. */
+  waitMs?: number;
+  visibilityMs?: number;
+  consumer?: string;
+  /** Settings of the group, for when it is made. */
+  settings?: Readonly<Record<string, string>>;
+}
+
+export interface ConsumeOptions {
+  group: string;
+  /** How many messages may be in hand, unsettled, at a time; 10. */
+  credit?: number;
+  visibilityMs?: number;
+  consumer?: string;
+  settings?: Readonly<Record<string, string>>;
+  /** Ends the loop. */
+  signal?: AbortSignal;
+}
+
+export interface TailOptions {
+  /** Where to start in partitions that `positions` does not name; with what comes. */
+  start?: "latest" | "earliest";
+  /** Offsets to go on from, by partition. */
+  positions?: Readonly<Record<number, number>>;
+  signal?: AbortSignal;
+}
+
+/** A client of the node at `host:port`; nothing is sent before the first call. */
+export function connect(
+  address: string = process.env["HEADRACE_GRPC"] ?? DEFAULT_ADDRESS,
+  options: ConnectOptions = {},
+): Headrace {
+  return new Headrace(address, options);
+}
+
+export class Headrace implements Settler {
+  /** Every call of the .proto, as it is there. */
+  readonly services: {
+    topics: Client<typeof Topics>;
+    messages: Client<typeof Messages>;
+    queues: Client<typeof Queues>;
+    groups: Client<typeof Groups>;
+    letters: Client<typeof Letters>;
+    node: Client<typeof Node>;
+  };
+  readonly #sessions: Http2SessionManager;
+  readonly #streams = new Set<ConsumeStream>();
+  readonly #timeoutMs: number;
+  readonly #retryMs: number;
+  #isClosed = false;
+
+  constructor(address: string, options: ConnectOptions) {
+    const baseUrl = `http://${address}`;
+    this.#timeoutMs = options.timeoutMs ?? 30_000;
+    this.#retryMs = options.retryMs ?? 10_000;
+    this.#sessions = new Http2SessionManager(baseUrl);
+    const transport = createGrpcTransport({ baseUrl, sessionManager: this.#sessions });
+    this.services = {
+      topics: createClient(Topics, transport),
+      messages: createClient(Messages, transport),
+      queues: createClient(Queues, transport),
+      groups: createClient(Groups, transport),
+      letters: createClient(Letters, transport),
+      node: createClient(Node, transport),
+    };
+  }
+
+  // Topics.
+
+  async createTopic(
+    name: string,
+    options: { partitions?: number; settings?: Record<string, string>; existOk?: boolean } = {},
+  ): Promise<Topic> {
+    return await this.#call(this.services.topics.create({ name, ...options }, this.#limited()));
+  }
+
+  async deleteTopic(name: string): Promise<void> {
+    await this.#call(this.services.topics.delete({ name }, this.#limited()));
+  }
+
+  /** Every topic, by name. */
+  async *topics(): AsyncGenerator<Topic> {
+    let after: string | undefined;
+    do {
+      const wanted = after === undefined ? {} : { after };
+      const page = await this.#call(this.services.topics.list(wanted, this.#limited()));
+      yield* page.topics;
+      after = page.next;
+    } while (after !== undefined);
+  }
+
+  // Publishing.
+
+  /** When this resolves, the message is as safe as the topic's durability says. */
+  async publish(
+    topic: string,
+    value: unknown,
+    options: Omit<NewMessage, "value"> = {},
+  ): Promise<Place> {
+    const [place] = await this.publishMany(topic, [{ ...options, value }]);
+    return place as Place;
+  }
+
+  /**
+   * Many at once, in order. They go in parts of 1,000 messages or 1 MiB: when a part is
+   * refused, those before it are published.
+   */
+  async publishMany(topic: string, messages: Iterable<NewMessage>): Promise<Place[]> {
+    const places: Place[] = [];
+    for (const part of parts(messages)) {
+      const request = { topic, messages: part };
+      const answer = await this.#call(this.services.messages.publish(request, this.#limited()));
+      for (const { partition, offset, duplicate } of answer.places) {
+        const id = idOf(topic, partition, offset);
+        places.push({ id, topic, partition, offset: Number(offset), duplicate });
+      }
+    }
+    return places;
+  }
+
+  // Reading as a queue.
+
+  /** Leases messages; none when nothing was ready in time. */
+  async lease<T = unknown>(topics: string | string[], options: LeaseOptions): Promise<Message<T>[]> {
+    const { waitMs = 0, visibilityMs, ...rest } = options;
+    const request = {
+      ...rest,
+      topics: [topics].flat(),
+      waitMs: milliseconds(waitMs),
+      ...(visibilityMs !== undefined && { visibilityMs: milliseconds(visibilityMs) }),
+    };
+    const answer = await this.#call(this.services.queues.lease(request, this.#limited(waitMs)));
+    return answer.messages.map((each) => new Message<T>(each, this));
+  }
+
+  /** Settles one lease by its receipt; raises what is wrong with it. */
+  async settle(receipt: string, how: Settlement): Promise<void> {
+    const [error] = await this.#settleMany([receipt], how);
+    if (error) {
+      throw error;
+    }
+  }
+
+  /** Acks many in one call, by message or receipt: null, or the error, for each. */
+  ack(leased: readonly (Message | string)[]): Promise<(HeadraceError | null)[]> {
+    return this.#settleMany(leased, { kind: "ack" });
+  }
+
+  nack(
+    leased: readonly (Message | string)[],
+    how: { delayMs?: number; error?: string } = {},
+  ): Promise<(HeadraceError | null)[]> {
+    return this.#settleMany(leased, { kind: "nack", ...how });
+  }
+
+  extend(
+    leased: readonly (Message | string)[],
+    visibilityMs?: number,
+  ): Promise<(HeadraceError | null)[]> {
+    return this.#settleMany(leased, {
+      kind: "extend",
+      ...(visibilityMs !== undefined && { visibilityMs }),
+    });
+  }
+
+  /**
+   * Messages as they come, over one stream, at most `credit` of them in hand. Leaving the
+   * loop, however it is left, gives back what was not settled. A node that goes away and
+   * comes back within `retryMs` is found again; what was in hand then is somebody else's.
+   */
+  async *consume<T = unknown>(
+    topics: string | string[],
+    options: ConsumeOptions,
+  ): AsyncGenerator<Message<T>> {
+    const { signal, credit = 10, ...rest } = options;
+    const wanted: StreamOptions = { ...rest, credit, topics: [topics].flat() };
+    let giveUpAt = Date.now() + this.#retryMs;
+    let pauseMs = RETRY_FIRST_MS;
+    while (!signal?.aborted && !this.#isClosed) {
+      const stream = new ConsumeStream(this.services.queues, wanted);
+      this.#streams.add(stream);
+      const stop = () => stream.abort();
+      signal?.addEventListener("abort", stop);
+      try {
+        for (;;) {
+          const delivery = await stream.next();
+          if (delivery === undefined) {
+            return;
+          }
+          yield new Message<T>(delivery, stream);
+        }
+      } catch (error) {
+        if (stream.opened) {
+          giveUpAt = Date.now() + this.#retryMs;
+          pauseMs = RETRY_FIRST_MS;
+        }
+        const isAway = error instanceof Unreachable || error instanceof Disconnected;
+        if (!isAway || Date.now() >= giveUpAt) {
+          throw error;
+        }
+      } finally {
+        signal?.removeEventListener("abort", stop);
+        this.#streams.delete(stream);
+        await stream.close();
+      }
+      await pause(pauseMs, signal);
+      pauseMs = Math.min(pauseMs * 2, RETRY_LONGEST_MS);
+    }
+  }
+
+  /** What a group has to do, and has done. */
+  async statistics(group: string): Promise<StatisticsResponse> {
+    return await this.#call(this.services.queues.statistics({ group }, this.#limited()));
+  }
+
+  // Reading as a stream.
+
+  /** Records of a topic as they come, without a group; ends when the loop is left. */
+  async *tail<T = unknown>(topic: string, options: TailOptions = {}): AsyncGenerator<StreamRecord<T>> {
+    const positions = Object.entries(options.positions ?? {}).map(
+      ([partition, offset]) => [partition, BigInt(offset)] as const,
+    );
+    const request = {
+      topic,
+      start: options.start === "earliest" ? Start.EARLIEST : Start.LATEST,
+      positions: Object.fromEntries(positions),
+    };
+    const stop = new AbortController();
+    const onAbort = () => stop.abort();
+    options.signal?.addEventListener("abort", onAbort);
+    try {
+      for await (const answer of this.services.messages.tail(request, { signal: stop.signal })) {
+        for (const record of answer.records) {
+          yield new StreamRecord<T>(record);
+        }
+      }
+    } catch (error) {
+      if (!options.signal?.aborted) {
+        throw translated(error);
+      }
+    } finally {
+      options.signal?.removeEventListener("abort", onAbort);
+      stop.abort();
+    }
+  }
+
+  /** Ends every loop, gives back what they hold, and lets go of the connection. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.all([...this.#streams].map((each) => each.close()));
+    this.#sessions.abort();
+  }
+
+  async #settleMany(
+    leased: readonly (Message | string)[],
+    how: Settlement,
+  ): Promise<(HeadraceError | null)[]> {
+    const receipts = leased.map((each) => (typeof each === "string" ? each : each.receipt));
+    const request = settling(receipts, how);
+    const act = this.services.queues[how.kind] as (
+      request: unknown,
+      options: object,
+    ) => Promise<SettleResponse>;
+    const answer = await this.#call(act(request, this.#limited()));
+    return answer.results.map(outcomeOf);
+  }
+
+  #limited(waitMs = 0): { timeoutMs: number } {
+    if (this.#isClosed) {
+      throw new Closed("this client is closed; connect another one", "closed");
+    }
+    return { timeoutMs: this.#timeoutMs + waitMs };
+  }
+
+  async #call<R>(answer: Promise<R>): Promise<R> {
+    try {
+      return await answer;
+    } catch (error) {
+      throw translated(error);
+    }
+  }
+}
+
+type Outgoing = MessageInitShape<typeof NewMessageSchema>;
+
+function* parts(messages: Iterable<NewMessage>): Generator<Outgoing[]> {
+  let part: Outgoing[] = [];
+  let size = 0;
+  for (const message of messages) {
+    const [made, bytes] = outgoing(message);
+    if (part.length === PART_MESSAGES_MAX || (part.length > 0 && size + bytes > PART_BYTES_MAX)) {
+      yield part;
+      part = [];
+      size = 0;
+    }
+    part.push(made);
+    size += bytes;
+  }
+  if (part.length > 0) {
+    yield part;
+  }
+}
+
+function outgoing(message: NewMessage): [Outgoing, number] {
+  const { bytes, contentType } = encodeValue(message.value);
+  const { deliverAt, timestamp, delayMs, ttlMs, visibilityMs, dedupId, key } = message;
+  const made: Outgoing = {
+    headers: encodeHeaders(message.headers, contentType),
+    ...(bytes !== undefined && { value: bytes }),
+    ...(key !== undefined && { key: bytesOf(key) }),
+    ...(message.priority !== undefined && { priority: message.priority }),
+    ...(message.partition !== undefined && { partition: message.partition }),
+    ...(message.maxAttempts !== undefined && { maxAttempts: message.maxAttempts }),
+    ...(delayMs !== undefined && { delayMs: milliseconds(delayMs) }),
+    ...(ttlMs !== undefined && { ttlMs: milliseconds(ttlMs) }),
+    ...(visibilityMs !== undefined && { visibilityMs: milliseconds(visibilityMs) }),
+    ...(deliverAt !== undefined && { deliverAtMs: milliseconds(deliverAt.getTime()) }),
+    ...(timestamp !== undefined && { timestampMs: milliseconds(timestamp.getTime()) }),
+    ...(dedupId !== undefined && { dedupId: bytesOf(dedupId) }),
+  };
+  return [made, (bytes?.length ?? 0) + (key?.length ?? 0)];
+}
+
+/** A pause that a signal ends early. */
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    }, { once: true });
+  });
+}

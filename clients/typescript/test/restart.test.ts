@@ -1,0 +1,46 @@
+/** A node that goes away, and comes back or does not. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { connect, Unreachable } from "../src/index.js";
+import { NodeProcess } from "./node.js";
+
+test("a loop finds a node that was killed and came back, and nothing is lost", async () => {
+  const node = await NodeProcess.start();
+  const headrace = connect(node.grpc, { retryMs: 60_000 });
+  try {
+    await headrace.createTopic("orders", { partitions: 1 });
+    await headrace.publishMany("orders", [{ value: 1 }, { value: 2 }]);
+    const seen: [number, number][] = [];
+    const options = { group: "billing", visibilityMs: 1_000 };
+    for await (const message of headrace.consume<number>("orders", options)) {
+      seen.push([message.value, message.attempt]);
+      if (seen.length === 1) {
+        await message.ack();
+      } else if (seen.length === 2) {
+        await node.kill();
+        await assert.rejects(message.ack(), { retriable: true });
+        await node.start();
+      } else {
+        await message.ack();
+        break;
+      }
+    }
+    // What was acked never comes back; what was in hand does.
+    assert.deepEqual(seen.map(([value]) => value), [1, 2, 2]);
+    assert.ok((seen[2]?.[1] ?? 0) > 1);
+  } finally {
+    await headrace.close();
+    await node.stop();
+  }
+});
+
+test("a node that is not there is an error that says so", async () => {
+  const node = await NodeProcess.start();
+  await node.stop();
+  const headrace = connect(node.grpc, { retryMs: 0 });
+  await assert.rejects(headrace.publish("orders", 1), Unreachable);
+  await assert.rejects(headrace.consume("orders", { group: "g" }).next(), Unreachable);
+  await headrace.close();
+  await assert.rejects(headrace.publish("orders", 1), { code: "closed" });
+});
