@@ -5,10 +5,17 @@ through the SDK as any program would; on a node, in a topic and a group that are
 for this and deleted after. It says something about this machine and its disk; numbers
 to compare releases by come from the benchmarks in the repository.
 
-Three rounds:
-    publish one    one message a call, each waiting for the disk: the latency
-    publish        batches: the throughput
-    lease and ack  batches, until all of them are done
+One message after the other, while somebody waits for them:
+
+    publish()                     returns           in the consumer's hands
+       |------- publish ------------|                        |
+       |                            |------ deliver ---------|
+       |--------------- end to end --------------------------|
+
+Then many at a time, for the throughput:
+
+    publish batches    as fast as they are taken
+    lease and ack      until all of them are done
 """
 
 from __future__ import annotations
@@ -16,8 +23,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +33,19 @@ import click
 
 from headrace.cli import output
 from headrace.cli.command import (
+    BLOCK_SECONDS_MAX,
     Place,
     command,
     json_option,
 )
-from headrace.core.errors import UnknownGroup
+from headrace.cli.histogram import SHARES, Histogram
+from headrace.core.errors import HeadraceError, UnknownGroup
 
 if TYPE_CHECKING:
     from headrace.client.handle import Headrace
 
-BAR_CHARACTERS = 40
-BUCKETS_MAX = 10
+# The latency of one message, in the order in which it happens.
+SINGLE = ("publish", "deliver", "end to end")
 
 
 @command(
@@ -45,12 +55,19 @@ BUCKETS_MAX = 10
     headrace bench
     headrace bench --messages 1000000 --size 1000 --in /mnt/fast
     headrace bench --durability interval --json
+    headrace bench --server 127.0.0.1:9092
     """,
 )
 @click.option("--messages", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--size", type=click.IntRange(min=0), default=100, show_default=True, help="Bytes.")
 @click.option("--batch", type=click.IntRange(1, 10_000), default=1_000, show_default=True)
-@click.option("--single", type=click.IntRange(min=1), default=500, show_default=True)
+@click.option(
+    "--single",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Messages that are published one by one, for the latency.",
+)
 @click.option("--partitions", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option(
     "--durability",
@@ -74,39 +91,55 @@ def bench(
     """Measure publishing and working, on a temporary directory or on a node."""
     if parent is not None and place.server:
         raise click.UsageError("--in chooses a disk of this machine; a node has its own")
-    with _temporary_topic(place, parent, partitions, durability) as (handle, topic):
+    with _temporary_topic(place, parent, partitions, durability) as (handle, consumer, topic):
         rounds = [
-            Round("publish one", 1, _publish_times(handle, topic, single, 1, size)),
-            Round("publish", batch, _publish_times(handle, topic, messages, batch, size)),
-            Round("lease and ack", batch, _work_times(handle, topic, batch)),
+            *_measure_single(handle, consumer, topic, single, size),
+            _publish_batches(handle, topic, messages, batch, size),
+            _work(handle, topic, batch),
         ]
     if as_json:
         parameters = {"size_bytes": size, "partitions": partitions, "durability": durability}
         output.write_json(parameters | {"rounds": [one.document() for one in rounds]})
         return
+    _print(rounds)
+
+
+def _print(rounds: list[Round]) -> None:
+    shares = [f"p{share:g}" for share in SHARES]
     output.print_table(
-        ["round", "batch", "messages", "messages/s", "p50 ms", "p99 ms", "max ms"],
+        [
+            "round",
+            "batch",
+            "messages",
+            "messages/s",
+            *(f"{share} ms" for share in shares),
+            "max ms",
+        ],
         [
             [
                 one.name,
                 one.batch,
                 one.messages,
                 round(one.rate),
-                *(one.percentile_ms(share) for share in (50, 99, 100)),
+                *(one.latency.percentile_ms(share) for share in SHARES),
+                one.latency.most_ms,
             ]
             for one in rounds
         ],
     )
     for one in rounds:
-        click.echo(f"\n{one.name}, milliseconds a call:")
-        for line in histogram(one.milliseconds):
+        of_what = "a message" if one.name in SINGLE else f"a call of {one.batch:,}"
+        click.echo(f"\n{one.name}, milliseconds {of_what}:")
+        for line in one.latency.lines():
             click.echo(line)
 
 
 @contextmanager
 def _temporary_topic(
     place: Place, parent: str | None, partitions: int, durability: str
-) -> Iterator[tuple[Headrace, str]]:
+) -> Iterator[tuple[Headrace, Headrace, str]]:
+    """Who publishes, who consumes, and where. On a node they are two connections, as
+    they would be."""
     import headrace
 
     name = f"bench-{secrets.token_hex(4)}"
@@ -116,12 +149,12 @@ def _temporary_topic(
             headrace.open(path) as handle,
         ):
             handle.create_topic(name, partitions=partitions, durability=durability)
-            yield handle, name
+            yield handle, handle, name
         return
-    with headrace.connect(place.server) as handle:
+    with headrace.connect(place.server) as handle, headrace.connect(place.server) as consumer:
         handle.create_topic(name, partitions=partitions, durability=durability)
         try:
-            yield handle, name
+            yield handle, consumer, name
         finally:
             with contextlib.suppress(UnknownGroup):
                 handle.delete_group(name)
@@ -129,73 +162,131 @@ def _temporary_topic(
 
 
 class Round:
-    """How long each call took, and how many messages it moved."""
+    """How long each call took, and how many messages they moved in all."""
 
-    def __init__(self, name: str, batch: int, calls: Sequence[tuple[int, float]]) -> None:
+    def __init__(self, name: str, batch: int) -> None:
         self.name = name
         self.batch = batch
-        self.messages = sum(count for count, _ in calls)
-        self.milliseconds = sorted(seconds * 1000 for _, seconds in calls)
-        self.rate = self.messages / max(sum(seconds for _, seconds in calls), 1e-9)
+        self.messages = 0
+        self.seconds = 0.0
+        self.latency = Histogram()
 
-    def percentile_ms(self, share: int) -> float:
-        """The smallest time that at least `share` percent of the calls kept to."""
-        rank = -(-len(self.milliseconds) * share // 100)
-        return self.milliseconds[max(rank, 1) - 1]
+    def add(self, messages: int, seconds: float) -> None:
+        self.messages += messages
+        self.seconds += seconds
+        self.latency.add(seconds)
+
+    @property
+    def rate(self) -> float:
+        return self.messages / max(self.seconds, 1e-9)
 
     def document(self) -> dict[str, Any]:
+        latency = self.latency
         return {
             "name": self.name,
             "batch": self.batch,
             "messages": self.messages,
             "messages_per_second": round(self.rate, 1),
-            "p50_ms": round(self.percentile_ms(50), 3),
-            "p99_ms": round(self.percentile_ms(99), 3),
-            "max_ms": round(self.percentile_ms(100), 3),
+            **{
+                f"p{share:g}_ms".replace(".", "_"): round(latency.percentile_ms(share), 3)
+                for share in SHARES
+            },
+            "max_ms": round(latency.most_ms, 3),
+            "histogram": [
+                {"from_ms": row.from_ms, "to_ms": row.to_ms, "calls": row.calls}
+                for row in latency.rows()
+            ],
         }
 
 
-def histogram(milliseconds: Sequence[float]) -> Iterator[str]:
-    """One line for each doubling of time, with a bar for how many calls took it.
-
-    What is slower than the last bucket is in the last bucket.
-    """
-    least = max(min(milliseconds), 0.001)
-    counts: list[int] = []
-    for value in milliseconds:
-        bucket = 0
-        while value >= least * 2 ** (bucket + 1) and bucket < BUCKETS_MAX - 1:
-            bucket += 1
-        counts += [0] * (bucket + 1 - len(counts))
-        counts[bucket] += 1
-    for bucket, count in enumerate(counts):
-        bar = "#" * -(-count * BAR_CHARACTERS // max(counts))
-        yield f"  from {least * 2**bucket:9.3f}  {count:7,}  {bar}"
+# One by one.
 
 
-def _publish_times(
-    handle: Headrace, topic: str, messages: int, batch: int, size: int
-) -> list[tuple[int, float]]:
-    calls = []
+class _Consumer(threading.Thread):
+    """Waits for messages and notes when each was there."""
+
+    def __init__(self, handle: Headrace, topic: str, count: int) -> None:
+        super().__init__(name="headrace-bench", daemon=True)
+        self.arrived: dict[str, float] = {}
+        self.failed: HeadraceError | None = None
+        self._queue = handle.queue(topic, group=topic)
+        self._count = count
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with self._queue as queue:
+                while len(self.arrived) < self._count and not self._stopping.is_set():
+                    messages = queue.receive(wait=BLOCK_SECONDS_MAX)
+                    at = time.perf_counter()
+                    for message in messages:
+                        # A second delivery is none that anybody waited for.
+                        self.arrived.setdefault(str(message.id), at)
+                    queue.ack(messages)
+        except HeadraceError as error:
+            self.failed = error
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+def _measure_single(
+    handle: Headrace, consumer: Headrace, topic: str, count: int, size: int
+) -> list[Round]:
+    rounds = {name: Round(name, 1) for name in SINGLE}
+    waiting = _Consumer(consumer, topic, count)
+    waiting.start()
+    sent: dict[str, tuple[float, float]] = {}
+    try:
+        with output.progress("one by one", count) as bar:
+            for _ in range(count):
+                began = time.perf_counter()
+                published = handle.publish(topic, bytes(size))
+                sent[str(published.id)] = began, time.perf_counter()
+                bar.advance(1)
+        while waiting.is_alive() and len(waiting.arrived) < count:
+            waiting.join(BLOCK_SECONDS_MAX)
+    finally:
+        waiting.stop()
+    if waiting.failed is not None:
+        raise waiting.failed
+    for id, (began, returned) in sent.items():
+        arrived = waiting.arrived[id]
+        rounds["publish"].add(1, returned - began)
+        rounds["deliver"].add(1, max(0.0, arrived - returned))
+        rounds["end to end"].add(1, arrived - began)
+    # They were under way at the same time, so the rate is that of the whole.
+    whole = max(waiting.arrived.values()) - min(began for began, _ in sent.values())
+    for name in ("deliver", "end to end"):
+        rounds[name].seconds = whole
+    return list(rounds.values())
+
+
+# Many at a time.
+
+
+def _publish_batches(handle: Headrace, topic: str, messages: int, batch: int, size: int) -> Round:
+    done = Round("publish batches", batch)
     with output.progress("publishing", messages) as bar:
         for start in range(0, messages, batch):
             values = [bytes(size)] * min(batch, messages - start)
             began = time.perf_counter()
             handle.publish_many(topic, values)
-            calls.append((len(values), time.perf_counter() - began))
+            done.add(len(values), time.perf_counter() - began)
             bar.advance(len(values))
-    return calls
+    return done
 
 
-def _work_times(handle: Headrace, topic: str, batch: int) -> list[tuple[int, float]]:
-    calls: list[tuple[int, float]] = []
+def _work(handle: Headrace, topic: str, batch: int) -> Round:
+    done = Round("lease and ack", batch)
     with handle.queue(topic, group=topic, leases_per_consumer_max=batch) as queue:
         with output.progress("working", queue.depth()) as bar:
             while True:
                 began = time.perf_counter()
                 messages = queue.lease(batch)
                 if not messages:
-                    return calls
+                    return done
                 queue.ack(messages)
-                calls.append((len(messages), time.perf_counter() - began))
+                done.add(len(messages), time.perf_counter() - began)
                 bar.advance(len(messages))

@@ -354,19 +354,45 @@ def test_the_directory_may_come_from_the_environment_unless_it_is_named(
 BENCH = ("bench", "--messages", "300", "--batch", "100", "--single", "5", "--json")
 
 
+def check_rounds(rounds: list[dict[str, Any]]) -> None:
+    counts = {one["name"]: one["messages"] for one in rounds}
+    assert counts == {
+        "publish": 5,
+        "deliver": 5,
+        "end to end": 5,
+        "publish batches": 300,
+        "lease and ack": 300,
+    }
+    for one in rounds:
+        calls = sum(row["calls"] for row in one["histogram"])
+        assert calls == (5 if one["batch"] == 1 else 3)
+        times = [one[name] for name in ("p50_ms", "p90_ms", "p99_ms", "p99_9_ms", "max_ms")]
+        assert times == sorted(times)
+    publish, _, whole = rounds[:3]
+    assert whole["max_ms"] > 0 and whole["p50_ms"] >= publish["histogram"][0]["from_ms"]
+
+
+@on_files
+def test_a_quick_benchmark_draws_each_round(run: Run, tmp_path: Path) -> None:
+    words = [*BENCH[:-1], "--in", str(tmp_path)]
+    drawn = run(*words).stdout
+    assert "P99.9 MS" in drawn
+    for title in ("publish, milliseconds a message:", "end to end, milliseconds a message:"):
+        _, _, rest = drawn.partition(title)
+        assert "█" in rest.splitlines()[1] and "max" in rest.split("\n\n")[0]
+
+
 @on_files
 def test_a_quick_benchmark_counts_what_it_did(run: Run, tmp_path: Path) -> None:
     measured = document_of(run(*BENCH, "--in", str(tmp_path)))
-    counts = {one["name"]: one["messages"] for one in measured["rounds"]}
-    assert counts == {"publish one": 5, "publish": 300, "lease and ack": 305}
+    check_rounds(measured["rounds"])
     assert list(tmp_path.glob("headrace-bench-*")) == []
 
 
 @pytest.mark.parametrize("run", ["server"], indirect=True)
 def test_a_quick_benchmark_leaves_nothing_on_a_node(run: Run, tmp_path: Path) -> None:
     measured = document_of(run(*BENCH))
-    counts = {one["name"]: one["messages"] for one in measured["rounds"]}
-    assert counts == {"publish one": 5, "publish": 300, "lease and ack": 305}
+    check_rounds(measured["rounds"])
     assert document_of(run("topic", "list", "--json")) == []
     assert document_of(run("group", "list", "--json")) == []
     assert "a node has its own" in run(*BENCH, "--in", str(tmp_path), code=2).stderr
