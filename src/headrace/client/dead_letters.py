@@ -91,7 +91,7 @@ class DeadLetters:
         for each in self._pages(group):
             if before_ms is not None and each.failed_at_ms > before_ms:
                 continue
-            if text is not None and not _mentions(each, text):
+            if not each.mentions(text):
                 continue
             view = DeadLetterView(each)
             if wanted is not None and not wanted(view):
@@ -229,8 +229,3 @@ def _put(document: dict[str, Any], name: str, value: bytes | None) -> None:
         document[name] = value.decode()
     except UnicodeDecodeError:
         document[f"{name}_base64"] = b64encode(value).decode("ascii")
-
-
-def _mentions(letter: DeadLetter, text: str) -> bool:
-    wanted = text.casefold()
-    return wanted in letter.reason.casefold() or wanted in (letter.error or "").casefold()

@@ -282,6 +282,14 @@ class DeadLetter(NamedTuple):
     failed_at_ms: int
     redrives: int
 
+    def mentions(self, text: str | None) -> bool:
+        """Whether its reason or its error contains the text, in any case; every letter
+        mentions nothing."""
+        if text is None:
+            return True
+        wanted = text.casefold()
+        return wanted in self.reason.casefold() or wanted in (self.error or "").casefold()
+
 
 class RedriveResult(NamedTuple):
     matched: int

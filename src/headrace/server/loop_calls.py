@@ -90,19 +90,32 @@ class Calls:
         found = await attempt()
         if found or wait_ms <= 0:
             return found
+        with Watch(self.service, topics) as watch:
+            return await self.wait_watching(watch, attempt, group, topics, wait_ms)
+
+    async def wait_watching(
+        self,
+        watch: Watch,
+        attempt: Callable[[], Awaitable[list[Found]]],
+        group: str | None,
+        topics: Sequence[str],
+        wait_ms: int,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> list[Found]:
+        """The same for who keeps its watch. It looks at least once; after that it is
+        empty as soon as it is over, of which the watch has to be told as news."""
         loop, clock = self.service.loop, self.service.clock
         deadline = loop.time() + wait_ms / 1000
-        with Watch(self.service, topics) as watch:
-            while True:
-                watch.news.clear()
-                found = await attempt()
-                left = deadline - loop.time()
-                if found or left <= 0:
-                    return found
-                due_ms = await self.run(Face.next_due_ms, group, topics)
-                if due_ms is not None:
-                    left = min(left, max(0.001, (due_ms - clock.now_ms()) / 1000))
-                await watch.wait(left)
+        while True:
+            watch.news.clear()
+            found = await attempt()
+            left = deadline - loop.time()
+            if found or left <= 0 or is_over():
+                return found
+            due_ms = await self.run(Face.next_due_ms, group, topics)
+            if due_ms is not None:
+                left = min(left, max(0.001, (due_ms - clock.now_ms()) / 1000))
+            await watch.wait(left)
 
 
 class Watch:

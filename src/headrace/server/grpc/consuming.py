@@ -17,9 +17,10 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import GroupInUse, HeadraceError, InvalidArgument
-from headrace.server.grpc.aftermath import Aftermath
-from headrace.server.grpc.queues import Leasing, open_leasing, settled
+from headrace.server.aftermath import Aftermath
+from headrace.server.grpc.queues import leasing_for, settled
 from headrace.server.grpc.shown import given, shown_deliveries
+from headrace.server.leasing import Leasing
 from headrace.server.loop_calls import Calls
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
@@ -51,7 +52,7 @@ class Streams:
         if name[1]:
             self._open.add(name)
         try:
-            leasing = await open_leasing(self._calls, self._aftermath, wanted)
+            leasing = await leasing_for(self._calls, self._aftermath, wanted)
             try:
                 await context.write(
                     pb.ConsumeResponse(

@@ -28,7 +28,7 @@ from grpc_reflection.v1alpha import reflection
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address, NodeSettings
-from headrace.server.grpc.aftermath import Aftermath
+from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
 from headrace.server.grpc.groups import Groups
 from headrace.server.grpc.letters import Letters

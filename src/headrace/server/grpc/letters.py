@@ -9,6 +9,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.values import MessageId
 from headrace.server.grpc.shown import given, id_in, page_limit, shown_letter, shown_record
 from headrace.server.loop_calls import Calls
+from headrace.server.pages import delayed_page, letters_page
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # What one call settles at once.
@@ -17,13 +18,14 @@ BATCH_ITEMS = 500
 
 class Letters:
     def __init__(self, calls: Calls) -> None:
+        self._calls = calls
         self._run = calls.run
 
     async def list_delayed(self, request: Any, _: Any) -> Any:
         mark, limit = given(request, "after"), page_limit(request)
         after = None if mark is None else (mark.deliver_at_ms, mark.partition, mark.offset)
-        found = await self._run(Face.delayed, request.topic, after=after, limit=limit)
-        last = found[-1] if len(found) == limit else None
+        found, is_cut = await delayed_page(self._calls, request.topic, after, limit)
+        last = found[-1] if is_cut or len(found) == limit else None
         return pb.ListDelayedResponse(
             messages=[
                 pb.DelayedMessage(deliver_at_ms=each.deliver_at_ms, message=shown_record(each))
@@ -39,16 +41,16 @@ class Letters:
 
     async def list_dead(self, request: Any, _: Any) -> Any:
         after, limit = given(request, "after"), page_limit(request)
-        found = await self._run(
-            Face.dead_letters,
+        found, is_cut = await letters_page(
+            self._calls,
             request.topic,
-            group=given(request, "group"),
-            after=None if after is None else id_in(after),
-            limit=limit,
+            given(request, "group"),
+            None if after is None else id_in(after),
+            limit,
         )
         letters = list(map(shown_letter, found))
         return pb.ListDeadResponse(
-            letters=letters, next=letters[-1].id if len(letters) == limit else None
+            letters=letters, next=letters[-1].id if is_cut or len(letters) == limit else None
         )
 
     async def show_dead(self, request: Any, _: Any) -> Any:

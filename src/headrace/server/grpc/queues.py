@@ -1,7 +1,6 @@
 """Queues: leased and settled, call by call.
 
-A lease that nobody waits for any more must not keep its messages: a call that is
-cancelled, or whose deadline passes, gives back what it had leased.
+A call that is cancelled, or whose deadline passes, gives back what it had leased.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.calls import Face
-from headrace.core import limits
-from headrace.core.errors import InvalidArgument
-from headrace.core.values import Delivery, Receipt
-from headrace.server.grpc.aftermath import Aftermath
+from headrace.core.values import Delivery
+from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.messages import wait_in
 from headrace.server.grpc.shown import given, id_in, shown_deliveries
+from headrace.server.leasing import Leasing, open_leasing
 from headrace.server.loop_calls import Calls
 from headrace.server.settling import settle
 from headrace.wire.grpc.generated import headrace_pb2 as pb
@@ -55,68 +53,15 @@ async def settled(calls: Calls, kind: str, request: Any) -> Any:
     )
 
 
-class Leasing:
-    """Leases for one consumer, none of which is lost on the way to it."""
-
-    def __init__(
-        self, calls: Calls, aftermath: Aftermath, group: str, topics: list[str], consumer: str,
-        visibility_ms: int | None,
-    ) -> None:  # fmt: skip
-        self._calls = calls
-        self._aftermath = aftermath
-        self.group = group
-        self._topics = topics
-        self.consumer = consumer
-        self._visibility_ms = visibility_ms
-
-    async def lease(self, count: int) -> list[Delivery]:
-        leased = await self._aftermath.keep(
-            self._calls.run(
-                Face.lease, self.group, self._topics, self.consumer, count,
-                visibility_ms=self._visibility_ms,
-            ),
-            self.give_back,
-        )  # fmt: skip
-        kept = _fitting(leased)
-        if kept < len(leased):
-            await self.give_back(leased[kept:])
-        return leased[:kept]
-
-    async def wait(self, count: int, wait_ms: int) -> list[Delivery]:
-        return await self._calls.wait_for_some(
-            lambda: self.lease(count), self.group, self._topics, wait_ms
-        )
-
-    async def give_back(self, leased: list[Delivery]) -> None:
-        if leased:
-            receipts: list[Receipt] = [each.receipt for each in leased]
-            await self._calls.run(Face.release, self.group, receipts)
-
-
-def _fitting(leased: list[Delivery]) -> int:
-    """How many fit into one answer, of which the first may be as large as it is."""
-    size = 0
-    for number, each in enumerate(leased):
-        size += len(each.value or b"") + len(each.key or b"") + 256
-        size += sum(len(name) + len(value or b"") for name, value in each.headers)
-        if size > limits.GRPC_ANSWER_BYTES_MAX and number:
-            return number
-    return len(leased)
-
-
-async def open_leasing(calls: Calls, aftermath: Aftermath, request: Any) -> Leasing:
-    """The group is there, and the consumer has an id."""
-    topics = list(request.topics)
-    if not topics:
-        raise InvalidArgument("name at least one topic to lease from")
+async def leasing_for(calls: Calls, aftermath: Aftermath, request: Any) -> Leasing:
+    """What a request to lease, or to open a stream of leases, asks for."""
     consumer = given(request, "consumer")
     if consumer is None:
         consumer = f"grpc-{calls.service.entropy.random_bytes(8).hex()}"
-    settings = dict(request.settings)
-    await calls.run(Face.open_queue, request.group, topics, consumer, settings)
-    return Leasing(
-        calls, aftermath, request.group, topics, consumer, given(request, "visibility_ms")
-    )
+    return await open_leasing(
+        calls, aftermath, request.group, list(request.topics), consumer, dict(request.settings),
+        given(request, "visibility_ms"),
+    )  # fmt: skip
 
 
 class Queues:
@@ -127,7 +72,7 @@ class Queues:
 
     async def lease(self, request: Any, context: Any) -> Any:
         wait_ms, count = wait_in(request), given(request, "count")
-        leasing = await open_leasing(self._calls, self._aftermath, request)
+        leasing = await leasing_for(self._calls, self._aftermath, request)
         leased = await leasing.wait(1 if count is None else count, wait_ms)
         if leased:
             self._give_back_if_unheard(context, leasing, leased)

@@ -26,6 +26,7 @@ from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.core.errors import HeadraceError
+from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
 from headrace.server.http.members import Members
 from headrace.server.http.problems import problem, problem_response
@@ -40,11 +41,16 @@ REQUEST_ID_CHARACTERS_MAX = 128
 
 
 def make_app(
-    calls: Calls, members: Members, gate: Gate, extra: Iterable[BaseRoute] = ()
-) -> ASGIApp:
+    calls: Calls, members: Members, aftermath: Aftermath, gate: Gate,
+    extra: Iterable[BaseRoute] = (),
+) -> ASGIApp:  # fmt: skip
     budget = Budget()
     paths: list[BaseRoute] = [
-        Path(route.path, _guarded(endpoint(route, calls, members, budget)), methods=[route.method])
+        Path(
+            route.path,
+            _guarded(endpoint(route, calls, members, budget, aftermath)),
+            methods=[route.method],
+        )
         for route in ROUTES
     ]
     paths += [

@@ -20,6 +20,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address, NodeSettings
+from headrace.server.aftermath import Aftermath
 from headrace.server.http.app import Gate, hosts_of, make_app
 from headrace.server.http.members import Member, Members
 from headrace.server.http.sockets import Sockets
@@ -38,6 +39,7 @@ class HttpDoor:
         self._settings = settings
         self._calls = Calls(service, auto_create=settings.auto_create_topics)
         self._members = Members(service, self._on_expired)
+        self._aftermath = Aftermath()
         self.address = Address("", 0)
         self._server: uvicorn.Server
         self._serving: asyncio.Task[None]
@@ -49,9 +51,15 @@ class HttpDoor:
         self.address = Address(wanted.host, bound[0].getsockname()[1])
         hosts = hosts_of(wanted.host, _names(self._settings.http_hosts))
         gate = Gate(hosts, frozenset(_names(self._settings.http_origins)), self._new_id)
-        sockets = Sockets(self._calls, self._members)
+        sockets = Sockets(self._calls, self._members, self._aftermath)
         config = uvicorn.Config(
-            make_app(self._calls, self._members, gate, [WebSocketRoute("/ws", sockets.serve)]),
+            make_app(
+                self._calls,
+                self._members,
+                self._aftermath,
+                gate,
+                [WebSocketRoute("/ws", sockets.serve)],
+            ),
             http=_Protocol,
             ws="websockets-sansio",
             lifespan="off",
@@ -90,6 +98,7 @@ class HttpDoor:
         self._server.should_exit = True
         await self._serving
         self._members.close()
+        await self._aftermath.close()
 
 
 class _Server(uvicorn.Server):

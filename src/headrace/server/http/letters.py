@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, UnknownMessage
-from headrace.core.values import DeadLetter, MessageId, RedriveResult
+from headrace.core.values import MessageId, RedriveResult
 from headrace.server.http.messages import place_in
 from headrace.server.http.route import Call
 from headrace.server.http.shown import shown_delayed, shown_letter
+from headrace.server.pages import delayed_page, letters_page
 from headrace.wire.http import bodies
 
 # What one call settles at once.
@@ -26,8 +27,8 @@ async def list_delayed(call: Call) -> bodies.DelayedPage:
         except ValueError as error:
             raise InvalidArgument("`after` is the `next` of another page") from error
         after = (due, partition, offset)
-    found = await call.run(Face.delayed, call.path["topic"], after=after, limit=query.limit)
-    last = found[-1] if len(found) == query.limit else None
+    found, is_cut = await delayed_page(call.calls, call.path["topic"], after, query.limit)
+    last = found[-1] if is_cut or len(found) == query.limit else None
     return bodies.DelayedPage(
         messages=list(map(shown_delayed, found)),
         next=None if last is None else f"{last.deliver_at_ms}-{last.partition}-{last.offset}",
@@ -44,10 +45,10 @@ async def cancel(call: Call) -> bodies.Cancelled:
 async def list_letters(call: Call) -> bodies.LettersPage:
     query: bodies.LettersQuery = call.query
     after = None if query.after is None else MessageId.parse(query.after)
-    found = await call.run(
-        Face.dead_letters, call.path["topic"], group=query.group, after=after, limit=query.limit
+    found, is_cut = await letters_page(
+        call.calls, call.path["topic"], query.group, after, query.limit
     )
-    last = found[-1] if len(found) == query.limit else None
+    last = found[-1] if is_cut or len(found) == query.limit else None
     return bodies.LettersPage(
         messages=list(map(shown_letter, found)),
         next=None if last is None else str(MessageId(last.topic, last.partition, last.offset)),
@@ -103,17 +104,17 @@ async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list
     ends = await _ends(call, topic)
     after: MessageId | None = None
     while True:
-        page: list[DeadLetter] = await call.run(
-            Face.dead_letters, topic, group=choice.group, after=after, limit=limits.PAGE_ITEMS_MAX
+        page, is_cut = await letters_page(
+            call.calls, topic, choice.group, after, limits.PAGE_ITEMS_MAX
         )
         ids = [
             MessageId(each.topic, each.partition, each.offset)
             for each in page
-            if each.offset < ends.get(each.partition, 0) and _mentions(each, choice.reason)
+            if each.offset < ends.get(each.partition, 0) and each.mentions(choice.reason)
         ]
         for start in range(0, len(ids), BATCH_ITEMS):
             yield ids[start : start + BATCH_ITEMS]
-        if len(page) < limits.PAGE_ITEMS_MAX:
+        if not is_cut and len(page) < limits.PAGE_ITEMS_MAX:
             return
         after = MessageId(page[-1].topic, page[-1].partition, page[-1].offset)
 
@@ -123,10 +124,3 @@ async def _ends(call: Call, topic: str) -> dict[int, int]:
         return {}
     info = await call.run(Face.topic, f"{topic}.dlq")
     return {each.partition: each.high_watermark for each in info.partitions}
-
-
-def _mentions(letter: DeadLetter, text: str | None) -> bool:
-    if text is None:
-        return True
-    wanted = text.casefold()
-    return wanted in letter.reason.casefold() or wanted in (letter.error or "").casefold()

@@ -188,6 +188,8 @@ async def _read(
         )
         return list(records)
 
-    wait_ms = round(wait_seconds * 1000)
-    records = await call.calls.wait_for_some(attempt, None, [topic], wait_ms)
+    records = await attempt()
+    if not records and wait_seconds:
+        wait_ms = round(wait_seconds * 1000)
+        records = await call.unless_gone(call.calls.wait_for_some(attempt, None, [topic], wait_ms))
     return records, next_offset

@@ -10,33 +10,29 @@ from typing import Any
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
-from headrace.core.values import Delivery
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_in, shown_delivery
+from headrace.server.leasing import open_leasing
 from headrace.server.settling import settle
 from headrace.wire.http import bodies
 
 
 async def lease(call: Call) -> bodies.Leased:
     wanted: bodies.Lease = call.body
-    group = call.path["group"]
-    if not wanted.topics:
-        raise InvalidArgument("name at least one topic to lease from")
-    consumer = wanted.consumer or call.members.new_id("http")
-    await call.run(Face.open_queue, group, wanted.topics, consumer, wanted.settings)
-    visibility_ms = milliseconds_in("visibility", wanted.visibility)
-
-    async def attempt() -> list[Delivery]:
-        return list(
-            await call.run(
-                Face.lease, group, wanted.topics, consumer, wanted.count,
-                visibility_ms=visibility_ms,
-            )
-        )  # fmt: skip
-
-    wait_ms = round(wanted.wait * 1000)
-    leased = await call.calls.wait_for_some(attempt, group, wanted.topics, wait_ms)
-    return bodies.Leased(consumer=consumer, messages=list(map(shown_delivery, leased)))
+    leasing = await open_leasing(
+        call.calls,
+        call.aftermath,
+        call.path["group"],
+        wanted.topics,
+        wanted.consumer or call.members.new_id("http"),
+        wanted.settings,
+        milliseconds_in("visibility", wanted.visibility),
+    )
+    leased = await leasing.lease(wanted.count)
+    if not leased and wanted.wait:
+        wait_ms = round(wanted.wait * 1000)
+        leased = await call.unless_gone(leasing.wait(wanted.count, wait_ms), leasing.give_back)
+    return bodies.Leased(consumer=leasing.consumer, messages=list(map(shown_delivery, leased)))
 
 
 async def ack(call: Call) -> bodies.SettledAll | bodies.Settled:

@@ -8,21 +8,25 @@ document, so that they cannot tell different stories.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, LimitExceeded
+from headrace.server.aftermath import Aftermath
 from headrace.server.http.members import Members
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
 JSON_TYPE = "application/json"
+
+T = TypeVar("T")
 
 
 class Budget:
@@ -56,11 +60,16 @@ class Call:
     """One request on its way: what was asked, and what may be called."""
 
     __slots__ = (
-        "_budget", "body", "calls", "members", "path", "query", "request", "run", "service"
+        "_budget", "aftermath", "body", "calls", "members", "path", "query", "request", "run",
+        "service",
     )  # fmt: skip
 
-    def __init__(self, request: Request, calls: Calls, members: Members, budget: Budget) -> None:
+    def __init__(
+        self, request: Request, calls: Calls, members: Members, budget: Budget,
+        aftermath: Aftermath,
+    ) -> None:  # fmt: skip
         self.request = request
+        self.aftermath = aftermath
         self.calls = calls
         self.run = calls.run
         self.members = members
@@ -72,6 +81,30 @@ class Call:
 
     async def read_body(self) -> bytes:
         return await self._budget.read_body(self.request)
+
+    async def unless_gone(
+        self, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]] | None = None
+    ) -> T:
+        """What the work returns, or ClientDisconnect as soon as nobody waits for it:
+        then it is cancelled, or undone if it was over by then."""
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_leaves(self.request))
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not leaving.done():
+                return working.result()
+            if undo is not None and working.done() and working.exception() is None:
+                await undo(working.result())
+            raise ClientDisconnect
+        finally:
+            leaving.cancel()
+            working.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _leaves(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -137,10 +170,10 @@ def is_json(request: Request) -> bool:
 
 
 def endpoint(
-    route: Route, calls: Calls, members: Members, budget: Budget
+    route: Route, calls: Calls, members: Members, budget: Budget, aftermath: Aftermath
 ) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
-        call = Call(request, calls, members, budget)
+        call = Call(request, calls, members, budget, aftermath)
         if route.query is not None:
             call.query = decode_query(route.query, request)
         elif request.query_params and not route.raw_body:

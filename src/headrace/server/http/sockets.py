@@ -6,6 +6,9 @@ at no attempt; whoever comes back goes on after its last ack, since what was
 acked is done and what was not is delivered again. A tail goes on from where that
 consumer last committed.
 
+A subscription that is stopped first sends what is ready now, as far as there is credit;
+the answer to `stop` comes after its last message.
+
 Requests of one connection are carried out one after the other, so a client that
 sends faster than the disk takes is slowed down by TCP and nothing piles up here.
 """
@@ -29,11 +32,13 @@ from headrace.core.errors import (
     LimitExceeded,
     OffsetOutOfRange,
 )
-from headrace.core.values import Delivery, StreamRecord, check_name
+from headrace.core.values import StreamRecord, check_name
+from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
 from headrace.server.http.shown import milliseconds_in
-from headrace.server.loop_calls import Calls
+from headrace.server.leasing import open_leasing
+from headrace.server.loop_calls import Calls, Watch
 from headrace.server.settling import settle
 from headrace.wire.http import frames
 from headrace.wire.http.bodies import Settled
@@ -43,15 +48,17 @@ logger = logging.getLogger("headrace.http")
 # Messages that go out between two looks at what else there is to do.
 AT_ONCE = 100
 
-Wait = Callable[[int], Awaitable[list[Any]]]
+# Waits with a watch for up to so many messages, or until it is over.
+Take = Callable[[Watch, int, Callable[[], bool]], Awaitable[list[Any]]]
 
 
 class Sockets:
     """The consumers that are connected, each once."""
 
-    def __init__(self, calls: Calls, members: Members) -> None:
+    def __init__(self, calls: Calls, members: Members, aftermath: Aftermath) -> None:
         self._calls = calls
         self._members = members
+        self._aftermath = aftermath
         self._connected: set[str] = set()
 
     async def serve(self, websocket: WebSocket) -> None:
@@ -61,7 +68,7 @@ class Sockets:
         except HeadraceError as error:
             await websocket.close(1008, str(error)[:120])
             return
-        socket = _Socket(websocket, self._calls, consumer)
+        socket = _Socket(websocket, self._calls, self._aftermath, consumer)
         try:
             await socket.serve()
         finally:
@@ -79,21 +86,46 @@ class Sockets:
 
 
 class _Subscription:
-    def __init__(self, credit: int) -> None:
+    """Messages for one `dequeue` or `tail`, as far as there is credit."""
+
+    def __init__(self, credit: int, watch: Watch, take: Take) -> None:
         self.credit = credit
+        self.watch = watch
+        self.take = take
+        self.is_stopping = False
         self.more = asyncio.Event()
-        self.more.set()
         self.task: asyncio.Task[None]
 
     def add(self, credit: int) -> None:
         self.credit = min(self.credit + credit, limits.SOCKET_CREDIT_MAX)
         self.more.set()
 
+    async def stop(self) -> None:
+        """Until its last message is out. What was leased is sent, never dropped."""
+        self.is_stopping = True
+        self.more.set()
+        self.watch.news.set()
+        await asyncio.wait((self.task,))
+
+    async def wait(self) -> list[Any]:
+        """The next messages; none when it is stopping, or now and then otherwise."""
+        while not self.credit and not self.is_stopping:
+            self.more.clear()
+            await self.more.wait()
+        if not self.credit:
+            return []
+        found = await self.take(self.watch, min(self.credit, AT_ONCE), lambda: self.is_stopping)
+        self.credit -= len(found)
+        return found
+
 
 class _Socket:
-    def __init__(self, websocket: WebSocket, calls: Calls, consumer: str) -> None:
+    def __init__(
+        self, websocket: WebSocket, calls: Calls, aftermath: Aftermath, consumer: str
+    ) -> None:
         self._websocket = websocket
         self._calls = calls
+        self._aftermath = aftermath
         self._run = calls.run
         self._consumer = consumer
         self._subscriptions: dict[frames.Id, _Subscription] = {}
@@ -137,7 +169,7 @@ class _Socket:
                 self._find(request.subscription).add(request.credit)
                 return None
             case frames.Stop():
-                self._find(request.subscription).task.cancel()
+                await self._find(request.subscription).stop()
                 return frames.Done(id=request.id)
             case frames.Commit():
                 return await self._commit(request)
@@ -170,24 +202,23 @@ class _Socket:
     # Subscriptions.
 
     async def _dequeue(self, request: frames.Dequeue, form: Form) -> frames.Done:
-        group, topics = request.group, request.topics
-        visibility_ms = milliseconds_in("visibility", request.visibility)
-        if not topics:
-            raise InvalidArgument("name at least one topic to dequeue from")
         self._check_room(request.id)
-        await self._run(Face.open_queue, group, topics, self._consumer, request.settings)
-        self._groups.add(group)
+        leasing = await open_leasing(
+            self._calls,
+            self._aftermath,
+            request.group,
+            request.topics,
+            self._consumer,
+            request.settings,
+            milliseconds_in("visibility", request.visibility),
+        )
+        self._groups.add(request.group)
 
-        async def wait(count: int) -> list[Any]:
-            async def attempt() -> list[Delivery]:
-                return await self._run(
-                    Face.lease, group, topics, self._consumer, count, visibility_ms=visibility_ms
-                )
-
-            leased = await self._calls.wait_for_some(attempt, group, topics, limits.SOCKET_WAIT_MS)
+        async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
+            leased = await leasing.wait_watching(watch, count, limits.SOCKET_WAIT_MS, is_over)
             return [form.delivery(each) for each in leased]
 
-        self._begin(request.id, request.credit, wait, form)
+        self._begin(request.id, _Subscription(request.credit, leasing.watch(), take), form)
         return frames.Done(id=request.id)
 
     async def _tail(self, request: frames.Tail, form: Form) -> frames.Done:
@@ -205,15 +236,18 @@ class _Socket:
             for each in info.partitions
         }
 
-        async def wait(count: int) -> list[Any]:
+        async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
             async def attempt() -> list[StreamRecord]:
                 return await self._read(topic, info.id, positions, count)
 
-            records = await self._calls.wait_for_some(attempt, None, [topic], limits.SOCKET_WAIT_MS)
+            records = await self._calls.wait_watching(
+                watch, attempt, None, [topic], limits.SOCKET_WAIT_MS, is_over
+            )
             return [form.record(each) for each in records]
 
         self._tails[request.id] = topic
-        self._begin(request.id, request.credit, wait, form)
+        watch = Watch(self._calls.service, [topic])
+        self._begin(request.id, _Subscription(request.credit, watch, take), form)
         return frames.Done(id=request.id)
 
     async def _read(
@@ -261,30 +295,26 @@ class _Socket:
             raise InvalidArgument(f"there is no subscription {id!r} on this connection")
         return found
 
-    def _begin(self, id: frames.Id, credit: int, wait: Wait, form: Form) -> None:
-        subscription = self._subscriptions[id] = _Subscription(credit)
-        subscription.task = asyncio.create_task(self._feed(id, subscription, wait, form))
+    def _begin(self, id: frames.Id, subscription: _Subscription, form: Form) -> None:
+        self._subscriptions[id] = subscription
+        subscription.task = asyncio.create_task(self._feed(id, subscription, form))
         subscription.task.add_done_callback(lambda task: self._on_ended(id, task))
 
-    async def _feed(
-        self, id: frames.Id, subscription: _Subscription, wait: Wait, form: Form
-    ) -> None:
+    async def _feed(self, id: frames.Id, subscription: _Subscription, form: Form) -> None:
         try:
             while True:
-                if not subscription.credit:
-                    subscription.more.clear()
-                    await subscription.more.wait()
-                for message in await wait(min(subscription.credit, AT_ONCE)):
-                    subscription.credit -= 1
+                for message in await subscription.wait():
                     # This waits while the client does not read.
                     await form.send(
                         self._websocket, frames.Delivered(subscription=id, message=message)
                     )
+                if subscription.is_stopping:
+                    return
         except HeadraceError as error:
             await form.send(self._websocket, _refused(id, error))
 
     def _on_ended(self, id: frames.Id, task: asyncio.Task[None]) -> None:
-        self._subscriptions.pop(id, None)
+        self._subscriptions.pop(id).watch.close()
         self._tails.pop(id, None)
         if not task.cancelled() and task.exception() is not None:
             if not isinstance(task.exception(), WebSocketDisconnect | RuntimeError):

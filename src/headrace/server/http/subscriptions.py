@@ -58,8 +58,12 @@ async def poll(call: Call) -> group_bodies.Polled:
         await _check(call, member, wanted.generation)
         return await _read(call, member, wanted.count)
 
-    wait_ms = round(wanted.wait * 1000)
-    records = await call.calls.wait_for_some(attempt, None, member.topics, wait_ms)
+    records = await attempt()
+    if not records and wanted.wait:
+        wait_ms = round(wanted.wait * 1000)
+        records = await call.unless_gone(
+            call.calls.wait_for_some(attempt, None, member.topics, wait_ms)
+        )
     return group_bodies.Polled(
         generation=member.generation, messages=list(map(shown_record, records))
     )

@@ -29,8 +29,9 @@ from headrace.core.values import (
     Publication,
     Published,
 )
-from headrace.server.bounded import lease_bounded, list_bounded
+from headrace.server.bounded import lease_bounded
 from headrace.server.loop_calls import Calls, Watch
+from headrace.server.pages import delayed_page, letters_page
 from headrace.server.transacting import transact
 from headrace.wire.remote.codec import Request
 from headrace.wire.remote.methods import DelayedPage, Hello, LetterPage, News
@@ -185,31 +186,12 @@ class Session:
     async def _delayed(
         self, topic: str, after: tuple[int, int, int] | None, limit: int
     ) -> DelayedPage:
-        items, is_cut = await list_bounded(
-            lambda last, count: self._calls.run(
-                Face.delayed,
-                topic,
-                after=after if last is None else (last.deliver_at_ms, last.partition, last.offset),
-                limit=count,
-            ),
-            limit,
-        )
-        return DelayedPage(items, is_cut)
+        return DelayedPage(*await delayed_page(self._calls, topic, after, limit))
 
     async def _dead_letters(
         self, topic: str, group: str | None, after: MessageId | None, limit: int
     ) -> LetterPage:
-        items, is_cut = await list_bounded(
-            lambda last, count: self._calls.run(
-                Face.dead_letters,
-                topic,
-                group=group,
-                after=after if last is None else MessageId(last.topic, last.partition, last.offset),
-                limit=count,
-            ),
-            limit,
-        )
-        return LetterPage(items, is_cut)
+        return LetterPage(*await letters_page(self._calls, topic, group, after, limit))
 
     # The end.
 

@@ -1,6 +1,6 @@
 """What has to be done after a call is over, because the client is gone.
 
-grpc cancels the task of a call that nobody waits for. What the call had begun goes
+A door cancels the task of a call that nobody waits for. What the call had begun goes
 on to its end here, and is undone then; the door waits for all of it when it closes.
 """
 
@@ -16,7 +16,7 @@ from headrace.core.errors import HeadraceError
 
 T = TypeVar("T")
 
-logger = logging.getLogger("headrace.grpc")
+logger = logging.getLogger("headrace")
 
 
 class Aftermath:
