@@ -1,13 +1,15 @@
 """A node on an event loop in a thread of this process, on a clock that a test moves.
 
-Everything between the socket and the disk is the real thing; only time is not.
+Everything between the sockets and the disk is the real thing; only time is not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
+from typing import Protocol
 
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Clock, Disk
@@ -18,18 +20,32 @@ from headrace.server.kafka.handlers import HANDLERS
 from headrace.server.service import Service
 
 START_SECONDS = 60
+SETTINGS = NodeSettings(kafka="127.0.0.1:0", http="127.0.0.1:0", grpc="127.0.0.1:0")
 
 
 class LoopNode:
-    def __init__(self, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        doors: Iterable[str] = ("kafka",),
+        settings: NodeSettings = SETTINGS,
+    ) -> None:
         self._disk = disk
         self._clock = clock
-        self._ready: Future[Address] = Future()
+        self._names = tuple(doors)
+        self._settings = settings
+        self._ready: Future[dict[str, Address]] = Future()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="loop-node")
         self._thread.start()
-        self.address = self._ready.result(START_SECONDS)
+        self.addresses = self._ready.result(START_SECONDS)
+
+    @property
+    def address(self) -> Address:
+        """Where our own clients and Kafka's connect."""
+        return self.addresses["kafka"]
 
     def close(self) -> None:
         assert self._loop is not None and self._stop is not None
@@ -51,10 +67,31 @@ class LoopNode:
         service = Service(
             broker, self._disk, self._clock, entropy, node_id=1, cluster_id="contract"
         )
-        door = Door(service, NodeSettings(kafka="127.0.0.1:0"), HANDLERS)
-        await door.open()
-        self._ready.set_result(door.address)
+        doors = {name: _door(name, service, self._settings) for name in self._names}
+        for door in doors.values():
+            await door.open()
+        self._ready.set_result({name: door.address for name, door in doors.items()})
         await self._stop.wait()
-        await door.close()
+        for door in doors.values():
+            await door.close()
         await service.close()
         broker.close()
+
+
+class _OpenDoor(Protocol):
+    @property
+    def address(self) -> Address: ...
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+def _door(name: str, service: Service, settings: NodeSettings) -> _OpenDoor:
+    if name == "http":
+        from headrace.server.http.door import HttpDoor
+
+        return HttpDoor(service, settings)
+    if name == "grpc":
+        from headrace.server.grpc.door import GrpcDoor
+
+        return GrpcDoor(service, settings)
+    return Door(service, settings, HANDLERS)

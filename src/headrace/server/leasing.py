@@ -19,6 +19,7 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Delivery
+from headrace.engine.leasing import check_lease
 from headrace.server.aftermath import Aftermath
 from headrace.server.bounded import lease_bounded
 from headrace.server.loop_calls import Calls, Watch
@@ -36,6 +37,8 @@ async def open_leasing(
     """The group is there, and knows its consumer."""
     if not topics:
         raise InvalidArgument("name at least one topic to lease from")
+    # What is wrong is said before a group is made for it.
+    check_lease(consumer, 1, visibility_ms)
     await calls.run(Face.open_queue, group, topics, consumer, settings)
     return Leasing(calls, aftermath, group, topics, consumer, visibility_ms)
 

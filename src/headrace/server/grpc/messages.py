@@ -1,4 +1,5 @@
-"""Messages: published, as they are or in batches; read and followed by offset."""
+"""Messages: published, as they are, in batches or together with acks; read and followed
+by offset."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, OffsetOutOfRange
-from headrace.core.values import StreamRecord
+from headrace.core.values import CursorMove, Publication, StreamRecord
 from headrace.server.grpc.shown import given, outgoing, shown_record
 from headrace.server.loop_calls import Calls
+from headrace.server.settling import acknowledged
+from headrace.server.transacting import transact
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 READ_RECORDS = 500
@@ -42,6 +45,26 @@ class Messages:
             Face.publish_batch, request.topic, request.partition, bytearray(request.batch)
         )
         return pb.PublishBatchResponse(first_offset=place.offset, duplicate=place.duplicate)
+
+    async def transact(self, request: Any, _: Any) -> Any:
+        publications = [
+            Publication(each.topic, [outgoing(message) for message in each.messages])
+            for each in request.publications
+        ]
+        moves = [
+            CursorMove(each.group, [(at.topic, at.partition, at.offset) for at in each.positions])
+            for each in request.commits
+        ]
+        _check_once("topic", [each.topic for each in publications])
+        _check_once("group", [each.group for each in moves])
+        acks = acknowledged(self._calls, request.acks)
+        published = await transact(self._calls, publications, moves, acks)
+        return pb.TransactResponse(
+            publications=[
+                pb.PublishResponse(places=[pb.Place(**each._asdict()) for each in places])
+                for places in published
+            ]
+        )
 
     async def read(self, request: Any, _: Any) -> Any:
         count = given(request, "count")
@@ -118,3 +141,8 @@ class Messages:
             if records:
                 return records
         return []
+
+
+def _check_once(noun: str, names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"name each {noun} once in a transaction")

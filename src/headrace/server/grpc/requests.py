@@ -17,7 +17,7 @@ from headrace.core.errors import HeadraceError, InvalidArgument, MalformedMessag
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Which field of a request holds an array of messages, and which of theirs another.
-_ARRAYS = {"PublishRequest": (2, 3)}
+_ARRAYS = {"PublishRequest": (2, 3), "TransactRequest": (1, 2, 3)}
 # Requests with no array at all, which may be as large as a record.
 _PLAIN = frozenset({"PublishBatchRequest"})
 

@@ -6,11 +6,18 @@ from starlette.responses import Response
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument, UnknownMessage
-from headrace.core.values import MessageId, Outgoing, Publication, Published, StreamRecord
+from headrace.core.values import MessageId, Outgoing, Publication, StreamRecord
 from headrace.record.attribute_headers import attribute_headers
 from headrace.record.content_type import CONTENT_TYPE, content_type_of
 from headrace.server.http.route import Call, decode_query, is_json
-from headrace.server.http.shown import milliseconds_at, milliseconds_in, outgoing, shown_record
+from headrace.server.http.shown import (
+    milliseconds_at,
+    milliseconds_in,
+    outgoing,
+    shown_place,
+    shown_record,
+)
+from headrace.server.settling import acknowledged
 from headrace.server.transacting import transact
 from headrace.wire.http import bodies
 
@@ -30,31 +37,31 @@ async def produce(call: Call) -> bodies.Place:
         partition=wanted.partition,
     )
     [place] = await call.run(Face.publish, wanted.topic, [outgoing(message)])
-    return _place(place)
+    return shown_place(place)
 
 
 async def publish(call: Call) -> bodies.Place | bodies.Places:
     topic = call.path["topic"]
     if not is_json(call.request):
         [place] = await call.run(Face.publish, topic, [await _raw(call)])
-        return _place(place)
+        return shown_place(place)
     if call.request.query_params:
         raise InvalidArgument("a JSON body says everything itself; parameters are for raw bytes")
     wanted: bodies.Publish = call.body
     if wanted.messages is None:
         [place] = await call.run(Face.publish, topic, [outgoing(wanted)])
-        return _place(place)
+        return shown_place(place)
     if wanted != bodies.Publish(messages=wanted.messages):
         raise InvalidArgument("give `messages`, or the fields of one message, not both")
     places = await call.run(Face.publish, topic, [outgoing(each) for each in wanted.messages])
-    return bodies.Places(messages=[_place(each) for each in places])
+    return bodies.Places(messages=[shown_place(each) for each in places])
 
 
 async def publish_together(call: Call) -> bodies.AddressedPlaces:
     """For any number of topics, all of it or nothing."""
     wanted: bodies.AddressedMessages = call.body
-    if not wanted.messages:
-        raise InvalidArgument("name at least one message")
+    if not wanted.messages and not wanted.acks:
+        raise InvalidArgument("give `messages` to publish, or `acks`, or both")
     by_topic: dict[str, list[Outgoing]] = {}
     order = []
     for each in wanted.messages:
@@ -62,7 +69,9 @@ async def publish_together(call: Call) -> bodies.AddressedPlaces:
         order.append((each.topic, len(messages)))
         messages.append(outgoing(each))
     places = await transact(
-        call.calls, [Publication(topic, each) for topic, each in by_topic.items()]
+        call.calls,
+        [Publication(topic, each) for topic, each in by_topic.items()],
+        acks=acknowledged(call.calls, wanted.acks),
     )
     found = dict(zip(by_topic, places, strict=True))
     return bodies.AddressedPlaces(
@@ -94,12 +103,6 @@ async def _raw(call: Call) -> Outgoing:
     )
     key = None if query.key is None else query.key.encode()
     return Outgoing(await call.read_body(), key, headers + attributes, None, query.partition)
-
-
-def _place(place: Published) -> bodies.Place:
-    if place.duplicate:
-        return bodies.Place(partition=place.partition, offset=place.offset, duplicate=True)
-    return bodies.Place(partition=place.partition, offset=place.offset)
 
 
 # Reading.

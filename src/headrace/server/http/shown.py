@@ -15,6 +15,7 @@ from headrace.core.values import (
     GroupInfo,
     MessageId,
     Outgoing,
+    Published,
     StreamRecord,
     TopicInfo,
 )
@@ -131,6 +132,12 @@ def _attributes(message: bodies.NewMessage) -> tuple[tuple[str, bytes], ...]:
 
 
 # Out.
+
+
+def shown_place(place: Published) -> bodies.Place:
+    if place.duplicate:
+        return bodies.Place(partition=place.partition, offset=place.offset, duplicate=True)
+    return bodies.Place(partition=place.partition, offset=place.offset)
 
 
 def shown_record(record: StreamRecord) -> bodies.ShownMessage:

@@ -36,7 +36,7 @@ from headrace.core.values import StreamRecord, check_name
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
-from headrace.server.http.shown import milliseconds_in
+from headrace.server.http.shown import milliseconds_in, shown_place
 from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.settling import settle
@@ -159,8 +159,7 @@ class _Socket:
             case frames.Enqueue():
                 messages = [form.outgoing(each) for each in request.messages]
                 places = await self._run(Face.publish, request.topic, messages)
-                shown = [{"partition": each.partition, "offset": each.offset} for each in places]
-                return frames.Done(id=request.id, messages=shown)
+                return frames.Done(id=request.id, messages=list(map(shown_place, places)))
             case frames.Dequeue():
                 return await self._dequeue(request, form)
             case frames.Tail():

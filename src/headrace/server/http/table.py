@@ -58,7 +58,9 @@ ROUTES = (
           detail="A body of any other type than JSON is the value itself; what goes with it is "
           "given as parameters."),
     Route("POST", "/messages", messages.publish_together, "Publish to several topics, all or none",
-          "messages", body=b.AddressedMessages, answer=b.AddressedPlaces),
+          "messages", body=b.AddressedMessages, answer=b.AddressedPlaces,
+          detail="`acks` are receipts that are acked in the same transaction: what a consumer "
+          "makes of its messages is published exactly when they are done."),
     Route("GET", "/topics/{topic}/messages", messages.read, "Read a partition", "messages",
           query=b.MessagesQuery, answer=b.ReadMessages,
           detail="From an offset or a moment on. With `group`, the state of each message in it."),

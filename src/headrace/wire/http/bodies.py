@@ -96,9 +96,11 @@ class AddressedMessage(NewMessage, kw_only=True):
 
 
 class AddressedMessages(Body):
-    """Messages for any number of topics: all of them are published, or none."""
+    """Messages for any number of topics, and receipts of what they were made from: all
+    of it happens, or nothing."""
 
-    messages: list[AddressedMessage]
+    messages: list[AddressedMessage] = []
+    acks: list[str] = []
 
 
 class Place(Answer):

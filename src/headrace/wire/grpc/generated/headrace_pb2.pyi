@@ -209,6 +209,22 @@ class PublishBatchResponse(_message.Message):
     duplicate: bool
     def __init__(self, first_offset: _Optional[int] = ..., duplicate: _Optional[bool] = ...) -> None: ...
 
+class TransactRequest(_message.Message):
+    __slots__ = ("publications", "acks", "commits")
+    PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    publications: _containers.RepeatedCompositeFieldContainer[PublishRequest]
+    acks: _containers.RepeatedScalarFieldContainer[str]
+    commits: _containers.RepeatedCompositeFieldContainer[CommitRequest]
+    def __init__(self, publications: _Optional[_Iterable[_Union[PublishRequest, _Mapping]]] = ..., acks: _Optional[_Iterable[str]] = ..., commits: _Optional[_Iterable[_Union[CommitRequest, _Mapping]]] = ...) -> None: ...
+
+class TransactResponse(_message.Message):
+    __slots__ = ("publications",)
+    PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
+    publications: _containers.RepeatedCompositeFieldContainer[PublishResponse]
+    def __init__(self, publications: _Optional[_Iterable[_Union[PublishResponse, _Mapping]]] = ...) -> None: ...
+
 class ReadRequest(_message.Message):
     __slots__ = ("topic", "partition", "offset", "count", "wait_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

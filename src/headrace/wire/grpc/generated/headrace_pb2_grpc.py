@@ -297,6 +297,11 @@ class MessagesStub:
                 request_serializer=headrace_dot_v1_dot_headrace__pb2.PublishBatchRequest.SerializeToString,
                 response_deserializer=headrace_dot_v1_dot_headrace__pb2.PublishBatchResponse.FromString,
                 _registered_method=True)
+        self.Transact = channel.unary_unary(
+                '/headrace.v1.Messages/Transact',
+                request_serializer=headrace_dot_v1_dot_headrace__pb2.TransactRequest.SerializeToString,
+                response_deserializer=headrace_dot_v1_dot_headrace__pb2.TransactResponse.FromString,
+                _registered_method=True)
         self.Read = channel.unary_unary(
                 '/headrace.v1.Messages/Read',
                 request_serializer=headrace_dot_v1_dot_headrace__pb2.ReadRequest.SerializeToString,
@@ -329,6 +334,14 @@ class MessagesServicer:
     def PublishBatch(self, request, context):
         """Appends one record batch as it is, after checks: what a client packed and
         compressed is not opened.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Transact(self, request, context):
+        """Publishes to any number of topics, acks leased messages and moves cursors: all of it
+        or nothing. A lease that is over means nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -367,6 +380,11 @@ def add_MessagesServicer_to_server(servicer, server):
                     servicer.PublishBatch,
                     request_deserializer=headrace_dot_v1_dot_headrace__pb2.PublishBatchRequest.FromString,
                     response_serializer=headrace_dot_v1_dot_headrace__pb2.PublishBatchResponse.SerializeToString,
+            ),
+            'Transact': grpc.unary_unary_rpc_method_handler(
+                    servicer.Transact,
+                    request_deserializer=headrace_dot_v1_dot_headrace__pb2.TransactRequest.FromString,
+                    response_serializer=headrace_dot_v1_dot_headrace__pb2.TransactResponse.SerializeToString,
             ),
             'Read': grpc.unary_unary_rpc_method_handler(
                     servicer.Read,
@@ -439,6 +457,33 @@ class Messages:
             '/headrace.v1.Messages/PublishBatch',
             headrace_dot_v1_dot_headrace__pb2.PublishBatchRequest.SerializeToString,
             headrace_dot_v1_dot_headrace__pb2.PublishBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Transact(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.v1.Messages/Transact',
+            headrace_dot_v1_dot_headrace__pb2.TransactRequest.SerializeToString,
+            headrace_dot_v1_dot_headrace__pb2.TransactResponse.FromString,
             options,
             channel_credentials,
             insecure,
