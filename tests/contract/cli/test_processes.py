@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,3 +224,14 @@ def test_an_argument_that_is_no_text_is_published_as_its_bytes(run: Run, start: 
     run("topic", "create", "orders")
     assert ended(start("publish", "orders", os.fsdecode(b"\xff\xfe")))[0] == 0
     assert ended(start("consume", "orders"))[1] == b"\xff\xfe\n"
+
+
+def test_the_package_runs_as_the_script_does() -> None:
+    asked = subprocess.run(
+        [sys.executable, "-m", "headrace", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=True,
+    )
+    assert asked.stdout.startswith("headrace")

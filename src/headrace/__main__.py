@@ -1,0 +1,6 @@
+"""`python -m headrace` is the `headrace` script, for where that is not on the path."""
+
+from headrace.cli.main import main
+
+if __name__ == "__main__":
+    main()
