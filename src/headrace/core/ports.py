@@ -15,6 +15,7 @@ loss of power.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
@@ -137,4 +138,33 @@ class Disk(Protocol):
     def lock(self, path: str, holder: str) -> Lock:
         """Take the one lock of this name or raise headrace.core.errors.InUse,
         which says who holds it. `holder` describes the taker to others."""
+        ...
+
+
+# A pair of the pipes of `serve_syncs`, and the number that ends it.
+SYNC_PAIR = struct.Struct("=ii")
+SYNC_STOP = -1
+
+
+class SystemFile(Protocol):
+    """What the system knows a file by. It stays open while somebody holds this."""
+
+    number: int
+
+
+@runtime_checkable
+class SystemDisk(Disk, Protocol):
+    """A disk of the system's, whose files somebody else can sync by their numbers."""
+
+    def begin_sync(self, file: File) -> SystemFile:
+        """Whatever is written from now on need not be in it."""
+        ...
+
+    def end_sync(self, file: File, error: OSError | None) -> None:
+        """After an error every later sync of the file fails as well."""
+        ...
+
+    def serve_syncs(self, jobs: int, results: int) -> None:
+        """In a thread of its own: takes pairs of a tag and a file's number from one
+        pipe and puts the tag and the error's number, or 0, into the other."""
         ...

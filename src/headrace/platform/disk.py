@@ -29,6 +29,7 @@ from headrace.core.errors import InUse
 from headrace.core.ports import Buffer, File, Lock, WouldWait
 from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
 from headrace.platform.memory_disk import checked_path
+from headrace.platform.sync_service import serve_syncs
 from headrace.platform.window import WINDOW_BYTES_MIN, open_window
 
 _WINDOWS = sys.platform == "win32"
@@ -163,12 +164,16 @@ class RealFile(Handle):
             _fallocate(descriptor.number, _FALLOC_FL_KEEP_SIZE, 0, size)
             self._changed(descriptor)
 
-    def sync(self) -> None:
+    def begin_sync(self) -> Descriptor:
         if self.failure is not None:
             raise self.failure
         descriptor = self._use()
         # Before the sync: what is written while it runs may not be in it.
         self.is_dirty = False
+        return descriptor
+
+    def sync(self) -> None:
+        descriptor = self.begin_sync()
         try:
             sync_descriptor(descriptor.number)
         except OSError as error:
@@ -246,6 +251,17 @@ class RealDisk:
         file = (WindowsFile if _WINDOWS else RealFile)(descriptor, full, flags, is_note=note)
         DESCRIPTORS.add(file)
         return file
+
+    def begin_sync(self, file: File) -> Descriptor:
+        assert isinstance(file, RealFile)
+        return file.begin_sync()
+
+    def end_sync(self, file: File, error: OSError | None) -> None:
+        assert isinstance(file, RealFile)
+        file.failure = file.failure or error
+
+    def serve_syncs(self, jobs: int, results: int) -> None:
+        serve_syncs(jobs, results)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._full(path))

@@ -8,6 +8,8 @@ Handing something to a thread and back costs more than many a sync, so a round i
 dealt out to a few threads, each with its share of the files, and the loop is woken
 once.
 
+Most rounds are of files of the system's alone and take a shorter way; see `sync_pipe`.
+
 Rejected: an executor's futures. Each of a round's files would be queued, locked, and
 called back on its own.
 """
@@ -17,16 +19,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
 
-from headrace.core.ports import Disk, File
+from headrace.core.ports import Disk, File, SystemDisk
+from headrace.server.sync_pipe import OnDone, SyncPipe
 
 # How many threads share a round. More files than that wait for one another: the disk
 # writes them together anyway.
 THREADS_MAX = 4
-
-OnDone = Callable[[BaseException | None], None]
 
 
 class _Round:
@@ -60,11 +61,18 @@ class SyncThreads:
         self._parts: SimpleQueue[_Part | None] = SimpleQueue()
         # Started as they are needed.
         self._threads: list[threading.Thread] = []
+        self._system = disk if isinstance(disk, SystemDisk) else None
+        self._pipe: SyncPipe | None = None
 
     def sync(self, files: Sequence[File], directories: Sequence[str], on_done: OnDone) -> None:
         """Sync them all; then call `on_done`, on the loop, with what failed first. A
         file counts only when its name is on disk too, so nothing counts before all
         is done."""
+        if files and not directories and self._system is not None:
+            if self._pipe is None:
+                self._pipe = SyncPipe(self._system, self._loop)
+            self._pipe.sync(files, on_done)
+            return
         count = max(1, min(len(files), THREADS_MAX))
         while len(self._threads) < count:
             thread = threading.Thread(target=self._run, name=f"headrace-sync-{len(self._threads)}")
@@ -88,6 +96,9 @@ class SyncThreads:
             round_.finish(error)
 
     def close(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
         for _ in self._threads:
             self._parts.put(None)
         for thread in self._threads:
