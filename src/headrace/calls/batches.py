@@ -38,6 +38,8 @@ class BatchCalls(Served):
             self._broker.check_space(header.size_bytes)
             appended = place.append(batch, header, now_ms)
             commit.data.append((place, appended.next_offset))
+            if not appended.duplicate:
+                commit.published.append((place, header.count, len(batch)))
             return Published(partition, appended.first_offset, appended.duplicate)
 
         published = self._write(append)

@@ -113,5 +113,13 @@ PAGE_ITEMS_MAX: Final = 1_000
 # Messages that one worker function handles at the same time.
 CONCURRENCY_MAX: Final = 1_000
 
+# Metrics: topics, pairs of a group and a topic, and open transactions that have a
+# series of their own. What goes beyond is summed up in one. And all samples of one
+# scrape, where every partition is asked for.
+METRIC_TOPICS_MAX: Final = 1_000
+METRIC_GROUP_TOPICS_MAX: Final = 200
+METRIC_HOLDERS_MAX: Final = 20
+METRIC_PARTITIONS_MAX: Final = 20_000
+
 # Time. A delay has no upper limit but what a millisecond timestamp can hold.
 TIMESTAMP_MS_MAX: Final = 2**62

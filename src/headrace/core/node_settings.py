@@ -83,6 +83,13 @@ class NodeSettings(SettingsModel):
     # How long the committed offsets of a group without members are kept.
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     free_bytes_min: int = 64 * 1024 * 1024
+    # Requests that take longer are logged; 0 logs none. `access_log` logs all.
+    slow_request_ms: int = 500
+    access_log: bool = False
+    # For how long a scrape is answered with what was seen last, and whether each
+    # partition has series of its own.
+    metrics_cache_ms: int = 1_000
+    metrics_partitions: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
@@ -93,6 +100,8 @@ class NodeSettings(SettingsModel):
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
         check_between("offsets_retention_ms", self.offsets_retention_ms, 1, None)
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
+        check_between("slow_request_ms", self.slow_request_ms, 0, None)
+        check_between("metrics_cache_ms", self.metrics_cache_ms, 0, 60_000)
         timeout_max_ms = limits.TRANSACTION_TIMEOUT_MS_MAX
         check_between(
             "transaction_timeout_max_ms", self.transaction_timeout_max_ms, 1, timeout_max_ms

@@ -355,6 +355,10 @@ class TransactionInfo(NamedTuple):
     places: tuple[TransactionPlace, ...]
 
 
+# What the Spark connector writes beside the positions that it commits, so that they are
+# known for a query's progress.
+SPARK_PROGRESS = "headrace-spark"
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -11,7 +11,7 @@ from headrace.engine.transactions import Ending
 class Commit:
     """Collected while a call is carried out; done when all of it is safe."""
 
-    __slots__ = ("_metadata", "_metadata_end", "data", "endings", "moves", "state")
+    __slots__ = ("_metadata", "_metadata_end", "data", "endings", "moves", "published", "state")
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -19,6 +19,8 @@ class Commit:
         self.data: list[tuple[Partition, int]] = []
         self.state: list[tuple[Partition, int]] = []
         self.moves: list[Move] = []
+        # What was published: where, how many messages, how many bytes.
+        self.published: list[tuple[Partition, int, int]] = []
         # Transactions whose markers are awaited.
         self.endings: list[Ending] = []
 

@@ -173,6 +173,8 @@ class Publisher:
     def _append(self, partition: Partition, batch: bytearray, now_ms: int, commit: Commit) -> int:
         appended = partition.append(batch, read_header(batch), now_ms)
         commit.data.append((partition, appended.next_offset))
+        count = appended.next_offset - appended.first_offset
+        commit.published.append((partition, count, len(batch)))
         return appended.first_offset
 
     def _choose(self, topic: Topic, message: Outgoing, size: int) -> int:

@@ -50,6 +50,8 @@ from headrace.engine.window import (
 # Failures are for people to look at: beyond this many at once, the oldest are
 # forgotten, and the message keeps its attempts.
 FAILURES_MAX = 100_000
+# How a move that was no dead letter's is counted.
+_MOVED = {EXPIRED: "expired", ACKED: "redriven"}
 
 
 class Grant:
@@ -326,10 +328,7 @@ class QueueView:
             case events.MoveDone():
                 self.moves.pop(event.move, None)
                 self._finish(event.runs, event.outcome)
-                if event.outcome == EXPIRED:
-                    self.totals["expired"] += self._size(event.runs)
-                elif event.outcome != ACKED:
-                    self.totals["dead_lettered"] += self._size(event.runs)
+                self.totals[_MOVED.get(event.outcome, "dead_lettered")] += self._size(event.runs)
             case events.Purged():
                 self._finish(event.runs, CANCELLED)
             case events.AckHeld():
@@ -406,6 +405,8 @@ class QueueView:
     def _on_granted(self, event: events.Granted) -> None:
         self.lease(event)
         self.totals["delivered"] += self._size(event.runs)
+        again = zip(pairs(event.runs), event.attempts, strict=True)
+        self.totals["redelivered"] += sum(e - s for (s, e), attempt in again if attempt > 1)
 
     def lease(self, event: events.Granted) -> None:
         """Put messages under a grant, however they came to it."""

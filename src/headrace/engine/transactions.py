@@ -100,6 +100,8 @@ class Transactions:
         self._ongoing: set[str] = set()
         self._endings: list[Ending] = []
         self.unused_ms = UNUSED_MS
+        # How many were ended since the start, by what became of them.
+        self.ended = {"committed": 0, "aborted": 0}
         # Names of our own whose last transaction is over, the longest unused first.
         self.idle: deque[str] = deque()
 
@@ -321,6 +323,7 @@ class Transactions:
             entry.transaction = ending.transaction = transaction
             entry.ending = None
             ending.is_done = True
+            self.ended["committed" if transaction.is_commit else "aborted"] += 1
 
     def resume(self, now_ms: int) -> None:
         """Finish, at open, what a crash left between decision and completion, and
@@ -352,6 +355,11 @@ class Transactions:
         for name in late:
             self._change(name, self._entries[name].transaction.tick(now_ms), now_ms)
         return late
+
+    def unfinished(self) -> list[Transaction]:
+        """What is open, or decided and on its way."""
+        names = {*self._ongoing, *(ending.name for ending in self._endings)}
+        return [self._entries[name].transaction for name in names]
 
     def next_deadline_ms(self) -> int | None:
         deadlines = (self._entries[name].transaction.deadline_ms for name in self._ongoing)

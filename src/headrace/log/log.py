@@ -288,9 +288,12 @@ class Log:
     # Reading.
 
     def read(self, offset: int, max_bytes: int, end: int | None = None) -> Buffer:
+        return self.read_to(offset, max_bytes, end)[0]
+
+    def read_to(self, offset: int, max_bytes: int, end: int | None = None) -> tuple[Buffer, int]:
         """Whole batches, the first of which holds `offset` or is the next that
         exists; at least one, even when it is larger than `max_bytes`, and none
-        that starts at or above `end`. Empty when there is none.
+        that starts at or above `end`. Empty when there is none. And the offset behind.
 
         OffsetOutOfRange outside [start_offset, end_offset]; CorruptLog, with file
         and position, for rot.
@@ -302,13 +305,13 @@ class Log:
         if end is None or end > self.end_offset:
             end = self.end_offset
         if offset >= end:
-            return b""
+            return b"", offset
         segments = self.segment_list
         segment, position = segments.take_cursor(offset)
         data, position, next_offset = segment.read(position, max_bytes, end, offset)
         if data:
             segments.put_cursor(next_offset, segment, position)
-        return data
+        return data, next_offset
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that is as old as

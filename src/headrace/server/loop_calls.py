@@ -23,10 +23,13 @@ import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Concatenate, ParamSpec, TypeVar
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.calls.face import Face
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles, UnknownTopic
+from headrace.core.values import Delivery, StreamRecord
 from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
@@ -44,8 +47,10 @@ LOOKS_MAX = 3
 class Calls:
     """What one client of a door may ask for, typed as the face is."""
 
-    def __init__(self, service: Service, *, auto_create: bool = False) -> None:
+    def __init__(self, service: Service, *, door: str = "sdk", auto_create: bool = False) -> None:
+        """`door` is where the calls come in, as metrics name it."""
         self.service = service
+        self._door = door
         self._face = _LoopFace(service, auto_create)
 
     async def run(
@@ -66,8 +71,21 @@ class Calls:
             except OSError as error:
                 raise _judged(error) from error
             await self._finish(turn)
+            self._count(call, turn, answer)
             return answer
         raise AssertionError("a call without looks left does not ask for one")
+
+    def _count(self, call: Callable[..., object], turn: _Turn, answer: object) -> None:
+        """What went in and out with a call that is done."""
+        counts, door = self.service.counts, self._door
+        for commit in turn.commits:
+            for partition, messages, size in commit.published:
+                counts.traffic(partition.topic.name, door).add_in(messages, size)
+        handed_out = _HANDED_OUT.get(call)
+        if handed_out is not None:
+            for topic, group in groupby(handed_out(answer), attrgetter("topic")):
+                sizes = [len(each.value or b"") + len(each.key or b"") for each in group]
+                counts.traffic(topic, door).add_out(len(sizes), sum(sizes))
 
     async def _finish(self, turn: _Turn) -> None:
         for commit in turn.commits:
@@ -116,6 +134,13 @@ class Calls:
             if due_ms is not None:
                 left = min(left, max(0.001, (due_ms - clock.now_ms()) / 1000))
             await watch.wait(left)
+
+
+# What calls hand out: deliveries, and records with the offset behind them.
+_HANDED_OUT: dict[Callable[..., object], Callable[[Any], Sequence[Delivery | StreamRecord]]] = {
+    Face.lease: lambda deliveries: deliveries,
+    Face.read: lambda found: found[0],
+}
 
 
 class Watch:

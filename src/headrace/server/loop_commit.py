@@ -37,8 +37,10 @@ class LoopCommit:
         loop: asyncio.AbstractEventLoop,
         on_advance: Callable[[Iterable[Partition]], None],
         on_failure: Callable[[SyncFailed], None],
+        on_timed: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        """`on_advance` hears of partitions whose high watermark may have moved."""
+        """`on_advance` hears of partitions whose high watermark may have moved,
+        `on_timed` how many seconds the sync of a file took."""
         self._broker = broker
         self._clock = clock
         self._loop = loop
@@ -50,7 +52,7 @@ class LoopCommit:
         self._waiting: list[tuple[Commit, asyncio.Future[None]]] = []
         # Done when the round is that begins soon or is under way.
         self._round: asyncio.Future[None] | None = None
-        self._threads = SyncThreads(disk, loop)
+        self._threads = SyncThreads(disk, loop, on_timed)
         self.failed: SyncFailed | None = None
 
     def submit(self, commit: Commit) -> asyncio.Future[None] | None:

@@ -20,6 +20,9 @@ from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.loop_commit import LoopCommit
 from headrace.server.maintenance import Maintenance
+from headrace.server.metrics.counting import Counts
+from headrace.server.metrics.probe import LoopProbe
+from headrace.server.requests import SLOW_MS, Requests
 
 Wake = Callable[[], None]
 
@@ -37,6 +40,8 @@ class Service:
         *,
         node_id: int,
         cluster_id: str,
+        slow_request_ms: int = SLOW_MS,
+        access_log: bool = False,
     ) -> None:
         self.broker = broker
         self.disk = disk
@@ -45,9 +50,20 @@ class Service:
         self.cluster_id = cluster_id
         self.clock = clock
         self.loop = asyncio.get_running_loop()
+        self.counts = Counts()
+        self.requests = Requests(self.counts, slow_ms=slow_request_ms, access=access_log)
+        # How many connections each door has open, by the door's name.
+        self.connections: dict[str, Callable[[], int]] = {}
         self.commits = LoopCommit(
-            broker, disk, clock, self.loop, self.wake_partitions, self._on_failure
+            broker,
+            disk,
+            clock,
+            self.loop,
+            self.wake_partitions,
+            self._on_failure,
+            self.counts.syncs.add,
         )
+        self._probe = LoopProbe(self.loop, self.counts.loop_lag)
         self._readers = ThreadPoolExecutor(READ_THREADS, "headrace-read")
         self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
         self.logger = logging.getLogger("headrace")
@@ -134,6 +150,7 @@ class Service:
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def close(self) -> None:
+        self._probe.close()
         await self.maintenance.close()
         await self.commits.close()
         self._readers.shutdown(cancel_futures=True)

@@ -20,11 +20,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 from headrace.core.ports import SYNC_PAIR, SYNC_STOP, File, SystemDisk, SystemFile
 
 OnDone = Callable[[BaseException | None], None]
+# How many seconds the sync of one file took.
+OnTimed = Callable[[float], None]
 
 THREADS: Final = 4
 # What is in the pipe at most, far below what it takes: the loop must not wait for it.
@@ -41,9 +44,15 @@ class _Round:
 
 
 class SyncPipe:
-    def __init__(self, disk: SystemDisk, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        disk: SystemDisk,
+        loop: asyncio.AbstractEventLoop,
+        on_timed: OnTimed = lambda seconds: None,
+    ) -> None:
         self._disk = disk
         self._loop = loop
+        self._on_timed = on_timed
         self._jobs = os.pipe()
         self._results = os.pipe()
         os.set_blocking(self._results[0], False)
@@ -59,8 +68,9 @@ class SyncPipe:
         for thread in self._threads:
             thread.start()
         self._tag = 0
-        # By tag: whose it is. The file's number is its own as long as this holds it.
-        self._under_way: dict[int, tuple[_Round, File, SystemFile]] = {}
+        # By tag: whose it is, and when it was sent. The file's number is its own as
+        # long as this holds it.
+        self._under_way: dict[int, tuple[_Round, File, SystemFile, float]] = {}
         self._waiting: deque[tuple[_Round, File, SystemFile]] = deque()
 
     def sync(self, files: Sequence[File], on_done: OnDone) -> None:
@@ -80,7 +90,7 @@ class SyncPipe:
         while self._waiting and len(self._under_way) < UNDER_WAY_MAX:
             job = self._waiting.popleft()
             self._tag = (self._tag + 1) & 0x7FFFFFFF
-            self._under_way[self._tag] = job
+            self._under_way[self._tag] = (*job, perf_counter())
             jobs.append(SYNC_PAIR.pack(self._tag, job[2].number))
         if jobs:
             os.write(self._jobs[1], b"".join(jobs))
@@ -89,7 +99,8 @@ class SyncPipe:
         for tag, failure in SYNC_PAIR.iter_unpack(
             os.read(self._results[0], UNDER_WAY_MAX * SYNC_PAIR.size)
         ):
-            round_, file, _ = self._under_way.pop(tag)
+            round_, file, _, sent = self._under_way.pop(tag)
+            self._on_timed(perf_counter() - sent)
             error = OSError(failure, os.strerror(failure)) if failure else None
             self._disk.end_sync(file, error)
             round_.error = round_.error or error

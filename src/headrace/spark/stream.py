@@ -38,6 +38,7 @@ from pyspark.sql.types import StructType
 from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster, TopicInfo
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.errors import DataLost, HeadraceError
+from headrace.core.values import SPARK_PROGRESS
 from headrace.spark.letters import ensure_letters
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
@@ -251,7 +252,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for index, offset in topic.partitions.items()
         }
         try:
-            commit_offsets(self._connected, group, offsets)
+            commit_offsets(self._connected, group, offsets, SPARK_PROGRESS)
         except HeadraceError as error:
             # It is only shown there; the checkpoint has it.
             logger.warning("headrace: progress was not committed to %r: %s", group, error)

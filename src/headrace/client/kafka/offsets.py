@@ -28,10 +28,15 @@ from headrace.wire.kafka.generated.offset_fetch_request import (
 )
 
 
-def commit_offsets(cluster: KafkaCluster, group: str, offsets: Mapping[Place, int]) -> None:
+def commit_offsets(
+    cluster: KafkaCluster, group: str, offsets: Mapping[Place, int], metadata: str = ""
+) -> None:
+    """`metadata` is written beside each of them."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (name, index), offset in offsets.items():
-        topics.setdefault(name, []).append(OffsetCommitRequestPartition(index, offset))
+        topics.setdefault(name, []).append(
+            OffsetCommitRequestPartition(index, offset, committed_metadata=metadata)
+        )
     request = OffsetCommitRequest(
         group,
         topics=tuple(

@@ -32,6 +32,7 @@ from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
 from headrace.server.grpc.groups import Groups
 from headrace.server.grpc.letters import Letters
+from headrace.server.grpc.measured import Measured, count_connections
 from headrace.server.grpc.messages import Messages
 from headrace.server.grpc.queues import Queues
 from headrace.server.grpc.requests import decoder_of
@@ -51,6 +52,8 @@ _OPTIONS = (
     ("grpc.max_send_message_length", 2 * limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", limits.GRPC_HEAD_BYTES_MAX),
     ("grpc.absolute_max_metadata_size", limits.GRPC_HEAD_BYTES_MAX),
+    # By which connections can be counted.
+    ("grpc.enable_channelz", 1),
     # Two nodes on one port would each get some of the clients.
     ("grpc.so_reuseport", 0),
 )
@@ -85,12 +88,13 @@ class GrpcDoor:
             raise OSError(errno.EADDRINUSE, str(error)) from error
         await server.start()
         self._server = server
+        self._service.connections["grpc"] = count_connections
         self.address = Address(wanted.host, port)
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     def _handlers(self) -> list[Any]:
-        calls = Calls(self._service, auto_create=self._settings.auto_create_topics)
+        calls = Calls(self._service, door="grpc", auto_create=self._settings.auto_create_topics)
         streams = Streams(calls, self._aftermath)
         queues = Queues(calls, self._aftermath)
         nouns = {
@@ -104,7 +108,10 @@ class GrpcDoor:
         return [
             grpc.method_handlers_generic_handler(
                 service.full_name,
-                {method.name: _handler(method, nouns[name]) for method in service.methods},
+                {
+                    method.name: _handler(method, nouns[name], self._service)
+                    for method in service.methods
+                },
             )
             for name, service in pb.DESCRIPTOR.services_by_name.items()
         ]
@@ -129,51 +136,58 @@ class _Node:
         )
 
 
-def _handler(method: Any, nouns: tuple[Any, ...]) -> Any:
+def _handler(method: Any, nouns: tuple[Any, ...], service: Service) -> Any:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower()
     act = next(getattr(noun, name) for noun in nouns if hasattr(noun, name))
+    measured = Measured(service, f"{method.containing_service.name}/{method.name}")
     codec = {
         "request_deserializer": decoder_of(method.input_type.name),
         "response_serializer": getattr(pb, method.output_type.name).SerializeToString,
     }
     if method.client_streaming:
-        return grpc.stream_stream_rpc_method_handler(_conversation(act), **codec)
+        return grpc.stream_stream_rpc_method_handler(_conversation(act, measured), **codec)
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(_answers(act), **codec)
-    return grpc.unary_unary_rpc_method_handler(_answer(act), **codec)
+        return grpc.unary_stream_rpc_method_handler(_answers(act, measured), **codec)
+    return grpc.unary_unary_rpc_method_handler(_answer(act, measured), **codec)
 
 
-def _answer(act: Any) -> Any:
+def _answer(act: Any, measured: Measured) -> Any:
     async def answer(request: Any, context: Any) -> Any:
-        try:
-            if isinstance(request, HeadraceError):
-                raise request
-            return await act(request, context)
-        except HeadraceError as error:
-            await refuse(context, error)
+        with measured.call(context, request) as call:
+            try:
+                if isinstance(request, HeadraceError):
+                    raise request
+                return await act(request, context)
+            except HeadraceError as error:
+                call.code = error.code
+                await refuse(context, error, call.request_id)
 
     return answer
 
 
-def _answers(act: Any) -> Any:
+def _answers(act: Any, measured: Measured) -> Any:
     async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
-        try:
-            if isinstance(request, HeadraceError):
-                raise request
-            async for each in act(request, context):
-                yield each
-        except HeadraceError as error:
-            await refuse(context, error)
+        with measured.stream(context) as call:
+            try:
+                if isinstance(request, HeadraceError):
+                    raise request
+                async for each in act(request, context):
+                    yield each
+            except HeadraceError as error:
+                call.code = error.code
+                await refuse(context, error, call.request_id)
 
     return answers
 
 
-def _conversation(act: Any) -> Any:
+def _conversation(act: Any, measured: Measured) -> Any:
     async def conversation(requests: Any, context: Any) -> None:
-        try:
-            await act(requests, context)
-        except HeadraceError as error:
-            await refuse(context, error)
+        with measured.stream(context) as call:
+            try:
+                await act(requests, context)
+            except HeadraceError as error:
+                call.code = error.code
+                await refuse(context, error, call.request_id)
 
     return conversation
 

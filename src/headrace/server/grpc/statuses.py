@@ -1,7 +1,8 @@
 """Errors as gRPC says them: one table from our codes to statuses.
 
 What a program needs to decide is in the trailing metadata: `headrace-code`, and
-`headrace-retriable`, which tells whether the same request may succeed later.
+`headrace-retriable`, which tells whether the same request may succeed later; and
+`x-request-id`, by which the node's log knows the call.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from headrace.core.errors import HeadraceError
 
 CODE_KEY = "headrace-code"
 RETRIABLE_KEY = "headrace-retriable"
+REQUEST_ID_KEY = "x-request-id"
 
 STATUSES = {
     "offset-out-of-range": StatusCode.OUT_OF_RANGE,
@@ -48,10 +50,14 @@ def status_of(error: HeadraceError) -> StatusCode:
     return STATUSES.get(error.code, default)
 
 
-async def refuse(context: Any, error: HeadraceError) -> None:
+async def refuse(context: Any, error: HeadraceError, request_id: str) -> None:
     """Ends the call; grpc raises its own exception for that."""
     await context.abort(
         status_of(error),
         str(error),
-        ((CODE_KEY, error.code), (RETRIABLE_KEY, "true" if error.retriable else "false")),
+        (
+            (CODE_KEY, error.code),
+            (RETRIABLE_KEY, "true" if error.retriable else "false"),
+            (REQUEST_ID_KEY, request_id),
+        ),
     )

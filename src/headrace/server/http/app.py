@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
 from typing import Any
 
 from starlette.applications import Starlette
@@ -29,26 +30,35 @@ from headrace.core.errors import HeadraceError
 from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
 from headrace.server.http.members import Members
+from headrace.server.http.metrics import metrics_endpoint
 from headrace.server.http.problems import problem, problem_response
-from headrace.server.http.route import Budget, endpoint
+from headrace.server.http.route import WAITED, Budget, endpoint
 from headrace.server.http.table import ROUTES
 from headrace.server.loop_calls import Calls
+from headrace.server.metrics.counting import OTHER, Endpoint
+from headrace.server.metrics.scrape import Scrapes
+from headrace.server.requests import Requests, accepted_id
 
 logger = logging.getLogger("headrace.http")
 
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
-REQUEST_ID_CHARACTERS_MAX = 128
 
 
 def make_app(
-    calls: Calls, members: Members, aftermath: Aftermath, gate: Gate,
+    calls: Calls, members: Members, aftermath: Aftermath, gate: Gate, scrapes: Scrapes,
     extra: Iterable[BaseRoute] = (),
 ) -> ASGIApp:  # fmt: skip
     budget = Budget()
+    requests = calls.service.requests
+    counts = calls.service.counts
     paths: list[BaseRoute] = [
         Path(
             route.path,
-            _guarded(endpoint(route, calls, members, budget, aftermath)),
+            _guarded(
+                endpoint(route, calls, members, budget, aftermath),
+                counts.endpoint("http", f"{route.method} {route.path}"),
+                requests,
+            ),
             methods=[route.method],
         )
         for route in ROUTES
@@ -56,12 +66,21 @@ def make_app(
     paths += [
         Path("/openapi.json", _document, methods=["GET"]),
         Path("/docs", _page, methods=["GET"]),
+        Path(
+            "/metrics",
+            _guarded(metrics_endpoint(scrapes), counts.endpoint("http", "GET /metrics"), requests),
+            methods=["GET"],
+        ),
         *extra,
     ]
-    app = Starlette(
-        routes=paths,
-        exception_handlers={HTTPException: _on_http_error},
-    )
+    unknown = counts.endpoint("http", OTHER)
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        answer = await _on_http_error(request, error)
+        unknown.errors[str(answer.status_code)] += 1
+        return answer
+
+    app = Starlette(routes=paths, exception_handlers={HTTPException: on_http_error})
     gate.app = app
     return gate
 
@@ -75,21 +94,43 @@ async def _page(request: Request) -> Response:
 
 
 def _guarded(
-    serve: Callable[[Request], Awaitable[Response]],
+    serve: Callable[[Request], Awaitable[Response]], measured: Endpoint, requests: Requests
 ) -> Callable[[Request], Awaitable[Response]]:
-    async def guarded(request: Request) -> Response:
+    async def answer(request: Request) -> tuple[Response, str]:
         try:
-            return await serve(request)
+            return await serve(request), ""
         except HeadraceError as error:
-            return problem(error, request)
+            return problem(error, request), error.code
         except ClientDisconnect:
             # Nobody is there to be answered.
-            return Response(status_code=499)
+            return Response(status_code=499), "client-gone"
         except Exception:
-            logger.exception("a request failed", extra={"path": request.url.path})
-            return problem_response(500, "error", "the node failed; its log says more", request)
+            logger.exception("a request failed", extra=_who(request))
+            answer = problem_response(500, "error", "the node failed; its log says more", request)
+            return answer, "error"
+
+    async def guarded(request: Request) -> Response:
+        began = perf_counter()
+        response, code = await answer(request)
+        requests.done(
+            measured,
+            began,
+            waited_ms=1000 * request.scope.get(WAITED, 0),
+            code=code,
+            who=_who(request),
+        )
+        return response
 
     return guarded
+
+
+def _who(request: Request) -> dict[str, object]:
+    """What a line of the log says of a request."""
+    return {
+        "path": request.url.path,
+        "peer": request.client.host if request.client is not None else "",
+        "request_id": request.scope.get("headrace.request_id", ""),
+    }
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -119,9 +160,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        request_id = headers.get("x-request-id", "")
-        if not request_id.isascii() or not 0 < len(request_id) <= REQUEST_ID_CHARACTERS_MAX:
-            request_id = self._new_id()
+        request_id = accepted_id(headers.get("x-request-id", "")) or self._new_id()
         scope["headrace.request_id"] = request_id
 
         async def send_with_id(message: Any) -> None:

@@ -26,6 +26,7 @@ from headrace.server.http.members import Member, Members
 from headrace.server.http.sockets import Sockets
 from headrace.server.listening import bind
 from headrace.server.loop_calls import Calls
+from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
 
 logger = logging.getLogger("headrace.http")
@@ -37,7 +38,7 @@ class HttpDoor:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
         self._service = service
         self._settings = settings
-        self._calls = Calls(service, auto_create=settings.auto_create_topics)
+        self._calls = Calls(service, door="http", auto_create=settings.auto_create_topics)
         self._members = Members(service, self._on_expired)
         self._aftermath = Aftermath()
         self.address = Address("", 0)
@@ -51,13 +52,17 @@ class HttpDoor:
         self.address = Address(wanted.host, bound[0].getsockname()[1])
         hosts = hosts_of(wanted.host, _names(self._settings.http_hosts))
         gate = Gate(hosts, frozenset(_names(self._settings.http_origins)), self._new_id)
-        sockets = Sockets(self._calls, self._members, self._aftermath)
+        socket_calls = Calls(
+            self._service, door="websocket", auto_create=self._settings.auto_create_topics
+        )
+        sockets = Sockets(socket_calls, self._members, self._aftermath)
         config = uvicorn.Config(
             make_app(
                 self._calls,
                 self._members,
                 self._aftermath,
                 gate,
+                Scrapes(self._service, self._settings),
                 [WebSocketRoute("/ws", sockets.serve)],
             ),
             http=_Protocol,
@@ -75,6 +80,10 @@ class HttpDoor:
             # What strangers send is theirs to be told, not ours to write down.
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._server = _Server(config)
+        # A WebSocket is among the server's connections as well.
+        connected = self._server.server_state.connections
+        self._service.connections["http"] = lambda: len(connected) - sockets.count
+        self._service.connections["websocket"] = lambda: sockets.count
         self._serving = asyncio.create_task(self._server.serve(sockets=bound))
         while not self._server.started and not self._serving.done():
             await asyncio.sleep(0.001)

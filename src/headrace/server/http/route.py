@@ -25,6 +25,8 @@ from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
 JSON_TYPE = "application/json"
+# In a request's scope: for how many seconds it asked to wait.
+WAITED = "headrace.wait"
 
 T = TypeVar("T")
 
@@ -184,6 +186,7 @@ def endpoint(
                     f"the body must be {JSON_TYPE}, not {request.headers.get('content-type')!r}"
                 )
             call.body = decode_body(route.body, await call.read_body())
+        request.scope[WAITED] = getattr(call.body or call.query, "wait", 0)
         answer = await route.handler(call)
         if isinstance(answer, Response):
             return answer

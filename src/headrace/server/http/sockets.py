@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -74,6 +75,11 @@ class Sockets:
         finally:
             self._connected.discard(consumer)
             await socket.close()
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._connected)
 
     def _claim(self, wanted: str | None) -> str:
         if wanted is None:
@@ -147,10 +153,15 @@ class _Socket:
             except InvalidArgument as error:
                 await form.send(self._websocket, _refused(None, error))
                 continue
+            began, code = perf_counter(), ""
             try:
                 answer = await self._carry_out(request, form)
             except HeadraceError as error:
                 answer = _refused(getattr(request, "id", None), error)
+                code = error.code
+            service = self._calls.service
+            endpoint = service.counts.endpoint("websocket", type(request).__name__)
+            service.requests.done(endpoint, began, code=code, who={"consumer": self._consumer})
             if answer is not None:
                 await form.send(self._websocket, answer)
 

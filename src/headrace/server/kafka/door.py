@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from headrace.core.errors import MalformedMessage
@@ -22,6 +23,7 @@ from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
 from headrace.engine.cursor_expiry import CursorExpiry
 from headrace.server.kafka import api_versions
+from headrace.server.kafka.answer_errors import error_codes, name_of
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
 from headrace.server.kafka.fetch_session import FetchSessions
 from headrace.server.kafka.groups import LiveGroups
@@ -29,6 +31,7 @@ from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.kafka.transactions import LiveTransactions
 from headrace.server.listening import listen
+from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
 from headrace.wire.kafka.api import (
@@ -50,6 +53,8 @@ SILENT_SWEEPS_MAX = 60
 # How long a stop waits for what is under way: syncs, and answers to go out.
 STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
+# A join waits for the other members, and a sync for their leader.
+REBALANCING = frozenset((11, 14))
 # A warning that strangers can cause is written once in so many seconds.
 WARNING_SECONDS = 5.0
 
@@ -63,6 +68,9 @@ class Call(NamedTuple):
     version: int
     correlation_id: int
     client_id: str
+    # When it was read, by perf_counter, and how long it may wait for something.
+    began: float = 0.0
+    wait_ms: int = 0
 
     @property
     def service(self) -> Service:
@@ -98,6 +106,9 @@ class Door:
         self.rooms = Rooms()
         # Long polls that can be answered at once when the node stops.
         self.polls: set[Callable[[], None]] = set()
+        self._endpoints: dict[int, Endpoint] = {}
+        service.connections["kafka"] = lambda: len(self.connections) - self.remote.session_count
+        service.connections["sdk"] = lambda: self.remote.session_count
         self._complained_at = -WARNING_SECONDS
         self._not_written = 0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -178,6 +189,7 @@ class Door:
 
     def handle(self, connection: Connection, slot: Slot, frame: memoryview) -> None:
         """MalformedMessage when the frame is not a request that we offer."""
+        began = perf_counter()
         header = decode_request_header(frame)
         key, version, correlation_id, client_id, position = header
         api = APIS.get(key)
@@ -189,7 +201,8 @@ class Door:
             self._refuse(connection, slot, key, version, correlation_id)
             return
         request = decode_request(key, version, frame, position)
-        call = Call(self, connection, api, version, correlation_id, client_id or "")
+        wait_ms = getattr(request, "max_wait_ms", 0)
+        call = Call(self, connection, api, version, correlation_id, client_id or "", began, wait_ms)
         if key == PRODUCE:
             connection.routes.learn(frame, header, request)
         try:
@@ -198,6 +211,7 @@ class Door:
             self._on_failed(call, error)
             return
         if result is None:
+            self._count(call, result)
             connection.answer(slot, ())
         elif isinstance(result, tuple):
             self._answer(call, slot, result)
@@ -210,14 +224,49 @@ class Door:
         except Exception as error:
             self._on_failed(call, error)
             return
+        self._count(call, response)
         call.connection.answer(slot, parts)
+
+    def endpoint(self, api: Api) -> Endpoint:
+        found = self._endpoints.get(api.key)
+        if found is None:
+            found = self._endpoints[api.key] = self.service.counts.endpoint("kafka", api.name)
+        return found
+
+    def _count(self, call: Call, response: Message | None) -> None:
+        endpoint = self.endpoint(call.api)
+        codes = () if response is None else error_codes(response)
+        for code in codes:
+            endpoint.errors[name_of(code)] += 1
+        requests = self.service.requests
+        if perf_counter() - call.began < requests.look_seconds:
+            requests.done(endpoint, call.began)
+            return
+        is_joining = call.api.key in REBALANCING
+        requests.done(
+            endpoint,
+            call.began,
+            waited_ms=float("inf") if is_joining else call.wait_ms,
+            who={
+                "client": call.client_id,
+                "peer": call.connection.peer_host,
+                "correlation_id": call.correlation_id,
+                **({"error": name_of(codes[0])} if codes else {}),
+            },
+        )
 
     def _on_failed(self, call: Call, error: BaseException) -> None:
         self.logger.error(
             "request failed",
             exc_info=error,
-            extra={"api": call.api.name, "version": call.version, "client": call.client_id},
+            extra={
+                "api": call.api.name,
+                "version": call.version,
+                "client": call.client_id,
+                "correlation_id": call.correlation_id,
+            },
         )
+        self.endpoint(call.api).errors["failed"] += 1
         call.connection.close(f"{call.api.name} failed")
 
     def _refuse(
@@ -244,6 +293,7 @@ class Door:
                 return
             response = done.result()
             if response is None:
+                self._count(call, None)
                 call.connection.answer(slot, ())
             else:
                 self._answer(call, slot, response)

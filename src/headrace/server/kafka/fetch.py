@@ -66,6 +66,8 @@ class _Reading:
         self._session = session
         self._is_full = is_full
         self._found: dict[Key, PartitionData] = {}
+        # Of the partitions with records: the topic, and how many offsets go out.
+        self._passed: dict[Key, tuple[str, int]] = {}
         # What was read from at the last look, and how much there was to read then.
         self._partitions: list[Partition] = []
         self._log_bytes = 0
@@ -175,6 +177,7 @@ class _Reading:
 
     def _read(self) -> None:
         self._found = {}
+        self._passed = {}
         self._partitions = []
         self._size = 0
         left = min(self._request.max_bytes, FETCH_BYTES_MAX)
@@ -223,9 +226,11 @@ class _Reading:
         # Null says "did not ask"; a reader of committed records asks.
         aborted: Sequence[AbortedTransaction] | None = None
         try:
-            records = self._read_records(
+            records, behind = self._read_records(
                 partition, wanted, left, stable if self._is_committed else end
             )
+            if records:
+                self._passed[key] = (topic.name, behind - wanted.fetch_offset)
             if self._is_committed:
                 aborted = _aborted_in(partition, wanted.fetch_offset, records)
         except WouldWait as cold:
@@ -244,22 +249,26 @@ class _Reading:
 
     def _read_records(
         self, partition: Partition, wanted: FetchPartition, left: int, end: int
-    ) -> Buffer:
+    ) -> tuple[Buffer, int]:
+        """And the offset behind them."""
         if partition.stopped is not None:
             raise partition.stopped
         is_first = not self._size and left >= 0
         if wanted.fetch_offset >= end or (left <= 0 and not is_first):
-            return b""
+            return b"", 0
         limit = max(1, min(wanted.partition_max_bytes, left))
-        records = partition.log.read(wanted.fetch_offset, limit, end)
+        records, behind = partition.log.read_to(wanted.fetch_offset, limit, end)
         # The first batch of an answer goes out whatever its size, so that whoever
         # asks for little still gets on. Any other waits for the next answer.
-        return records if is_first or len(records) <= left else b""
+        return (records, behind) if is_first or len(records) <= left else (b"", 0)
 
     # Answering.
 
     def response(self) -> FetchResponse:
         session = self._session
+        counts = self._call.service.counts
+        for key, (topic, passed) in self._passed.items():
+            counts.traffic(topic, "kafka").add_out(passed, len(self._found[key].records or b""))
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         for key, data in self._found.items():
             told = Told(data.high_watermark, data.last_stable_offset, data.log_start_offset)

@@ -170,6 +170,8 @@ def _append(
             error = DiskFull(str(error))
         return PartitionProduceResponse(index, code_of(error), -1, error_message=str(error))
     commit.data.append((partition, appended.next_offset))
+    if not appended.duplicate:
+        call.service.counts.traffic(topic.name, "kafka").add_in(header.count, header.size_bytes)
     return PartitionProduceResponse(index, 0, appended.first_offset, -1, partition.log.start_offset)
 
 

@@ -9,6 +9,7 @@ says.
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
@@ -33,6 +34,7 @@ def handle_run(
 ) -> tuple[bool, int]:
     """Whether the requests from `start` on were taken, and where the next one starts;
     when they were not, up to where there is no use in trying again."""
+    began = perf_counter()
     broker = service.broker
     try:
         topic = topic_of(service, route.name, route.topic_id)
@@ -65,15 +67,24 @@ def handle_run(
     answer = connection.routes.answer(route, partition.log.start_offset)
     # Before the frame's bytes are another's.
     answers = write_answers(answer, correlation_ids, batches)
-    slot = connection.new_slot(len(correlation_ids) >> 2)
+    count = len(correlation_ids) >> 2
+    slot = connection.new_slot(count)
+    messages = appended.next_offset - appended.first_offset
+    service.counts.traffic(topic.name, "kafka").add_in(messages, len(batches))
+    endpoint = service.counts.endpoint("kafka", "Produce")
     if waiting is None:
+        service.requests.done(endpoint, began, count=count)
         connection.answer(slot, (answers,))
         return True, stop
 
     def on_safe(done: asyncio.Future[None]) -> None:
         if done.cancelled():
             return
-        if done.exception() is None:
+        is_failed = done.exception() is not None
+        code = Error.KAFKA_STORAGE_ERROR.name if is_failed else ""
+        who = {"peer": connection.peer_host}
+        service.requests.done(endpoint, began, count=count, code=code, who=who)
+        if not is_failed:
             connection.answer(slot, (answers,))
         else:
             refusal = encode_answer(route, Error.KAFKA_STORAGE_ERROR, -1)

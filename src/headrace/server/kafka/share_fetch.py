@@ -83,6 +83,10 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
     acquired = await poll.look()
     if not acquired and not wanted and request.max_wait_ms > 0:
         acquired = await poll.wait()
+    for partition, ranges, batches, _ in acquired:
+        call.service.counts.traffic(partition.topic.name, "kafka").add_out(
+            sum(end - start for start, end, _ in ranges), sum(map(len, batches))
+        )
     return _response(group, acquired, gone, outcomes)
 
 

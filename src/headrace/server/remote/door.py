@@ -12,6 +12,7 @@ client of ours, and costs it the connection.
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headrace.core import limits
@@ -58,6 +59,7 @@ class RemoteDoor:
         except MalformedMessage:
             raise
         except HeadraceError as error:
+            self._door.service.counts.endpoint("sdk", "refused").errors[error.code] += 1
             connection.leave_order(slot, CALL_WEIGHT)
             connection.send(encode_refusal_frame(correlation_id, error), CALL_WEIGHT)
             return
@@ -69,6 +71,10 @@ class RemoteDoor:
         self, connection: Connection, request: Request, correlation_id: int, weight: int
     ) -> None:
         session = self._session_of(connection)
+        service = self._door.service
+        endpoint = service.counts.endpoint("sdk", request.method.name)
+        is_watch = request.method.name == "watch"
+        began = perf_counter()
         task = asyncio.ensure_future(session.carry_out(request), loop=self._door.service.loop)
         self._door.tasks.add(task)
 
@@ -85,7 +91,15 @@ class RemoteDoor:
                 else:
                     raise error
             except Exception as failure:
-                frame = encode_refusal_frame(correlation_id, self._on_failed(request, failure))
+                error = self._on_failed(request, failure)
+                frame = encode_refusal_frame(correlation_id, error)
+            service.requests.done(
+                endpoint,
+                began,
+                waited_ms=float("inf") if is_watch else 0,
+                code=error.code if isinstance(error, HeadraceError) else "",
+                who={"peer": connection.peer_host, "correlation_id": correlation_id},
+            )
             connection.send(frame, weight)
 
         task.add_done_callback(answer)
@@ -97,6 +111,10 @@ class RemoteDoor:
         return HeadraceError(f"{request.method.name} failed in the node; its log says why")
 
     # Sessions.
+
+    @property
+    def session_count(self) -> int:
+        return len(self._sessions)
 
     def _session_of(self, connection: Connection) -> Session:
         session = self._sessions.get(connection)

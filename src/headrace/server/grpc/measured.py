@@ -1,0 +1,129 @@
+"""Calls as metrics and logs see them: how long, what went wrong, and by which id.
+
+A call's id is the one that its client sends as `x-request-id`, and is sent back with
+the trailing metadata; one that fails without an id gets one from the node, so that
+whoever is told of the failure can name it.
+
+A stream lasts as long as its client likes, so only its errors are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+from google.protobuf.message import Message
+from grpc import RpcError
+from grpc.aio import AbortError
+from grpc_channelz.v1 import channelz, channelz_pb2
+
+from headrace.server.grpc.statuses import REQUEST_ID_KEY
+from headrace.server.requests import accepted_id
+from headrace.server.service import Service
+
+logger = logging.getLogger("headrace.grpc")
+
+# How many connections are asked for at once.
+PAGE = 1_000
+
+
+class MeasuredCall:
+    """One call under way."""
+
+    def __init__(self, service: Service, context: Any) -> None:
+        self._service = service
+        self._context = context
+        # What went wrong, if anything did.
+        self.code = ""
+        self.given_id = _given_id(context)
+        if self.given_id:
+            context.set_trailing_metadata(((REQUEST_ID_KEY, self.given_id),))
+
+    @cached_property
+    def request_id(self) -> str:
+        return self.given_id or self._service.entropy.random_bytes(8).hex()
+
+    def who(self) -> dict[str, object]:
+        return {"peer": self._context.peer(), "request_id": self.request_id}
+
+
+class Measured:
+    """One method."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self._service = service
+        self._endpoint = service.counts.endpoint("grpc", name)
+
+    @contextlib.contextmanager
+    def call(self, context: Any, request: Any) -> Iterator[MeasuredCall]:
+        began = perf_counter()
+        call = MeasuredCall(self._service, context)
+        try:
+            with self._watched(call):
+                yield call
+        finally:
+            requests = self._service.requests
+            is_odd = bool(call.code) or perf_counter() - began >= requests.look_seconds
+            requests.done(
+                self._endpoint,
+                began,
+                waited_ms=_wait_ms(request),
+                code=call.code,
+                who=call.who() if is_odd else {},
+            )
+
+    @contextlib.contextmanager
+    def stream(self, context: Any) -> Iterator[MeasuredCall]:
+        call = MeasuredCall(self._service, context)
+        try:
+            with self._watched(call):
+                yield call
+        finally:
+            if call.code:
+                self._endpoint.errors[call.code] += 1
+
+    @contextlib.contextmanager
+    def _watched(self, call: MeasuredCall) -> Iterator[None]:
+        try:
+            yield
+        except (AbortError, RpcError):
+            raise
+        except Exception:
+            call.code = "error"
+            logger.exception("a call failed", extra={"api": self._endpoint.api, **call.who()})
+            raise
+
+
+def count_connections() -> int:
+    """Of all servers of gRPC in this process, of which a node has one."""
+    found = 0
+    for server in channelz.ChannelzServicer.GetServers(
+        channelz_pb2.GetServersRequest(), None
+    ).server:
+        start, is_end = 0, False
+        while not is_end:
+            page = channelz.ChannelzServicer.GetServerSockets(
+                channelz_pb2.GetServerSocketsRequest(
+                    server_id=server.ref.server_id, start_socket_id=start, max_results=PAGE
+                ),
+                None,
+            )
+            found += len(page.socket_ref)
+            is_end = page.end or not page.socket_ref
+            start = page.socket_ref[-1].socket_id + 1 if page.socket_ref else 0
+    return found
+
+
+def _given_id(context: Any) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == REQUEST_ID_KEY and isinstance(value, str):
+            return accepted_id(value)
+    return ""
+
+
+def _wait_ms(request: Any) -> int:
+    return int(getattr(request, "wait_ms", 0)) if isinstance(request, Message) else 0

@@ -1,0 +1,1 @@
+"""What the node counts while it works, and how others are told."""

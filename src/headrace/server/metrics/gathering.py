@@ -1,0 +1,331 @@
+"""Gathering: one look at everything that is not counted as it happens.
+
+    time       whatever came due in the queues happens, as for anybody who asks
+    queues     views of partitions   --.
+    streams    the table of cursors  ---+-- summed up by topic, and by group and topic
+    topics     logs and segments     --'
+    the rest   transactions, connections, the disk, the process
+
+Ten thousand partitions take longer than others should wait, so it is done in slices,
+and what is summed up is not one moment's: partitions are looked at one after the
+other. Ages are read from the log. What is not in memory a thread brings there, and
+where the next message is the same as last time, its age is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from time import perf_counter
+
+from headrace.compiled import is_compiled
+from headrace.core import limits
+from headrace.core.errors import HeadraceError
+from headrace.core.ports import WouldWait
+from headrace.core.values import SPARK_PROGRESS
+from headrace.engine.age import published_ms, ready_offset, waiting_ms
+from headrace.engine.catalog import DEAD_LETTER_GROUP, DEAD_LETTER_SUFFIX
+from headrace.engine.coordinator.transaction import State
+from headrace.engine.cursor import Cursor
+from headrace.engine.lane import LANE_COUNT
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.scanner import NORMAL
+from headrace.engine.window import READY
+from headrace.server.metrics import families as f
+from headrace.server.metrics.bounded import Places
+from headrace.server.metrics.counting import OTHER
+from headrace.server.metrics.families import Samples
+from headrace.server.metrics.process import read_process
+from headrace.server.metrics.sums import QueueSums, StreamSums, TopicSums, empty_samples
+from headrace.server.service import Service
+from headrace.server.slices import Slices
+
+logger = logging.getLogger("headrace")
+
+# How long a look waits for the disk to make true what came due.
+DUE_SECONDS = 1.0
+# How often a thread is sent to bring in what an age is read from.
+WARMINGS_MAX = 4
+
+# A partition, and what is asked of it: a lane of a group, or a stream group.
+_Asked = tuple[Partition, str, int]
+_STREAM = -1
+
+
+class Gathering:
+    def __init__(self, service: Service, *, free_bytes_min: int, by_partition: bool) -> None:
+        self._service = service
+        self._broker = service.broker
+        self._free_bytes_min = free_bytes_min
+        self._by_partition = by_partition
+        self._topics: Places[str] = Places(limits.METRIC_TOPICS_MAX)
+        self._groups: Places[tuple[str, str]] = Places(limits.METRIC_GROUP_TOPICS_MAX)
+        self._partitions: Places[tuple[str, int]] = Places(limits.METRIC_PARTITIONS_MAX)
+        self._lags: Places[tuple[str, str, int]] = Places(limits.METRIC_PARTITIONS_MAX)
+        # Since when what comes next has waited: its offset, and the time.
+        self._ages: dict[_Asked, tuple[int, int]] = {}
+
+    async def gather(self) -> Samples:
+        began = perf_counter()
+        samples = empty_samples()
+        places = (self._topics, self._groups, self._partitions, self._lags)
+        for each in places:
+            each.begin()
+        known, self._ages = self._ages, {}
+        look = _Look(self._service, samples, known, self._ages)
+        await self._pass_time(look)
+        await self._look_at_topics(look)
+        await self._look_at_streams(look)
+        self._look_at_transactions(look)
+        for each in places:
+            each.end()
+        self._write_counts(samples)
+        await self._look_at_node(samples)
+        samples[f.GATHERED].append(((), perf_counter() - began))
+        return samples
+
+    async def _pass_time(self, look: _Look) -> None:
+        """Leases, delays and lives that are over end now, as they would for whoever
+        leases next. A disk that does not answer is no reason to say nothing."""
+        commit = self._broker.commit()
+        if self._service.commits.failed is not None:
+            return
+        try:
+            for partition in list(self._broker.topics):
+                if partition.views and partition.is_leader and partition.stopped is None:
+                    self._broker.fates.tick([partition], look.now_ms, commit)
+                    await look.rest()
+            commit.seal()
+            if self._broker.moves or not commit.is_done():
+                finishing = asyncio.ensure_future(self._service.finish(commit))
+                finishing.add_done_callback(lambda done: done.cancelled() or done.exception())
+                await asyncio.wait([finishing], timeout=DUE_SECONDS)
+        except (HeadraceError, OSError) as error:
+            logger.warning("metrics: queues may show what is over", extra={"error": str(error)})
+
+    # Topics and queues.
+
+    async def _look_at_topics(self, look: _Look) -> None:
+        topics: dict[str, TopicSums] = {}
+        queues: dict[tuple[str, str], QueueSums] = {}
+        letters: dict[str, list[int]] = {}
+        stopped = 0
+        for partition in list(self._broker.topics):
+            await look.rest()
+            if not partition.is_leader:
+                continue
+            topic = partition.topic.name
+            label = topic if self._topics.has(topic) else OTHER
+            topics.setdefault(label, TopicSums()).add(partition)
+            stopped += partition.stopped is not None
+            if self._by_partition:
+                self._write_partition(look.samples, partition)
+            for view in list(partition.views.values()):
+                if view.name == DEAD_LETTER_GROUP:
+                    source = label.removesuffix(DEAD_LETTER_SUFFIX)
+                    found = letters.setdefault(source, [0, 0])
+                    found[0] += view.window.counts[NORMAL << 4 | READY]
+                    found[1] += view.totals["redriven"]
+                    continue
+                pair = (view.name, topic)
+                pair = pair if self._groups.has(pair) else (OTHER, OTHER)
+                sums = queues.setdefault(pair, QueueSums())
+                sums.add(view)
+                await self._age_lanes(look, partition, view, sums)
+                depth = sum(view.window.counts[: LANE_COUNT << 4])
+                self._write_lag(look.samples, view.name, partition, "queue", depth)
+        for name, each in topics.items():
+            each.write(look.samples, name)
+        for (group, topic), queue in queues.items():
+            queue.write(look.samples, group, topic)
+            await look.rest()
+        for name, (waiting, redriven) in letters.items():
+            look.samples[f.LETTERS].append(((name,), waiting))
+            look.samples[f.REDRIVEN].append(((name,), redriven))
+        look.samples[f.STOPPED].append(((), stopped))
+
+    async def _age_lanes(
+        self, look: _Look, partition: Partition, view: QueueView, sums: QueueSums
+    ) -> None:
+        for lane in range(LANE_COUNT):
+            offset = ready_offset(view, lane)
+            if offset is not None:
+                asked = (partition, view.name, lane)
+                waited = await look.waited_ms(asked, offset, waiting_ms)
+                sums.waited_ms[lane] = max(sums.waited_ms[lane], waited)
+
+    def _write_partition(self, samples: Samples, partition: Partition) -> None:
+        if not self._partitions.has((partition.topic.name, partition.index)):
+            return
+        labels = (partition.topic.name, str(partition.index))
+        samples[f.START_OFFSET].append((labels, partition.log.start_offset))
+        samples[f.END_OFFSET].append((labels, partition.high_watermark))
+        samples[f.PARTITION_SIZE].append((labels, partition.log.size_bytes))
+
+    def _write_lag(
+        self, samples: Samples, group: str, partition: Partition, kind: str, lag: int
+    ) -> None:
+        name, index = partition.topic.name, partition.index
+        if self._by_partition and self._lags.has((group, name, index)):
+            samples[f.PARTITION_LAG].append(((group, name, str(index), kind), lag))
+
+    # Streams.
+
+    async def _look_at_streams(self, look: _Look) -> None:
+        cursors, topics = self._broker.cursors, self._broker.topics
+        streams: dict[tuple[str, str], StreamSums] = {}
+        for group in sorted(cursors.groups()):
+            table = cursors.of(group)
+            is_spark = any(each.metadata == SPARK_PROGRESS for each in table.values())
+            kind = "spark" if is_spark else "stream"
+            for name in cursors.topics_of(group):
+                await look.rest()
+                topic = topics.catalog.topics.get(name)
+                if topic is None:
+                    continue
+                pair = (group, name)
+                pair = pair if self._groups.has(pair) else (OTHER, OTHER)
+                sums = streams.setdefault(pair, StreamSums())
+                sums.kind = kind if pair[0] != OTHER else "stream"
+                for partition in list(topics.partitions(topic)):
+                    await look.rest()
+                    cursor = table.get((topic.id, partition.index))
+                    if partition.is_leader:
+                        lag = await self._add_stream(look, group, partition, cursor, sums)
+                        self._write_lag(look.samples, group, partition, kind, lag)
+        for (group, name), each in streams.items():
+            each.write(look.samples, group, name, look.now_ms)
+
+    async def _add_stream(
+        self,
+        look: _Look,
+        group: str,
+        partition: Partition,
+        cursor: Cursor | None,
+        sums: StreamSums,
+    ) -> int:
+        start = partition.log.start_offset
+        if cursor is not None:
+            sums.position += cursor.offset
+            sums.committed_ms = max(sums.committed_ms or 0, cursor.at_ms)
+            start = max(start, cursor.offset)
+        lag = max(0, partition.high_watermark - start)
+        sums.lag += lag
+        if lag:
+            waited = await look.waited_ms((partition, group, _STREAM), start, published_ms)
+            sums.waited_ms = max(sums.waited_ms, waited)
+        return lag
+
+    # Transactions.
+
+    def _look_at_transactions(self, look: _Look) -> None:
+        samples, table = look.samples, self._broker.transactions
+        unfinished = table.unfinished()
+        ongoing = [each for each in unfinished if each.state is State.ONGOING]
+        for state, count in (
+            ("ongoing", len(ongoing)),
+            ("ending", len(unfinished) - len(ongoing)),
+        ):
+            samples[f.OPEN_TRANSACTIONS].append(((state,), count))
+        begun = min((each.started_at_ms for each in unfinished), default=look.now_ms)
+        oldest = max(0, look.now_ms - begun) / 1000
+        samples[f.OLDEST_TRANSACTION].append(((), oldest))
+        for outcome, count in table.ended.items():
+            samples[f.ENDED_TRANSACTIONS].append(((outcome,), count))
+        holders: list[tuple[int, Partition, int]] = []
+        for place in {place for each in unfinished for place in each.partitions}:
+            partition = self._broker.topics.find(*place)
+            opened = [] if partition is None else partition.open_transactions()
+            if partition is not None and opened:
+                holders.append((opened[0].since_ms, partition, opened[0].producer_id))
+        holders.sort(key=lambda each: each[0])
+        del holders[limits.METRIC_HOLDERS_MAX :]
+        owners = table.owners(producer_id for _, _, producer_id in holders) if holders else {}
+        for since_ms, partition, producer_id in holders:
+            labels = (partition.topic.name, str(partition.index), owners.get(producer_id, ""))
+            samples[f.HELD].append((labels, max(0, look.now_ms - since_ms) / 1000))
+
+    # What was counted, and the node.
+
+    def _write_counts(self, samples: Samples) -> None:
+        counts = self._service.counts
+        counts.forget_topics(self._broker.topics.catalog.topics)
+        for (topic, door), row in counts.rows.items():
+            labels = (topic, door)
+            samples[f.MESSAGES_IN].append((labels, row.messages_in))
+            samples[f.BYTES_IN].append((labels, row.bytes_in))
+            samples[f.MESSAGES_OUT].append((labels, row.messages_out))
+            samples[f.BYTES_OUT].append((labels, row.bytes_out))
+        for (door, api), endpoint in counts.endpoints.items():
+            if any(endpoint.latency.counts):
+                samples[f.REQUESTS].append(((door, api), endpoint.latency.copy()))
+            for code, count in endpoint.errors.items():
+                samples[f.REQUEST_ERRORS].append(((door, api, code), count))
+        samples[f.SYNCS].append(((), counts.syncs.copy()))
+        samples[f.LOOP_LAG].append(((), counts.loop_lag.copy()))
+
+    async def _look_at_node(self, samples: Samples) -> None:
+        for door, count in self._service.connections.items():
+            samples[f.CONNECTIONS].append(((door,), count()))
+        loop = self._service.loop
+        free = await loop.run_in_executor(None, self._service.disk.free_bytes)
+        samples[f.DISK_FREE].append(((), free))
+        samples[f.DISK_FLOOR].append(((), self._free_bytes_min))
+        python = ".".join(map(str, sys.version_info[:3]))
+        code = "true" if is_compiled() else "false"
+        samples[f.BUILD].append(((version("headrace"), python, code), 1))
+        for name, value in (await loop.run_in_executor(None, read_process)).items():
+            for family in f.PROCESS:
+                if family.name == name:
+                    samples[family].append(((), value))
+
+
+class _Look:
+    """One look: its time, what it has found, and the ages that it knows."""
+
+    def __init__(
+        self,
+        service: Service,
+        samples: Samples,
+        known: dict[_Asked, tuple[int, int]],
+        ages: dict[_Asked, tuple[int, int]],
+    ) -> None:
+        self._service = service
+        self.samples = samples
+        self.now_ms = service.clock.now_ms()
+        self._known = known
+        self._ages = ages
+        self.rest = Slices().rest
+
+    async def waited_ms(
+        self, asked: _Asked, offset: int, find: Callable[[Partition, int], int | None]
+    ) -> int:
+        """For how long what is at this offset has waited; 0 when that cannot be told."""
+        known = self._known.get(asked)
+        if known is None or known[0] != offset:
+            since_ms = await self._find(asked[0], offset, find)
+            if since_ms is None:
+                return 0
+            known = (offset, since_ms)
+        self._ages[asked] = known
+        return max(0, self.now_ms - known[1])
+
+    async def _find(
+        self, partition: Partition, offset: int, find: Callable[[Partition, int], int | None]
+    ) -> int | None:
+        if partition.stopped is not None:
+            return None
+        for _ in range(WARMINGS_MAX):
+            try:
+                with self._service.disk.without_waiting():
+                    return find(partition, offset)
+            except WouldWait as cold:
+                await self._service.read_in_thread((cold,))
+            except (HeadraceError, OSError, ValueError):
+                # It was deleted meanwhile, or has rotted; that is said elsewhere.
+                return None
+        return None

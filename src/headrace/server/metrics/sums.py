@@ -1,0 +1,110 @@
+"""What one look finds, summed up by topic and by group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from headrace.engine.lane import LANE_COUNT
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
+from headrace.record import LANES
+from headrace.server.metrics import families as f
+from headrace.server.metrics.families import Family, Sample, Samples
+
+# A message that is being settled is still its consumer's.
+_STATES: Final = (
+    ("ready", (READY,)),
+    ("waiting", (WAITING,)),
+    ("leased", (LEASED, SETTLING)),
+    ("retrying", (RETRYING,)),
+    ("delayed", (DELAYED,)),
+    ("moving", (MOVING,)),
+)
+_TOTALS: Final = (
+    (f.DELIVERIES, "delivered"),
+    (f.REDELIVERIES, "redelivered"),
+    (f.ACKS, "acked"),
+    (f.NACKS, "nacked"),
+    (f.LEASES_ENDED, "lease_expired"),
+    (f.DEAD_LETTERED, "dead_lettered"),
+    (f.EXPIRED, "expired"),
+    (f.CANCELLED, "cancelled"),
+)
+
+
+class TopicSums:
+    def __init__(self) -> None:
+        self.partitions = self.segments = self.size = self.undecided = 0
+
+    def add(self, partition: Partition) -> None:
+        log = partition.log
+        self.partitions += 1
+        self.segments += len(log.segment_list)
+        self.size += log.size_bytes
+        if partition.state is not None:
+            self.size += partition.state.log.size_bytes
+        self.undecided += partition.high_watermark - partition.last_stable_offset
+
+    def write(self, samples: Samples, topic: str) -> None:
+        for family, value in (
+            (f.PARTITIONS, self.partitions),
+            (f.SEGMENTS, self.segments),
+            (f.SIZE, self.size),
+            (f.UNDECIDED, self.undecided),
+        ):
+            samples[family].append(((topic,), value))
+
+
+class QueueSums:
+    """One queue group on one topic."""
+
+    def __init__(self) -> None:
+        # By the byte of the window: lane and state.
+        self.counts = [0] * (LANE_COUNT << 4)
+        self.totals: Counter[str] = Counter()
+        # By lane: for how many milliseconds the oldest ready message has waited.
+        self.waited_ms = [0] * LANE_COUNT
+
+    def add(self, view: QueueView) -> None:
+        window = view.window
+        if window.start < window.end:
+            self.counts = [a + b for a, b in zip(self.counts, window.counts, strict=False)]
+        self.totals.update(view.totals)
+
+    def write(self, samples: Samples, group: str, topic: str) -> None:
+        depth = 0
+        for lane, name in enumerate(LANES):
+            for state, values in _STATES:
+                count = sum(self.counts[lane << 4 | value] for value in values)
+                depth += count
+                samples[f.QUEUE_MESSAGES].append(((group, topic, name, state), count))
+            waited = self.waited_ms[lane] / 1000
+            samples[f.QUEUE_OLDEST].append(((group, topic, name), waited))
+        for family, total in _TOTALS:
+            samples[family].append(((group, topic), self.totals[total]))
+        samples[f.LAG_MESSAGES].append(((group, topic, "queue"), depth))
+        samples[f.LAG_SECONDS].append(((group, topic, "queue"), max(self.waited_ms) / 1000))
+
+
+class StreamSums:
+    """One stream group on one topic."""
+
+    def __init__(self) -> None:
+        self.lag = self.position = self.waited_ms = 0
+        self.committed_ms: int | None = None
+        self.kind = "stream"
+
+    def write(self, samples: Samples, group: str, topic: str, now_ms: int) -> None:
+        labels = (group, topic, self.kind)
+        samples[f.LAG_MESSAGES].append((labels, self.lag))
+        samples[f.LAG_SECONDS].append((labels, self.waited_ms / 1000))
+        samples[f.POSITION].append((labels, self.position))
+        if self.committed_ms is not None:
+            age = max(0, now_ms - self.committed_ms) / 1000
+            samples[f.COMMIT_AGE].append((labels, age))
+
+
+def empty_samples() -> dict[Family, list[Sample]]:
+    return {family: [] for family in f.FAMILIES}
