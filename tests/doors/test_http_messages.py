@@ -254,3 +254,32 @@ def test_a_web_page_cannot_drive_a_local_node(http: httpx.Client, topic: str) ->
     own = str(http.base_url).rstrip("/")
     done(http.post("/produce", json={"topic": topic, "value": 1}, headers={"origin": own}))
     assert len(done(http.get("/consume", params={"topic": topic}))["messages"]) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["text ä \U0001f389"] * 200,
+        [{"id": 7, "list": [1.5, None, True]}] * 200,
+        ["text", {"a": 1}, None, 17, [], "", False] * 40,
+    ],
+    ids=["text", "json", "mixed"],
+)
+def test_a_large_batch_of_values_comes_back_as_it_was(
+    http: httpx.Client, topic: str, values: list[Any]
+) -> None:
+    body = {"messages": [{"value": value} for value in values]}
+    places = done(http.post(f"/topics/{topic}/messages", json=body))["messages"]
+    assert places == [{"partition": 0, "offset": number} for number in range(len(values))]
+    read = done(http.get(f"/topics/{topic}/messages", params={"count": 1000}))["messages"]
+    assert [each["value"] for each in read] == values
+
+
+def test_what_is_wrong_in_a_large_batch_is_said_of_that_message(
+    http: httpx.Client, topic: str
+) -> None:
+    messages: list[dict[str, Any]] = [{"value": "x" * 20}] * 100
+    wrong = {"messages": [*messages, {"value": 1, "prority": "high"}]}
+    detail = refused(http.post(f"/topics/{topic}/messages", json=wrong), 400, "invalid-argument")
+    assert "prority" in detail and "messages[100]" in detail
+    assert done(http.get(f"/topics/{topic}/messages"))["messages"] == []

@@ -62,6 +62,19 @@ def test_messages_with_one_key_stay_in_one_partition(door: Door, topic: str) -> 
     assert chosen.partition == 2
 
 
+@pytest.mark.parametrize("special", [None, 0, 50, 99])
+def test_a_large_batch_keeps_its_order_whatever_is_in_it(
+    door: Door, topic: str, special: int | None
+) -> None:
+    given = [New(b"%d" % number) for number in range(100)]
+    if special is not None:
+        given[special] = New(None, b"key", {"h": b"1"})
+    places = door.publish(topic, *given)
+    assert [each.offset for each in places] == list(range(100))
+    found, _ = door.read(topic, 0, 0, 200)
+    assert [(each.value, each.key) for each in found] == [(each.value, each.key) for each in given]
+
+
 def test_the_same_message_is_published_once(door: Door, topic: str) -> None:
     once = f"once-{topic}"
     door.create_topic(once, dedup=True)

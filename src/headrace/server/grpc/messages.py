@@ -12,6 +12,7 @@ from headrace.core.errors import InvalidArgument, OffsetOutOfRange
 from headrace.core.values import CursorMove, Publication, StreamRecord
 from headrace.server.grpc.shown import given, outgoing, shown_record
 from headrace.server.loop_calls import Calls
+from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
 from headrace.server.transacting import transact
 from headrace.wire.grpc.generated import headrace_pb2 as pb
@@ -37,7 +38,7 @@ class Messages:
 
     async def publish(self, request: Any, _: Any) -> Any:
         messages = [outgoing(each) for each in request.messages]
-        places = await self._run(Face.publish, request.topic, messages)
+        places = await publish_all(self._calls, request.topic, messages)
         return pb.PublishResponse(places=[pb.Place(**each._asdict()) for each in places])
 
     async def publish_batch(self, request: Any, _: Any) -> Any:

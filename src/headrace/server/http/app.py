@@ -18,7 +18,6 @@ from time import perf_counter
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -31,6 +30,7 @@ from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
 from headrace.server.http.members import Members
 from headrace.server.http.metrics import metrics_endpoint
+from headrace.server.http.paths import Paths
 from headrace.server.http.problems import problem, problem_response
 from headrace.server.http.route import WAITED, Budget, endpoint
 from headrace.server.http.table import ROUTES
@@ -81,7 +81,7 @@ def make_app(
         return answer
 
     app = Starlette(routes=paths, exception_handlers={HTTPException: on_http_error})
-    gate.app = app
+    gate.app = Paths(paths, app)
     return gate
 
 
@@ -127,7 +127,7 @@ def _guarded(
 def _who(request: Request) -> dict[str, object]:
     """What a line of the log says of a request."""
     return {
-        "path": request.url.path,
+        "path": request.scope["raw_path"].decode("latin-1"),
         "peer": request.client.host if request.client is not None else "",
         "request_id": request.scope.get("headrace.request_id", ""),
     }
@@ -159,8 +159,9 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        request_id = accepted_id(headers.get("x-request-id", "")) or self._new_id()
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = accepted_id(given) or self._new_id()
         scope["headrace.request_id"] = request_id
 
         async def send_with_id(message: Any) -> None:
@@ -174,15 +175,18 @@ class Gate:
             return
         await self.app(scope, receive, send_with_id)
 
-    def _refusal(self, headers: Headers) -> HeadraceError | None:
-        host = headers.get("host", "")
+    def _refusal(self, headers: dict[bytes, bytes]) -> HeadraceError | None:
+        host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_ours(host):
             return ForbiddenHost(
                 f"this node does not go by {host!r}; connect to the address it listens on, or "
                 "name the host in http_hosts"
             )
-        origin = headers.get("origin")
-        if origin is None or origin in self._origins or "*" in self._origins:
+        given = headers.get(b"origin")
+        if given is None:
+            return None
+        origin = given.decode("latin-1")
+        if origin in self._origins or "*" in self._origins:
             return None
         if origin.partition("://")[2] == host:
             return None

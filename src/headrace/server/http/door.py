@@ -22,6 +22,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.app import Gate, hosts_of, make_app
+from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.members import Member, Members
 from headrace.server.http.sockets import Sockets
 from headrace.server.listening import bind
@@ -71,6 +72,7 @@ class HttpDoor:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             limit_concurrency=self._settings.connections_max,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=CLOSE_SECONDS,
@@ -124,6 +126,11 @@ class _Protocol(HttpToolsProtocol):
         super().__init__(*args, **named)
         self._head_bytes = 0
         self._in_head = True
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        corked: Any = CorkedTransport(transport, self.loop)
+        self.transport = corked
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument, UnknownMessage
-from headrace.core.values import MessageId, Outgoing, Publication, StreamRecord
+from headrace.core.values import MessageId, Outgoing, Publication, Published, StreamRecord
 from headrace.record.attribute_headers import attribute_headers
 from headrace.record.content_type import CONTENT_TYPE, content_type_of
 from headrace.server.http.route import Call, decode_query, is_json
@@ -15,11 +17,14 @@ from headrace.server.http.shown import (
     milliseconds_in,
     outgoing,
     shown_place,
+    shown_places,
     shown_record,
 )
+from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
 from headrace.server.transacting import transact
 from headrace.wire.http import bodies
+from headrace.wire.http.content import stored_value
 
 RAW_TYPE = "application/octet-stream"
 
@@ -47,14 +52,34 @@ async def publish(call: Call) -> bodies.Place | bodies.Places:
         return shown_place(place)
     if call.request.query_params:
         raise InvalidArgument("a JSON body says everything itself; parameters are for raw bytes")
+    if isinstance(call.body, bodies.PlainMessages):
+        return await _publish_plain(call, topic, call.body)
     wanted: bodies.Publish = call.body
     if wanted.messages is None:
         [place] = await call.run(Face.publish, topic, [outgoing(wanted)])
         return shown_place(place)
     if wanted != bodies.Publish(messages=wanted.messages):
         raise InvalidArgument("give `messages`, or the fields of one message, not both")
-    places = await call.run(Face.publish, topic, [outgoing(each) for each in wanted.messages])
-    return bodies.Places(messages=[shown_place(each) for each in places])
+    messages = [outgoing(each) for each in wanted.messages]
+    places = await publish_all(call.calls, topic, messages)
+    return bodies.Places(messages=shown_places(places))
+
+
+async def _publish_plain(call: Call, topic: str, wanted: bodies.PlainMessages) -> bodies.Places:
+    stored = [stored_value(each.value, None) for each in wanted.messages]
+    kinds = {kind for _, kind in stored}
+    places: Sequence[Published]
+    if len(kinds) == 1 and None not in kinds:
+        values = [value for value, _ in stored if value is not None]
+        headers = tuple((CONTENT_TYPE, kind) for kind in kinds)
+        places = await call.run(Face.publish_values, topic, values, headers=headers)
+    else:
+        messages = [
+            Outgoing(value, headers=() if kind is None else ((CONTENT_TYPE, kind),))
+            for value, kind in stored
+        ]
+        places = await call.run(Face.publish, topic, messages)
+    return bodies.Places(messages=shown_places(places))
 
 
 async def publish_together(call: Call) -> bodies.AddressedPlaces:

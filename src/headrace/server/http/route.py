@@ -30,6 +30,9 @@ WAITED = "headrace.wait"
 
 T = TypeVar("T")
 
+# Bodies below are decoded once.
+PLAIN_BODY_BYTES_MIN = 1024
+
 
 class Budget:
     """What all bodies that are being received may hold together."""
@@ -124,6 +127,8 @@ class Route:
     query: Any = None
     answer: Any = None
     status: int = 200
+    # A simpler form of the body, which a large one is tried as first.
+    plain_body: Any = None
     # Other forms than JSON that the body or the answer may have.
     raw_body: bool = False
     answer_type: str = JSON_TYPE
@@ -152,6 +157,16 @@ def decode_body(kind: Any, body: bytes) -> Any:
         return decoder.decode(body or b"{}")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"the body is not what this takes: {error}") from error
+
+
+def decode_plain_body(kind: Any, body: bytes) -> Any:
+    """None where the body has another form, or is too small for it to matter."""
+    if len(body) < PLAIN_BODY_BYTES_MIN:
+        return None
+    try:
+        return decode_body(kind, body)
+    except InvalidArgument:
+        return None
 
 
 def decode_query(kind: Any, request: Request) -> Any:
@@ -185,7 +200,11 @@ def endpoint(
                 raise UnsupportedType(
                     f"the body must be {JSON_TYPE}, not {request.headers.get('content-type')!r}"
                 )
-            call.body = decode_body(route.body, await call.read_body())
+            body = await call.read_body()
+            if route.plain_body is not None:
+                call.body = decode_plain_body(route.plain_body, body)
+            if call.body is None:
+                call.body = decode_body(route.body, body)
         request.scope[WAITED] = getattr(call.body or call.query, "wait", 0)
         answer = await route.handler(call)
         if isinstance(answer, Response):

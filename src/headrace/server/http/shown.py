@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from msgspec import UNSET
 
@@ -16,6 +18,7 @@ from headrace.core.values import (
     MessageId,
     Outgoing,
     Published,
+    PublishedRuns,
     StreamRecord,
     TopicInfo,
 )
@@ -34,6 +37,8 @@ from headrace.wire.http.content import (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+# Messages of one answer share theirs, more often than not.
+@lru_cache(maxsize=256)
 def moment(milliseconds: int | None) -> str | None:
     """ISO 8601 in UTC; the last moment that can be written for anything later."""
     if milliseconds is None:
@@ -132,6 +137,16 @@ def _attributes(message: bodies.NewMessage) -> tuple[tuple[str, bytes], ...]:
 
 
 # Out.
+
+
+def shown_places(places: Sequence[Published]) -> list[bodies.Place]:
+    if isinstance(places, PublishedRuns):
+        return [
+            bodies.Place(partition=partition, offset=offset)
+            for partition, first, count in places.runs
+            for offset in range(first, first + count)
+        ]
+    return list(map(shown_place, places))
 
 
 def shown_place(place: Published) -> bodies.Place:

@@ -37,9 +37,10 @@ from headrace.core.values import StreamRecord, check_name
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
-from headrace.server.http.shown import milliseconds_in, shown_place
+from headrace.server.http.shown import milliseconds_in, shown_places
 from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls, Watch
+from headrace.server.publishing import publish_all
 from headrace.server.settling import settle
 from headrace.wire.http import frames
 from headrace.wire.http.bodies import Settled
@@ -169,8 +170,8 @@ class _Socket:
         match request:
             case frames.Enqueue():
                 messages = [form.outgoing(each) for each in request.messages]
-                places = await self._run(Face.publish, request.topic, messages)
-                return frames.Done(id=request.id, messages=list(map(shown_place, places)))
+                places = await publish_all(self._calls, request.topic, messages)
+                return frames.Done(id=request.id, messages=shown_places(places))
             case frames.Dequeue():
                 return await self._dequeue(request, form)
             case frames.Tail():

@@ -55,6 +55,7 @@ ROUTES = (
     # Messages.
     Route("POST", "/topics/{topic}/messages", messages.publish, "Publish one message or many",
           "messages", body=b.Publish, answer=b.Place | b.Places, raw_body=True,
+          plain_body=b.PlainMessages,
           detail="A body of any other type than JSON is the value itself; what goes with it is "
           "given as parameters."),
     Route("POST", "/messages", messages.publish_together, "Publish to several topics, all or none",

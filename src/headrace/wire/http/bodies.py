@@ -64,6 +64,18 @@ class Publish(NewMessage):
     messages: list[NewMessage] | None = None
 
 
+class PlainMessage(Body):
+    """A message of which there is nothing to say but its value."""
+
+    value: Raw
+
+
+class PlainMessages(Body):
+    """The simplest form of many, which most batches have; read several times faster."""
+
+    messages: list[PlainMessage]
+
+
 class RawQuery(Body):
     """What goes with a value that is the body itself."""
 
