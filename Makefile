@@ -70,7 +70,7 @@ rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
 transactions: $(STAMP) ## the long soak of transactions: 100 times kill -9 and zombies, on five clients
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(PYTEST) -q tests/interop/test_transactions.py --timeout 0 $(ARGS)
 
-spark-soak: $(STAMP) ## the long Spark soak: 20 killed drivers and nodes, each row once
+spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)
 
 soak: crash power-loss rot transactions ## all long soaks, one after the other

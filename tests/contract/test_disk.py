@@ -230,3 +230,15 @@ def test_a_lock_has_one_holder_whose_name_others_are_told(disk: Disk) -> None:
     with pytest.raises(InUse, match="held by the next"):
         disk.lock("lock", "somebody else")
     second.release()
+
+
+def test_whether_a_lock_is_held_can_be_asked_without_taking_it(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    disk.check_unlocked("lock")
+    lock = disk.lock("lock", "pid 4711, headrace serve")
+    with pytest.raises(InUse, match="pid 4711, headrace serve"):
+        disk.check_unlocked("lock")
+    lock.release()
+    disk.check_unlocked("lock")
+    # Asking left nothing behind.
+    disk.lock("lock", "the next").release()

@@ -1,173 +1,239 @@
-"""More than one process: a standalone cluster, and Spark Connect."""
+"""On a real cluster, a master and two workers: the rollup, and rows that flow from a
+topic to a topic and to a table, each once, whatever fails on the way."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.interop.conftest import NodeProcess
+from tests.pipelines.conftest import NOON_MS, metric
 from tests.spark.conftest import Topic
-from tests.spark.session import SETTINGS, environment
+from tests.spark.daemons import Cluster, spark_home, standalone
+from tests.spark.flowing import archive_settings
+from tests.spark.session import CLUSTER_SETTINGS, SETTINGS, environment
 from tests.spark.test_batch_read import numbers
 from tests.spark.test_write import values
 
+from headrace.client.kafka.cluster import LATEST, READ_UNCOMMITTED, KafkaCluster
+from headrace.client.kafka.producing import KafkaProducer
+from headrace.pipelines import __main__ as submitted
+from headrace.pipelines.archive.job import raw_table
+from headrace.pipelines.status import status_of
+
 PROJECT = Path(__file__).parent.parent.parent
-START_SECONDS = 120
 RUN_SECONDS = 280
+ROWS_PER_FAULT = 1_500
 
 # As heavy as a session of its own each; they do not run beside it.
 pytestmark = pytest.mark.xdist_group("spark")
 
-READING = """
-import sys
-from pyspark.sql import SparkSession
 
-remote, servers, topic = sys.argv[1:]
-spark = SparkSession.builder.remote(remote).getOrCreate()
-frame = spark.read.format("headrace").options(servers=servers, subscribe=topic).load()
-print(frame.filter("offset >= 10").count(), sum(len(row.value) for row in frame.collect()))
-spark.stop()
-"""
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with standalone(tmp_path_factory.mktemp("cluster"), 2) as started:
+        yield started
 
 
-def spark_home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def running(command: list[str | Path], log: Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon of Spark, ended with everything that it started."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=log.parent,
-            env={**os.environ, **environment(), "SPARK_HOME": str(spark_home()), **more},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            try:
-                os.killpg(process.pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    for _ in range(START_SECONDS * 10):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        try:
-            process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    raise AssertionError(f"it does not listen: {log.read_text()[-2_000:]}")
-
-
-@contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[str]:
-    """The address of a master with so many workers."""
-    classes = spark_home() / "bin" / "spark-class"
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    command: list[str | Path] = [
-        classes, "org.apache.spark.deploy.master.Master",
-        "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port()),
-    ]  # fmt: skip
-    with running(command, folder / "master.log") as process:
-        wait_until_listening(process, port, folder / "master.log")
-        with _workers(folder, classes, master, workers):
-            yield master
-
-
-@contextmanager
-def _workers(folder: Path, classes: Path, master: str, count: int) -> Iterator[None]:
-    if not count:
-        yield
-        return
-    command: list[str | Path] = [
-        classes, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
-        "-c", "1", "-m", "1g", "-d", folder / f"worker-{count}", "--webui-port", str(free_port()),
-        master,
-    ]  # fmt: skip
-    with (
-        running(command, folder / f"worker-{count}.log"),
-        _workers(folder, classes, master, count - 1),
-    ):
-        yield
-
-
-def test_a_cluster_copies_a_topic_exactly_once(node: NodeProcess, tmp_path: Path) -> None:
-    source, target = Topic(node, "cluster-source"), Topic(node, "cluster-target")
-    source.create(2)
-    target.create(3)
-    source.publish(numbers(0, 4_000))
-    with cluster(tmp_path, 2) as master:
-        subprocess.run(
-            [
-                sys.executable, "-m", "tests.spark.copying", node.bootstrap, source.name,
-                target.name, str(tmp_path / "checkpoint"), "2000", master,
-            ],
-            cwd=PROJECT,
-            env={**os.environ, **environment()},
-            check=True,
-            capture_output=True,
-            timeout=RUN_SECONDS,
-        )  # fmt: skip
-    assert values(target.consume(4_000)) == numbers(0, 4_000)
-    # An executor has run at each of the workers.
-    assert all(list((tmp_path / f"worker-{number}").glob("app-*/*")) for number in (1, 2))
-
-
-def test_a_batch_is_read_through_spark_connect(node: NodeProcess, tmp_path: Path) -> None:
-    topic = Topic(node, "connect-source")
-    topic.create(1)
-    topic.publish(numbers(0, 100))
-    port = free_port()
+def test_a_cluster_rolls_up_what_spark_submit_hands_in_and_publishes_it(
+    cluster: Cluster, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.publish([metric("cpu", NOON_MS + n * 60_000, float(n)) for n in range(40)] + [b"bad"])
+    windows = Topic(topic.node, f"{topic.name}-windows")
+    windows.create(1)
     settings = {
-        **SETTINGS,
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.local.dir": str(tmp_path),
+        "pipeline": "rollup",
+        "servers": topic.node.bootstrap,
+        "topic": topic.name,
+        "lake": str(tmp_path / "lake"),
+        "trigger": "once",
+        "publish_to": windows.name,
     }
-    command: list[str | Path] = [
-        spark_home() / "sbin" / "start-connect-server.sh", "--master", "local[2]",
-        *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
-    ]  # fmt: skip
-    log = tmp_path / "connect.log"
-    with running(command, log, SPARK_NO_DAEMONIZE="1", SPARK_LOG_DIR=str(tmp_path)) as process:
-        wait_until_listening(process, port, log)
-        done = subprocess.run(
-            [
-                sys.executable, "-c", READING, f"sc://127.0.0.1:{port}", node.bootstrap, topic.name,
-            ],
-            env={**os.environ, **environment()},
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS,
-            check=False,
-        )  # fmt: skip
-    assert done.stdout.split() == ["90", "600"], done.stderr[-2_000:]
+    config = tmp_path / "rollup.toml"
+    config.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()))
+    assert submitted.main(["--where"]) == 0
+    program = capsys.readouterr().out.strip()
+    chosen = SETTINGS | CLUSTER_SETTINGS | {"spark.log.level": "ERROR"}
+    run = subprocess.run(
+        [
+            spark_home() / "bin" / "spark-submit", "--master", cluster.master,
+            *(part for name, value in chosen.items() for part in ("--conf", f"{name}={value}")),
+            program, "rollup", "--config", str(config),
+        ],
+        env={**os.environ, **environment(), "SPARK_HOME": str(spark_home())},
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3_000:]
+    assert "41 rows in = 40 rolled + 0 late + 1 bad" in run.stdout + run.stderr
+    found = status_of(settings)
+    assert (found.rows_in, found.rows_out, found.rows_bad, found.lag) == (41, 40, 1, 0)
+    # The watermark is at 29 minutes: 29 minutes and 5 times 5 are closed.
+    assert len(windows.consume(29 + 5)) == 34
+    assert cluster.has_used_every_worker()
+
+
+class Flow:
+    """The driver, as a process that can be killed with everything that it started."""
+
+    def __init__(self, cluster: Cluster, node: NodeProcess, folder: Path) -> None:
+        self.node = node
+        self.cluster = cluster
+        self.folder = folder
+        self.source, self.target = Topic(node, "source"), Topic(node, "target")
+        self.source.create(2)
+        self.target.create(3)
+        self._command = [
+            sys.executable, "-m", "tests.spark.flowing", node.bootstrap, self.source.name,
+            self.target.name, str(folder), cluster.master,
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "driver.log"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=PROJECT,
+                env={**os.environ, **environment()},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        return self._process
+
+    def kill(self) -> None:
+        if self._process is None:
+            return
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._process = None
+
+    def waits(self, seconds: float) -> None:
+        """A moment; a driver that a fault has ended is started again, as whoever runs
+        one would."""
+        if self._process is None:
+            self._start()
+        assert self._process is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+        self.kill()
+
+    def wait_until_it_moves(self) -> None:
+        """Until both the topic and the table got something new."""
+        topic_end, table_files = self._topic_end(), self._table_files()
+        for _ in range(RUN_SECONDS * 20):
+            if self._topic_end() > topic_end and self._table_files() != table_files:
+                return
+            self.waits(0.05)
+        raise AssertionError(f"nothing flows any more: {self.log.read_text()[-3_000:]}")
+
+    def _topic_end(self) -> int:
+        """Behind the last record, committed or not: to see a task at work."""
+        with KafkaCluster([self.node.bootstrap]) as cluster:
+            topic = cluster.topics([self.target.name])[self.target.name]
+            wanted = dict.fromkeys(((topic.name, index) for index in topic.partitions), LATEST)
+            return sum(each.offset for each in cluster.offsets(wanted, READ_UNCOMMITTED).values())
+
+    def _table_files(self) -> int:
+        return len(list((self.folder / "lake" / "raw").glob("_delta_log/*.json")))
+
+    def finish(self) -> None:
+        """To the end; a run that a fault broke is begun again."""
+        (self.folder / "enough").touch()
+        for _ in range(5):
+            process = self._process or self._start()
+            if process.wait(RUN_SECONDS) == 0:
+                self._process = None
+                return
+            self.kill()
+        raise AssertionError(f"it does not come to its end: {self.log.read_text()[-3_000:]}")
+
+
+# The faults. Each strikes at whatever moment it is.
+
+
+def kill_executor(flow: Flow, chance: random.Random) -> None:
+    _kill(chance, flow.cluster.executors())
+
+
+def kill_task(flow: Flow, chance: random.Random) -> None:
+    """The Python of a task dies, and the task fails."""
+    _kill(chance, flow.cluster.python_workers())
+
+
+def _kill(chance: random.Random, pids: list[int]) -> None:
+    if pids:
+        try:
+            os.kill(chance.choice(pids), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def restart_node(flow: Flow, chance: random.Random) -> None:
+    flow.node.restart(kill=True)
+
+
+def kill_driver(flow: Flow, chance: random.Random) -> None:
+    flow.kill()
+
+
+def fail_commit(flow: Flow, chance: random.Random) -> None:
+    """Of the table, before or after it is done; of the tasks' transactions, because
+    somebody else takes their ids."""
+    (flow.folder / "fail-commit").write_text(chance.choice(["before", "after"]))
+    query = json.loads((flow.folder / "copy" / "metadata").read_text())["id"]
+    with KafkaCluster([flow.node.bootstrap]) as cluster:
+        for task in (0, 1):
+            thief = KafkaProducer(cluster, transactional_id=f"{query}-{task}")
+            thief.begin()
+            thief.close()
+
+
+FAULTS: tuple[Callable[[Flow, random.Random], None], ...] = (
+    kill_executor,
+    fail_commit,
+    kill_driver,
+    kill_task,
+    restart_node,
+)
+
+
+@pytest.mark.spark_soak
+@pytest.mark.timeout(0)
+def test_rows_flow_once_to_a_topic_and_a_table_whatever_fails(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    faults = int(os.environ.get("HEADRACE_SPARK_FAULTS", len(FAULTS)))
+    chance = random.Random(faults)
+    node = NodeProcess(tmp_path / "data")
+    flow = Flow(cluster, node, tmp_path)
+    published = 0
+    try:
+        for number in range(faults):
+            flow.source.publish(numbers(published, published + ROWS_PER_FAULT))
+            published += ROWS_PER_FAULT
+            flow.wait_until_it_moves()
+            flow.waits(chance.random())
+            FAULTS[number % len(FAULTS)](flow, chance)
+        flow.finish()
+        assert values(flow.target.consume(published)) == numbers(0, published)
+        table = raw_table(archive_settings(node.bootstrap, flow.source.name, tmp_path, "once"))
+        assert sorted(row["value"] for row in table.rows()) == numbers(0, published)
+    finally:
+        flow.kill()
+        node.stop()

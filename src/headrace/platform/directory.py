@@ -25,8 +25,10 @@ from headrace.log.checkpoint import TEMPORARY_SUFFIX, replace_file
 
 FORMAT = 1
 FORMAT_FILE = "headrace.json"
+# Whoever writes holds it.
+LOCK = "lock"
 # What a first opening that was cut short can leave.
-_BEFORE_THE_FORMAT = ("lock", FORMAT_FILE + TEMPORARY_SUFFIX)
+_BEFORE_THE_FORMAT = (LOCK, FORMAT_FILE + TEMPORARY_SUFFIX)
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 4 * 1024 * 1024
 
@@ -54,7 +56,7 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
             "choose another one"
         )
     disk.make_directory("")
-    lock = disk.lock("lock", f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}")
+    lock = disk.lock(LOCK, f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}")
     try:
         if not disk.exists(FORMAT_FILE):
             identity = Identity(FORMAT, entropy.random_bytes(16).hex())

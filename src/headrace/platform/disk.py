@@ -316,28 +316,48 @@ class RealDisk:
         try:
             _lock_descriptor(descriptor)
         except OSError:
-            other = os.read(descriptor, _HOLDER_BYTES_MAX).decode("utf-8", "replace").strip()
-            os.close(descriptor)
-            if other.startswith(f"pid {os.getpid()} "):
-                raise InUse(
-                    f"{full}: this process has the directory open already; use that handle, or "
-                    "close() it first"
-                ) from None
-            raise InUse(
-                f"{full} is held by {other or 'another process'}; read beside it with "
-                "read_only=True, or let it serve others: headrace serve"
-            ) from None
+            raise _in_use(full, descriptor) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, holder.encode("utf-8", "replace")[:_HOLDER_BYTES_MAX])
         return RealLock(descriptor)
+
+    def check_unlocked(self, path: str) -> None:
+        """Raise InUse when somebody holds the lock of this name. Any number of
+        processes may ask at the same time; a lock that nobody ever took is free."""
+        full = self._full(path)
+        try:
+            descriptor = os.open(full, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except FileNotFoundError:
+            return
+        try:
+            _lock_descriptor(descriptor, shared=True)
+        except OSError:
+            raise _in_use(full, descriptor) from None
+        os.close(descriptor)
 
     def _full(self, path: str) -> str:
         path = checked_path(path)
         return os.path.join(self.root, path) if path else self.root
 
 
-def _lock_descriptor(descriptor: int) -> None:
-    """Take the lock that ends with the process, or raise OSError."""
+def _in_use(full: str, descriptor: int) -> InUse:
+    """Says who holds the lock; the descriptor is closed."""
+    other = os.read(descriptor, _HOLDER_BYTES_MAX).decode("utf-8", "replace").strip()
+    os.close(descriptor)
+    if other.startswith(f"pid {os.getpid()} "):
+        return InUse(
+            f"{full}: this process has the directory open already; use that handle, or "
+            "close() it first"
+        )
+    return InUse(
+        f"{full} is held by {other or 'another process'}; read beside it with "
+        "read_only=True, or let it serve others: headrace serve"
+    )
+
+
+def _lock_descriptor(descriptor: int, *, shared: bool = False) -> None:
+    """Take the lock that ends with the process, or raise OSError. Others may share a
+    shared one, where the system knows of such."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -347,7 +367,8 @@ def _lock_descriptor(descriptor: int) -> None:
     else:
         import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
 
 
 def _find_fallocate() -> Any:

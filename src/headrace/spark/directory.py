@@ -8,7 +8,6 @@ together. Who has it open is told to be asked instead, by `servers`.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
@@ -26,7 +25,7 @@ from headrace.core.errors import DataLost, InUse, InvalidArgument, InvalidOption
 from headrace.engine.catalog import Catalog, Topic
 from headrace.engine.partition import Partition
 from headrace.inspect import read_catalog
-from headrace.platform.directory import check_format
+from headrace.platform.directory import LOCK, check_format
 from headrace.platform.disk import RealDisk
 from headrace.record import split_batches
 from headrace.spark.splits import OffsetRange
@@ -56,15 +55,13 @@ class Directory:
         except InvalidArgument as error:
             raise InvalidOption(f"option 'path': {self._path}: {error}") from None
         try:
-            self._disk.lock("lock", f"pid {os.getpid()}: Spark, for a moment").release()
+            # Tasks of one query ask at the same moment, so nothing is taken.
+            self._disk.check_unlocked(LOCK)
         except InUse as error:
             raise InvalidOption(
                 f"option 'path': {error}; let the process that has it open serve it, and set "
                 "'servers' instead"
             ) from None
-        except OSError:
-            # Where nothing can be written, nobody writes.
-            pass
 
     def _catalog(self) -> Catalog:
         if self._found is None:

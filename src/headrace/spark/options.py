@@ -284,11 +284,6 @@ def _check_together(given: Mapping[str, str], parsed: ReadOptions) -> None:
             "option 'maxTriggerDelay' says how long 'minOffsetsPerTrigger' may wait; set that "
             "too, or leave it out"
         )
-    if parsed.path is not None and parsed.kind == "stream":
-        raise InvalidOption(
-            "option 'path' reads a directory that nobody writes to, so there is nothing to "
-            "stream; use spark.read, or start a node on it (headrace serve) and set 'servers'"
-        )
     if parsed.path is not None and parsed.progress_group is not None:
         raise InvalidOption("option 'progressGroup' needs a server; leave it out with 'path'")
     if parsed.path is not None and parsed.decoding and parsed.decoding.to_dead_letters:

@@ -39,6 +39,7 @@ from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster, TopicI
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.errors import DataLost, HeadraceError
 from headrace.core.values import SPARK_PROGRESS
+from headrace.spark.directory import Directory
 from headrace.spark.letters import ensure_letters
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
@@ -70,6 +71,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_connected": None}
 
     def _planner(self) -> Planner:
+        if self._options.path is not None:
+            # Looked at anew each time: it may have been written to since.
+            with Directory(self._options.path) as directory:
+                return Planner(self._options, directory)
         if self._connected is None:
             self._connected = connect_servers(self._options)
         return Planner(self._options, self._connected)

@@ -137,7 +137,10 @@ WRONG_IN_A_BATCH = [
 ]
 WRONG_IN_A_STREAM = [
     ({**TOPIC, "endingOffsets": "latest"}, "'endingOffsets' is not for a stream read"),
-    ({"path": "data", "subscribe": "a"}, "'path' reads a directory that nobody writes to"),
+    (
+        {"path": "data", "subscribe": "a", "progressGroup": "g"},
+        "'progressGroup' needs a server; leave it out with 'path'",
+    ),
     ({**TOPIC, "maxTriggerDelay": "5s"}, "says how long 'minOffsetsPerTrigger' may wait"),
     (
         {**TOPIC, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"},
