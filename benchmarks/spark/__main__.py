@@ -49,7 +49,10 @@ def main() -> int:
         for name in arguments.only or ROWS:
             for each in ROWS[name](bench, bool(connector)):
                 measured.append(each)
-                shown = each.note or f"{each.rows_per_second / 1e6:.2f} M rows/s"
+                shown = each.note or (
+                    f"{each.rows_per_second / 1e6:.2f} M rows/s, {each.share or 1:.0%}, "
+                    f"{each.cpu_seconds:.2f} CPU s/M rows"
+                )
                 print(f"{each.row:40} {each.system:30} {shown}", file=sys.stderr)
     finally:
         bench.close()
@@ -88,11 +91,12 @@ def _session(place: Path, connector: list[Path]):  # type: ignore[no-untyped-def
 
 
 def _print(measured, described) -> None:  # type: ignore[no-untyped-def]
-    table = Table("row", "system", "M rows/s", "of ceiling")
+    table = Table("row", "system", "M rows/s", "of ceiling", "CPU s/M rows")
     for each in measured:
         rate = each.note or f"{each.rows_per_second / 1e6:.2f}"
         share = "" if each.share is None else f"{each.share:.0%}"
-        table.add_row(each.row, each.system, rate, share)
+        cpu = f"{each.cpu_seconds:.2f}" if each.cpu_seconds else ""
+        table.add_row(each.row, each.system, rate, share, cpu)
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
     for name, value in described.items():

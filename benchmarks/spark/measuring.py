@@ -2,11 +2,13 @@
 
 Every row is wall time of a whole query in a warm session, the median of several runs;
 a ceiling is measured in the same run, turn by turn with what it is the ceiling of, so
-that whatever else the machine does hits both.
+that whatever else the machine does hits both. Beside it stands the processor time of
+everything that took part, the node included, which says the same on a busy machine.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import time
@@ -34,6 +36,8 @@ class Measured(NamedTuple):
     # Of the ceiling in the same run; None for the ceiling itself.
     share: float | None
     note: str = ""
+    # Of all processes together, for a million rows.
+    cpu_seconds: float = 0.0
 
 
 def json_value(number: int, size: int) -> bytes:
@@ -114,18 +118,26 @@ class Bench:
     ) -> list[Measured]:
         """Turn by turn. The first of the works is the ceiling."""
         seconds: dict[str, list[float]] = {name: [] for name in works}
+        processor: dict[str, list[float]] = {name: [] for name in works}
         for run in range(self.runs + 1):
             for name, work in works.items():
-                began = time.perf_counter()
+                used, began = processor_seconds(), time.perf_counter()
                 work()
                 # The first turn warms up: processes, classes, the page cache.
                 if run:
                     seconds[name].append(time.perf_counter() - began)
+                    processor[name].append(processor_seconds() - used)
         count = rows or self.rows
         rates = {name: count / statistics.median(each) for name, each in seconds.items()}
         ceiling = next(iter(rates.values()))
         return [
-            Measured(row, name, rate, None if number == 0 else rate / ceiling)
+            Measured(
+                row,
+                name,
+                rate,
+                None if number == 0 else rate / ceiling,
+                cpu_seconds=statistics.median(processor[name]) / count * 1e6,
+            )
             for number, (name, rate) in enumerate(rates.items())
         ]
 
@@ -136,6 +148,23 @@ class Bench:
             query.trigger(availableNow=True).start().awaitTermination()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def processor_seconds() -> float:
+    """What this process and all below it have used, those that have ended included."""
+    ticks = 0
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except OSError:
+            # It ended meanwhile; its parent has its time, or will have.
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def drain(frame: DataFrame) -> None:
