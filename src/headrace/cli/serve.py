@@ -26,6 +26,7 @@ def settings_options(function: Any) -> Any:
             click.option("--http", metavar="HOST:PORT", help="Where HTTP clients connect."),
             click.option("--http-hosts", metavar="NAMES", help="Names that the node goes by."),
             click.option("--http-origins", metavar="ORIGINS", help="Whose pages may use it."),
+            click.option("--dashboard", type=click.Choice(("off", "read-only", "full"))),
             click.option("--grpc", metavar="HOST:PORT", help="Where gRPC clients connect."),
             click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback."),
             click.option("--auto-create-topics/--no-auto-create-topics", default=None),

@@ -121,5 +121,13 @@ METRIC_GROUP_TOPICS_MAX: Final = 200
 METRIC_HOLDERS_MAX: Final = 20
 METRIC_PARTITIONS_MAX: Final = 20_000
 
+# The dashboard: samples of the last minutes that a node keeps, and what one request
+# looks through before it says how far it came.
+LIVE_SAMPLES_MAX: Final = 300
+SEARCH_RECORDS_MAX: Final = 5_000
+SEARCH_BYTES_MAX: Final = 8 * 1024 * 1024
+SEARCH_PARTITIONS_MAX: Final = 64
+LETTERS_COUNTED_MAX: Final = 10_000
+
 # Time. A delay has no upper limit but what a millisecond timestamp can hold.
 TIMESTAMP_MS_MAX: Final = 2**62

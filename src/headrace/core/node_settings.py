@@ -64,6 +64,9 @@ class NodeSettings(SettingsModel):
     # node, and origins whose pages may use it.
     http_hosts: str = ""
     http_origins: str = ""
+    # The dashboard at the HTTP door: whether there is one, and whether those who look
+    # at it may also publish, redrive, cancel and delete there.
+    dashboard: Literal["off", "read-only", "full"] = "read-only"
     grpc: str = "127.0.0.1:9081"
     # Needed to listen beyond this machine while there is no authentication.
     insecure: bool = False

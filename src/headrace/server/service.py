@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
@@ -28,6 +29,16 @@ Wake = Callable[[], None]
 
 # How many cold reads wait for the disk at once.
 READ_THREADS = 4
+
+
+class GroupMember(NamedTuple):
+    """One consumer of a group, whichever door it came by."""
+
+    id: str
+    client_id: str
+    host: str
+    # Topics and partitions that are its own; none where a group does not share them out.
+    assigned: tuple[tuple[str, int], ...] = ()
 
 
 class Service:
@@ -72,6 +83,8 @@ class Service:
         self._watching: set[Wake] = set()
         # What doors have to see to now and then, told the time.
         self.housekeeping: list[Callable[[int], None]] = []
+        # Members of a group that only a door knows of.
+        self.member_lists: list[Callable[[str], list[GroupMember]]] = []
         self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
 
     def _on_failure(self, error: SyncFailed) -> None:
@@ -82,6 +95,23 @@ class Service:
     def new_id(self) -> int:
         """A random number that fits a positive 32-bit integer."""
         return int.from_bytes(self.entropy.random_bytes(4), "big") & 0x7FFFFFFF
+
+    def members_of(self, group: str) -> list[GroupMember]:
+        """Everybody who reads as this group now."""
+        broker = self.broker
+        queue = broker.topics.catalog.groups.get(group)
+        if queue is not None:
+            found = [GroupMember(each, "", "") for each in broker.groups.serving(queue).consumers]
+        else:
+            found = [
+                GroupMember(each, "", "", tuple(broker.cursors.membership(group, each)[1]))
+                for each in broker.cursors.members(group)
+            ]
+        for listed in self.member_lists:
+            known = listed(group)
+            names = {each.id for each in known}
+            found = [each for each in found if each.id not in names] + known
+        return sorted(found)
 
     # Waking.
 

@@ -28,6 +28,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace.core.errors import HeadraceError
 from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
+from headrace.server.http.dashboard import dashboard_routes
+from headrace.server.http.facts import Facts
 from headrace.server.http.members import Members
 from headrace.server.http.metrics import metrics_endpoint
 from headrace.server.http.paths import Paths
@@ -45,17 +47,17 @@ LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 def make_app(
-    calls: Calls, members: Members, aftermath: Aftermath, gate: Gate, scrapes: Scrapes,
-    extra: Iterable[BaseRoute] = (),
+    calls: Calls, members: Members, facts: Facts, aftermath: Aftermath, gate: Gate,
+    scrapes: Scrapes, extra: Iterable[BaseRoute] = (),
 ) -> ASGIApp:  # fmt: skip
     budget = Budget()
     requests = calls.service.requests
     counts = calls.service.counts
-    paths: list[BaseRoute] = [
+    api: list[BaseRoute] = [
         Path(
             route.path,
             _guarded(
-                endpoint(route, calls, members, budget, aftermath),
+                endpoint(route, calls, members, facts, budget, aftermath),
                 counts.endpoint("http", f"{route.method} {route.path}"),
                 requests,
             ),
@@ -63,7 +65,9 @@ def make_app(
         )
         for route in ROUTES
     ]
-    paths += [
+    paths = [
+        *api,
+        *dashboard_routes(facts.settings, api),
         Path("/openapi.json", _document, methods=["GET"]),
         Path("/docs", _page, methods=["GET"]),
         Path(

@@ -23,12 +23,14 @@ from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.app import Gate, hosts_of, make_app
 from headrace.server.http.corked import CorkedTransport
+from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
 from headrace.server.http.sockets import Sockets
 from headrace.server.listening import bind
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
+from headrace.server.survey import Survey
 
 logger = logging.getLogger("headrace.http")
 
@@ -42,6 +44,7 @@ class HttpDoor:
         self._calls = Calls(service, door="http", auto_create=settings.auto_create_topics)
         self._members = Members(service, self._on_expired)
         self._aftermath = Aftermath()
+        self._survey = Survey(service)
         self.address = Address("", 0)
         self._server: uvicorn.Server
         self._serving: asyncio.Task[None]
@@ -57,10 +60,13 @@ class HttpDoor:
             self._service, door="websocket", auto_create=self._settings.auto_create_topics
         )
         sockets = Sockets(socket_calls, self._members, self._aftermath)
+        facts = Facts(self._settings, self._survey, self._service.clock.now_ms())
+        self._survey.open()
         config = uvicorn.Config(
             make_app(
                 self._calls,
                 self._members,
+                facts,
                 self._aftermath,
                 gate,
                 Scrapes(self._service, self._settings),
@@ -108,6 +114,7 @@ class HttpDoor:
         """Take nothing new, and let what is under way be answered."""
         self._server.should_exit = True
         await self._serving
+        await self._survey.close()
         self._members.close()
         await self._aftermath.close()
 

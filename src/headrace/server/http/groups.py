@@ -8,6 +8,7 @@ from headrace.core.values import GroupInfo
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_group
 from headrace.wire.http import bodies, group_bodies
+from headrace.wire.http import overview_bodies as o
 
 
 async def list_all(call: Call) -> group_bodies.Groups:
@@ -23,6 +24,23 @@ async def list_all(call: Call) -> group_bodies.Groups:
 
 async def describe(call: Call) -> group_bodies.ShownGroup:
     return shown_group(await call.run(Face.group, call.path["group"]))
+
+
+async def members(call: Call) -> o.Members:
+    """Who reads as this group now, by whichever door they came."""
+    name = call.path["group"]
+    await call.run(Face.group, name)
+    return o.Members(
+        members=[
+            o.ShownMember(
+                id=each.id,
+                client_id=each.client_id,
+                host=each.host,
+                assigned=[f"{topic}:{partition}" for topic, partition in each.assigned],
+            )
+            for each in call.service.members_of(name)
+        ]
+    )
 
 
 async def delete(call: Call) -> None:

@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, UnknownMessage
-from headrace.core.values import MessageId, RedriveResult
+from headrace.core.values import DeadLetter, MessageId, RedriveResult
 from headrace.server.http.messages import place_in
 from headrace.server.http.route import Call
-from headrace.server.http.shown import shown_delayed, shown_letter
+from headrace.server.http.shown import moment_of, shown_delayed, shown_letter
 from headrace.server.pages import delayed_page, letters_page
 from headrace.wire.http import bodies
+from headrace.wire.http import overview_bodies as o
 
 # What one call settles at once.
 BATCH_ITEMS = 500
+# Of dead letters that failed alike.
+SAMPLES_SHOWN = 5
 
 
 async def list_delayed(call: Call) -> bodies.DelayedPage:
@@ -52,6 +55,52 @@ async def list_letters(call: Call) -> bodies.LettersPage:
     return bodies.LettersPage(
         messages=list(map(shown_letter, found)),
         next=None if last is None else str(MessageId(last.topic, last.partition, last.offset)),
+    )
+
+
+async def count_letters(call: Call) -> o.LetterCounts:
+    picture = await call.facts.survey.look()
+    return o.LetterCounts(
+        topics=[o.LetterCount(topic=each.topic, count=each.waiting) for each in picture.letters]
+    )
+
+
+async def group_by_reason(call: Call) -> o.LetterReasons:
+    """What failed alike, the most frequent first."""
+    topic = call.path["topic"]
+    alike: dict[tuple[str, str, str | None], list[DeadLetter]] = {}
+    counted = 0
+    after: MessageId | None = None
+    while counted < limits.LETTERS_COUNTED_MAX:
+        page = await call.run(Face.dead_letters, topic, after=after, limit=limits.PAGE_ITEMS_MAX)
+        for each in page:
+            alike.setdefault((each.group, each.reason, each.error), []).append(each)
+        counted += len(page)
+        if len(page) < limits.PAGE_ITEMS_MAX:
+            break
+        after = MessageId(page[-1].topic, page[-1].partition, page[-1].offset)
+    reasons = [_reason(*kind, letters) for kind, letters in alike.items()]
+    reasons.sort(key=lambda each: (-each.count, each.group, each.reason))
+    return o.LetterReasons(
+        reasons=reasons, counted=counted, more=counted >= limits.LETTERS_COUNTED_MAX
+    )
+
+
+def _reason(
+    group: str, reason: str, error: str | None, letters: list[DeadLetter]
+) -> o.LetterReason:
+    letters.sort(key=lambda each: -each.failed_at_ms)
+    return o.LetterReason(
+        group=group,
+        reason=reason,
+        error=error,
+        count=len(letters),
+        first_failed_at=moment_of(letters[-1].failed_at_ms),
+        last_failed_at=moment_of(letters[0].failed_at_ms),
+        samples=[
+            str(MessageId(each.topic, each.partition, each.offset))
+            for each in letters[:SAMPLES_SHOWN]
+        ],
     )
 
 

@@ -46,6 +46,7 @@ STATUSES = {
     "limit-exceeded": 429,
     "forbidden-host": 403,
     "forbidden-origin": 403,
+    "dashboard-read-only": 403,
     "in-use": 409,
     "read-only": 403,
     "disk-full": 507,

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, LimitExceeded
 from headrace.server.aftermath import Aftermath
+from headrace.server.http.facts import Facts
 from headrace.server.http.members import Members
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
@@ -65,12 +66,12 @@ class Call:
     """One request on its way: what was asked, and what may be called."""
 
     __slots__ = (
-        "_budget", "aftermath", "body", "calls", "members", "path", "query", "request", "run",
-        "service",
+        "_budget", "aftermath", "body", "calls", "facts", "members", "path", "query", "request",
+        "run", "service",
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, calls: Calls, members: Members, budget: Budget,
+        self, request: Request, calls: Calls, members: Members, facts: Facts, budget: Budget,
         aftermath: Aftermath,
     ) -> None:  # fmt: skip
         self.request = request
@@ -78,6 +79,7 @@ class Call:
         self.calls = calls
         self.run = calls.run
         self.members = members
+        self.facts = facts
         self._budget = budget
         self.service: Service = calls.service
         self.path: dict[str, str] = request.path_params
@@ -187,10 +189,11 @@ def is_json(request: Request) -> bool:
 
 
 def endpoint(
-    route: Route, calls: Calls, members: Members, budget: Budget, aftermath: Aftermath
-) -> Callable[[Request], Awaitable[Response]]:
+    route: Route, calls: Calls, members: Members, facts: Facts, budget: Budget,
+    aftermath: Aftermath,
+) -> Callable[[Request], Awaitable[Response]]:  # fmt: skip
     async def serve(request: Request) -> Response:
-        call = Call(request, calls, members, budget, aftermath)
+        call = Call(request, calls, members, facts, budget, aftermath)
         if route.query is not None:
             call.query = decode_query(route.query, request)
         elif request.query_params and not route.raw_body:

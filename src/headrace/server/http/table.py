@@ -5,17 +5,23 @@ from __future__ import annotations
 from headrace.server.http import (
     events,
     groups,
+    leases,
     letters,
     messages,
     node,
+    overview,
+    pipelines,
     queues,
+    search,
     statistics,
     subscriptions,
     topics,
+    transactions,
 )
 from headrace.server.http.route import Route
 from headrace.wire.http import bodies as b
 from headrace.wire.http import group_bodies as g
+from headrace.wire.http import overview_bodies as o
 
 _LETTERS = "/topics/{topic}/dead-letters"
 _MEMBER = "/groups/{group}/members/{member}"
@@ -52,6 +58,9 @@ ROUTES = (
     Route("PATCH", "/topics/{topic}", topics.change, "Change a topic, or make it grow", "topics",
           body=b.ChangedTopic, answer=b.ShownTopic),
     Route("DELETE", "/topics/{topic}", topics.delete, "Delete a topic", "topics", status=204),
+    Route("GET", "/topics/{topic}/partitions", topics.describe_page,
+          "A topic in numbers, and a page of its partitions", "topics",
+          query=o.PartitionsQuery, answer=o.TopicPage),
     # Messages.
     Route("POST", "/topics/{topic}/messages", messages.publish, "Publish one message or many",
           "messages", body=b.Publish, answer=b.Place | b.Places, raw_body=True,
@@ -68,6 +77,10 @@ ROUTES = (
     Route("GET", "/topics/{topic}/messages/{partition}/{offset}", messages.show,
           "Show one message", "messages", answer=b.ShownMessage,
           detail="With `Accept: application/octet-stream`, its value alone."),
+    Route("GET", "/topics/{topic}/search", search.search, "Look for messages", "messages",
+          query=o.SearchQuery, answer=o.SearchPage,
+          detail="By what keys, values and headers have in them, newest first. A request reads "
+          "a few thousand records at most; `next` goes on, also where nothing was found yet."),
     Route("GET", "/topics/{topic}/events", events.tail, "Tail a topic", "messages",
           query=b.EventsQuery, answer_type=events.EVENTS_TYPE),
     Route("GET", "/topics/{topic}/delayed", letters.list_delayed, "List delayed messages",
@@ -87,7 +100,18 @@ ROUTES = (
           body=b.Receipts, answer=b.Settled | b.SettledAll),
     Route("POST", "/messages/visibility", queues.extend, "More time", "queues",
           body=b.Extend, answer=b.Settled | b.SettledAll),
+    Route("GET", "/queues/{group}/leases", leases.list_all, "Who holds what", "queues",
+          query=o.LeasesQuery, answer=o.Leases),
+    Route("POST", "/queues/{group}/leases/release", leases.release,
+          "Take leases from their consumers", "queues", body=o.ReleaseLeases,
+          answer=o.ChangedLeases),
+    Route("POST", "/queues/{group}/leases/extend", leases.extend,
+          "Give leases more time", "queues", body=o.ExtendLeases, answer=o.ChangedLeases),
     # Dead letters.
+    Route("GET", "/dead-letters", letters.count_letters, "Topics that have dead letters",
+          "dead letters", answer=o.LetterCounts),
+    Route("GET", f"{_LETTERS}/reasons", letters.group_by_reason, "Dead letters by reason",
+          "dead letters", answer=o.LetterReasons),
     Route("GET", _LETTERS, letters.list_letters, "List dead letters", "dead letters",
           query=b.LettersQuery, answer=b.LettersPage),
     Route("GET", f"{_LETTERS}/{{partition}}/{{offset}}", letters.show_letter,
@@ -103,10 +127,30 @@ ROUTES = (
           answer=g.ShownGroup),
     Route("GET", "/groups/{group}/lag", groups.lag, "How far a group is behind", "groups",
           answer=g.GroupLag),
+    Route("GET", "/groups/{group}/members", groups.members, "Who reads as a group", "groups",
+          answer=o.Members),
     Route("POST", "/groups/{group}/reset", groups.reset, "Move a stream group", "groups",
           body=g.ResetGroup, answer=g.GroupLag),
     Route("DELETE", "/groups/{group}", groups.delete, "Delete a group", "groups", status=204),
+    # Transactions.
+    Route("GET", "/transactions", transactions.list_all, "List open transactions",
+          "transactions", query=o.TransactionsQuery, answer=o.Transactions),
+    Route("POST", "/transactions/abort", transactions.abort, "Abort a transaction",
+          "transactions", body=o.AbortTransaction, answer=o.ShownTransaction,
+          detail="Its producer is shut out and has to begin anew."),
+    Route("GET", "/pipelines", pipelines.list_all, "Spark's readers and sinks", "pipelines",
+          answer=o.Pipelines),
     # Statistics and the node.
+    Route("GET", "/overview", overview.overview, "The node at a glance", "node",
+          answer=o.Overview),
+    Route("GET", "/overview/topics", overview.topic_rows, "Topics as a table", "node",
+          query=o.TopicRowsQuery, answer=o.TopicRows),
+    Route("GET", "/overview/groups", overview.group_rows, "Groups as a table", "node",
+          query=o.GroupRowsQuery, answer=o.GroupRows),
+    Route("GET", "/node", overview.facts, "What runs here, and how it is set up", "node",
+          answer=o.NodeFacts),
+    Route("GET", "/node/live", overview.live, "The last minutes", "node",
+          query=o.LiveQuery, answer=o.Live),
     Route("GET", "/reliability/stats", statistics.reliability, "Deliveries and failures",
           "statistics", query=g.StatisticsQuery, answer=g.ReliabilityStatistics),
     Route("GET", "/delay/stats", statistics.delay, "What waits for its time", "statistics",

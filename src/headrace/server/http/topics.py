@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
+from headrace.server.http.overview import group_row
 from headrace.server.http.route import Call
 from headrace.server.http.shown import shown_topic, topic_summary
 from headrace.wire.http import bodies
+from headrace.wire.http import overview_bodies as o
 
 
 async def create(call: Call) -> bodies.ShownTopic:
@@ -29,6 +31,32 @@ async def list_all(call: Call) -> bodies.Topics:
 
 async def describe(call: Call) -> bodies.ShownTopic:
     return shown_topic(await call.run(Face.topic, call.path["topic"]))
+
+
+async def describe_page(call: Call) -> o.TopicPage:
+    """The topic in numbers, and a page of its partitions: some have ten thousand."""
+    query: o.PartitionsQuery = call.query
+    name = call.path["topic"]
+    picture = await call.facts.survey.look()
+    topic = call.service.broker.topics.named(name)
+    totals = picture.topics[name]
+    start = query.after + 1
+    page = range(start, min(start + query.limit, topic.partitions))
+    found = [await call.run(Face.partition_info, name, index) for index in page]
+    readers = [each for each in picture.groups.values() if name in each.topics]
+    return o.TopicPage(
+        name=name,
+        id=topic.id.hex(),
+        partition_count=topic.partitions,
+        messages=totals.messages,
+        size_bytes=totals.size_bytes,
+        rate_in=totals.rate_in,
+        dead_letters=sum(each.waiting for each in picture.letters if each.topic == name),
+        settings=topic.settings.to_mapping(),
+        groups=[group_row(each) for each in sorted(readers)],
+        partitions=[bodies.ShownPartition(**each._asdict()) for each in found],
+        next=page[-1] if page and page[-1] + 1 < topic.partitions else None,
+    )
 
 
 async def change(call: Call) -> bodies.ShownTopic:

@@ -26,6 +26,7 @@ from headrace.server.kafka import api_versions
 from headrace.server.kafka.answer_errors import error_codes, name_of
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
 from headrace.server.kafka.fetch_session import FetchSessions
+from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
@@ -98,6 +99,7 @@ class Door:
         self.transactions = LiveTransactions(service, settings)
         self._expiry = CursorExpiry(service.broker.cursors, settings.offsets_retention_ms)
         service.housekeeping.append(self._expire_offsets)
+        service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
         self.remote = RemoteDoor(self)
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()

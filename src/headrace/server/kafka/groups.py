@@ -48,7 +48,7 @@ from headrace.server.service import Service
 class LiveGroups:
     def __init__(self, service: Service, rebalance_delay_ms: int) -> None:
         self.registry = GroupRegistry(rebalance_delay_ms=rebalance_delay_ms)
-        self._service = service
+        self.service = service
         self._loop = service.loop
         self._last_reply = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -62,7 +62,7 @@ class LiveGroups:
 
     def new_id(self) -> str:
         """For a member's id: one that nobody ever had."""
-        return _uuid_text(self._service.entropy.random_bytes(16))
+        return _uuid_text(self.service.entropy.random_bytes(16))
 
     # The classic protocol.
 
@@ -133,7 +133,7 @@ class LiveGroups:
 
     def topics(self) -> Mapping[str, tuple[bytes, int]]:
         """What members may subscribe to: name to id and number of partitions."""
-        catalog = self._service.broker.topics.catalog
+        catalog = self.service.broker.topics.catalog
         if catalog is not self._catalog:
             self._catalog = catalog
             self._topics = {
@@ -171,7 +171,7 @@ class LiveGroups:
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=False)
         if refusal is not GroupError.NONE:
             return refusal
-        if self._service.broker.cursors.members(name):
+        if self.service.broker.cursors.members(name):
             return GroupError.UNKNOWN_MEMBER_ID
         group = self.registry.find(name)
         if isinstance(group, ClassicGroup):
@@ -200,7 +200,7 @@ class LiveGroups:
     # Kinds.
 
     def is_queue(self, name: str) -> bool:
-        return name in self._service.broker.topics.catalog.groups
+        return name in self.service.broker.topics.catalog.groups
 
     def _refuse(
         self,
@@ -215,7 +215,7 @@ class LiveGroups:
             return GroupError.INVALID_GROUP_ID
         if self.is_queue(name):
             return other_kind
-        if members and self._service.broker.cursors.members(name):
+        if members and self.service.broker.cursors.members(name):
             return other_kind
         return GroupError.NONE
 

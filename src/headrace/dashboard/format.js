@@ -1,0 +1,87 @@
+// Numbers, sizes and times as people read them.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function count(number) {
+  return number === null || number === undefined ? "–" : whole.format(number);
+}
+
+// At most four characters and a letter: 950, 12.4k, 3.1M.
+export function short(number) {
+  for (const [size, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (Math.abs(number) >= size * 0.9995) {
+      const shown = number / size;
+      return `${shown >= 100 ? Math.round(shown) : trim(shown.toFixed(1))}${letter}`;
+    }
+  }
+  return trim(number < 10 ? number.toFixed(1) : String(Math.round(number)));
+}
+
+function trim(text) {
+  return text.endsWith(".0") ? text.slice(0, -2) : text;
+}
+
+export function rate(number) {
+  return `${short(number)}/s`;
+}
+
+export function bytes(number) {
+  let unit = 0;
+  let left = number;
+  while (left >= 1024 && unit < UNITS.length - 1) {
+    left /= 1024;
+    unit += 1;
+  }
+  return `${unit && left < 100 ? trim(left.toFixed(1)) : Math.round(left)} ${UNITS[unit]}`;
+}
+
+export function duration(milliseconds) {
+  const size = Math.abs(milliseconds);
+  if (size < 1000) return `${size < 10 ? trim(size.toFixed(1)) : Math.round(size)} ms`;
+  const seconds = Math.floor(size / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return pair(seconds, 60, "min", "s");
+  if (seconds < 86400) return pair(Math.floor(seconds / 60), 60, "h", "min");
+  return pair(Math.floor(seconds / 3600), 24, "d", "h");
+}
+
+function pair(number, base, large, small) {
+  const rest = number % base;
+  return `${Math.floor(number / base)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+}
+
+// "12 s ago", "in 3 min".
+export function relative(moment, now = Date.now()) {
+  if (!moment) return "–";
+  const away = new Date(moment).getTime() - now;
+  if (Math.abs(away) < 1000) return "now";
+  return away < 0 ? `${duration(away)} ago` : `in ${duration(away)}`;
+}
+
+export function clock(moment) {
+  return new Date(moment).toLocaleTimeString("en-GB");
+}
+
+export function moment(text) {
+  if (!text) return "–";
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) return text;
+  const pad = (number, width = 2) => String(number).padStart(width, "0");
+  const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+  return `${day} ${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)}`;
+}
+
+export function plural(number, noun, many = `${noun}s`) {
+  return `${count(number)} ${number === 1 ? noun : many}`;
+}
+
+// A setting's value: times and sizes say what they are by their names.
+export function setting(name, value) {
+  if (value === null || value === undefined) return "none";
+  if (typeof value === "number" && name.endsWith("_ms")) return `${duration(value)} (${count(value)})`;
+  if (typeof value === "number" && /bytes/.test(name)) return `${bytes(value)} (${count(value)})`;
+  if (typeof value === "number") return count(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return typeof value === "string" ? value || "none" : JSON.stringify(value);
+}

@@ -1,0 +1,228 @@
+"""The node at a glance: totals, what needs attention, the last minutes, the tables.
+
+Everything here comes from the survey, which looks once for all who ask.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+
+from headrace.compiled import is_compiled
+from headrace.core import limits
+from headrace.core.settings import GroupSettings, TopicSettings
+from headrace.server.http.route import Call
+from headrace.server.http.shown import moment_of
+from headrace.server.survey import GroupTotals, Picture, Sample, TopicTotals
+from headrace.wire.http import overview_bodies as o
+
+ROWS_AT_A_GLANCE = 8
+# From this many messages on, a group that nobody reads as is worth a word.
+LAG_NOTED = 1_000
+# Free space that is less than this many times the floor is worth a word.
+SPACE_FACTOR = 8
+# Loop lag above this is felt by every client.
+LOOP_LAG_MS = 250
+
+
+async def overview(call: Call) -> o.Overview:
+    picture = await call.facts.survey.look()
+    topics = [each for each in picture.topics.values() if is_peoples(each)]
+    groups = list(picture.groups.values())
+    busiest = sorted(topics, key=lambda each: (-each.rate_in, -each.messages, each.name))
+    behind = sorted(groups, key=lambda each: (-each.lag, each.name))
+    return o.Overview(
+        time=moment_of(picture.at_ms),
+        topics=len(topics),
+        partitions=sum(each.partitions for each in topics),
+        messages=sum(each.messages for each in topics),
+        size_bytes=sum(each.size_bytes for each in picture.topics.values()),
+        groups=len(groups),
+        queues=sum(each.kind == "queue" for each in groups),
+        dead_letters=sum(each.waiting for each in picture.letters),
+        open_transactions=picture.open_transactions,
+        attention=list(_attention(call, picture)),
+        busiest_topics=[topic_row(each) for each in busiest[:ROWS_AT_A_GLANCE]],
+        groups_behind=[group_row(each) for each in behind[:ROWS_AT_A_GLANCE]],
+    )
+
+
+async def live(call: Call) -> o.Live:
+    query: o.LiveQuery = call.query
+    shown = [_shown_sample(each) for each in call.facts.survey.samples]
+    return o.Live(
+        samples=[each for each in shown if query.after is None or each.time > query.after]
+    )
+
+
+async def topic_rows(call: Call) -> o.TopicRows:
+    query: o.TopicRowsQuery = call.query
+    picture = await call.facts.survey.look()
+    found = [
+        each
+        for each in picture.topics.values()
+        if is_peoples(each) and (query.match or "").casefold() in each.name.casefold()
+    ]
+    found.sort(key=lambda each: each.name)
+    found.sort(key=lambda each: getattr(each, query.sort), reverse=query.descending)
+    start = query.page * query.limit
+    return o.TopicRows(
+        total=len(found), topics=[topic_row(each) for each in found[start : start + query.limit]]
+    )
+
+
+async def group_rows(call: Call) -> o.GroupRows:
+    query: o.GroupRowsQuery = call.query
+    picture = await call.facts.survey.look()
+    found = [
+        each
+        for each in picture.groups.values()
+        if (query.kind is None or each.kind == query.kind)
+        and (query.match or "").casefold() in each.name.casefold()
+    ]
+    found.sort(key=lambda each: each.name)
+    found.sort(key=lambda each: getattr(each, query.sort), reverse=query.descending)
+    start = query.page * query.limit
+    return o.GroupRows(
+        total=len(found), groups=[group_row(each) for each in found[start : start + query.limit]]
+    )
+
+
+async def facts(call: Call) -> o.NodeFacts:
+    service, known = call.service, call.facts
+    now_ms = service.clock.now_ms()
+    return o.NodeFacts(
+        node_id=service.node_id,
+        cluster_id=service.cluster_id,
+        version=version("headrace"),
+        python=python_version(),
+        compiled=is_compiled(),
+        started_at=moment_of(known.started_at_ms),
+        uptime_seconds=max(0, now_ms - known.started_at_ms) / 1000,
+        disk_free_bytes=service.disk.free_bytes(),
+        memory_bytes=_memory_bytes(),
+        cpu_seconds=time.process_time(),
+        settings=known.settings.to_mapping(),
+        limits={
+            name.lower(): value
+            for name, value in sorted(vars(limits).items())
+            if isinstance(value, int) and name.isupper()
+        },
+        topic_defaults=TopicSettings().to_mapping(),
+        group_defaults=GroupSettings().to_mapping(),
+    )
+
+
+def _memory_bytes() -> int | None:
+    """What is resident now; where the system does not say, what it was at most."""
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such module.
+        return None
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+# What needs attention.
+
+
+def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
+    """The gravest first."""
+    failed = call.service.commits.failed
+    if failed is not None:
+        yield _word("critical", "sync-failed", str(failed), "node", "")
+    for topic in picture.topics.values():
+        if topic.stopped:
+            text = (
+                f"{topic.stopped} of {topic.partitions} partitions stopped: stored bytes are "
+                "damaged; run `headrace log verify`"
+            )
+            yield _word("critical", "corrupt-log", text, "topic", topic.name)
+    free, floor = call.service.disk.free_bytes(), call.facts.settings.free_bytes_min
+    if free < floor:
+        text = f"{free // 2**20} MiB are free: publishing is refused until there is room"
+        yield _word("critical", "disk-full", text, "node", "")
+    elif free < SPACE_FACTOR * floor:
+        text = f"{free // 2**20} MiB are free; at {floor // 2**20} MiB publishing is refused"
+        yield _word("warning", "disk-low", text, "node", "")
+    for stuck in picture.stuck[:ROWS_AT_A_GLANCE]:
+        minutes = (picture.at_ms - stuck.started_at_ms) // 60_000
+        text = f"open for {minutes} min: readers of committed messages wait for its end"
+        yield _word("warning", "stuck-transaction", text, "transaction", stuck.name)
+    for letters in sorted(picture.letters, key=lambda each: -each.waiting)[:ROWS_AT_A_GLANCE]:
+        noun = "message was" if letters.waiting == 1 else "messages were"
+        text = f"{letters.waiting:,} {noun} given up and wait for a decision"
+        yield _word("warning", "dead-letters", text, "letters", letters.topic)
+    alone = [each for each in picture.groups.values() if not each.members and each.lag > LAG_NOTED]
+    for group in sorted(alone, key=lambda each: -each.lag)[:ROWS_AT_A_GLANCE]:
+        text = f"{group.lag:,} messages behind, and nobody reads as this group"
+        yield _word("notice", "nobody-reads", text, "group", group.name)
+    last = call.facts.survey.samples[-1] if call.facts.survey.samples else None
+    if last is not None and last.loop_lag_ms > LOOP_LAG_MS:
+        text = f"the event loop came {last.loop_lag_ms:.0f} ms late: every client feels it"
+        yield _word("warning", "loop-lag", text, "node", "")
+
+
+def _word(level: str, code: str, text: str, kind: str, name: str) -> o.Attention:
+    assert level in ("notice", "warning", "critical")
+    return o.Attention(level=level, code=code, text=text, kind=kind, name=name)  # type: ignore[arg-type]
+
+
+# Rows.
+
+
+def is_peoples(topic: TopicTotals) -> bool:
+    """Neither our own notes, nor dead letters, which have a place of their own."""
+    return not topic.name.startswith("__") and topic.source is None
+
+
+def topic_row(topic: TopicTotals) -> o.TopicRow:
+    return o.TopicRow(
+        name=topic.name,
+        partitions=topic.partitions,
+        messages=topic.messages,
+        size_bytes=topic.size_bytes,
+        rate_in=topic.rate_in,
+    )
+
+
+def group_row(group: GroupTotals) -> o.GroupRow:
+    return o.GroupRow(
+        name=group.name,
+        kind=group.kind,
+        topics=list(group.topics),
+        members=group.members,
+        lag=group.lag,
+        ready=group.ready,
+        leased=group.leased,
+        delayed=group.delayed,
+        retrying=group.retrying,
+        dead_lettered=group.dead_lettered,
+        rate_in=group.rate_in,
+        rate_out=group.rate_out,
+    )
+
+
+def _shown_sample(sample: Sample) -> o.LiveSample:
+    return o.LiveSample(
+        time=moment_of(sample.at_ms),
+        messages_in=sample.messages_in,
+        messages_out=sample.messages_out,
+        bytes_in=sample.bytes_in,
+        failures=sample.failures,
+        ready=sample.ready,
+        leased=sample.leased,
+        delayed=sample.delayed,
+        dead_letters=sample.letters,
+        lag=sample.lag,
+        loop_lag_ms=sample.loop_lag_ms,
+    )

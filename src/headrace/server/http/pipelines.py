@@ -1,0 +1,57 @@
+"""Pipelines on Spark, by what their connectors leave at the node.
+
+    a reader    commits its progress to a group, with a note that says who it is
+    a sink      that writes exactly once keeps a marker for each task: the group
+                __spark.{sink}.{task}, whose offset is the next batch
+
+What a pipeline made of what it read is in its own ledger; the node does not know it.
+"""
+
+from __future__ import annotations
+
+from headrace.core.values import SPARK_PROGRESS
+from headrace.server.http.route import Call
+from headrace.server.http.shown import moment_of
+from headrace.server.slices import Slices
+from headrace.server.survey import SINK_PREFIX
+from headrace.wire.http import overview_bodies as o
+
+
+async def list_all(call: Call) -> o.Pipelines:
+    broker = call.service.broker
+    picture = await call.facts.survey.look()
+    slices = Slices()
+    sources: list[o.PipelineSource] = []
+    sinks: dict[str, o.PipelineSink] = {}
+    for name in sorted(broker.cursors.groups()):
+        await slices.rest()
+        cursors = broker.cursors.of(name)
+        if not cursors:
+            continue
+        committed_at = moment_of(max(each.at_ms for each in cursors.values()))
+        topics = list(broker.cursors.topics_of(name))
+        if name.startswith(SINK_PREFIX):
+            sink = name.removeprefix(SINK_PREFIX).rpartition(".")[0]
+            batch = max(each.offset for each in cursors.values()) - 1
+            known = sinks.setdefault(
+                sink,
+                o.PipelineSink(
+                    name=sink, topics=topics, tasks=0, batch=batch, committed_at=committed_at
+                ),
+            )
+            known.tasks += 1
+            known.batch = max(known.batch, batch)
+            known.committed_at = max(known.committed_at, committed_at)
+        elif any(each.metadata == SPARK_PROGRESS for each in cursors.values()):
+            totals = picture.groups.get(name)
+            sources.append(
+                o.PipelineSource(
+                    name=name,
+                    topics=topics,
+                    partitions=len(cursors),
+                    read=sum(each.offset for each in cursors.values()),
+                    lag=0 if totals is None else totals.lag,
+                    committed_at=committed_at,
+                )
+            )
+    return o.Pipelines(sources=sources, sinks=list(sinks.values()))

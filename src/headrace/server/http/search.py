@@ -1,0 +1,202 @@
+"""Looking for messages in a topic: by key, value, header and time, newest first.
+
+    partition 0   . . . . . . x . . x |      read backwards, a chunk at a time,
+    partition 1   . . . x . . . . . . |      and what fits is merged by its time
+                                  <-- |
+
+There is no index but that of offsets and times, so a search reads. One request reads
+so much and no more, gives way between chunks, and says where the next goes on; what
+was found may be nothing yet.
+
+Rejected: a stream of results that goes on until the client hangs up. A forgotten tab
+would read the whole log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument
+from headrace.core.values import StreamRecord
+from headrace.server.http.route import Call
+from headrace.server.http.shown import milliseconds_at, shown_record
+from headrace.wire.http import overview_bodies as o
+
+CHUNK_RECORDS = 100
+
+Matches = Callable[[StreamRecord], bool]
+
+
+class _Lane:
+    """One partition on its way: what is left to read, and what was found there and
+    is not given out yet."""
+
+    def __init__(self, partition: int, start: int, end: int) -> None:
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.found: list[StreamRecord] = []
+
+    @property
+    def is_over(self) -> bool:
+        return not self.found and self.start >= self.end
+
+
+class _Read(NamedTuple):
+    records: int
+    size_bytes: int
+
+
+async def search(call: Call) -> o.SearchPage:
+    query: o.SearchQuery = call.query
+    topic = call.path["topic"]
+    lanes = await _lanes(call, topic, query)
+    matches = _matcher(query)
+    page: list[StreamRecord] = []
+    scanned = size = 0
+    while len(page) < query.limit:
+        for lane in lanes:
+            while not lane.found and lane.start < lane.end and _has_budget(scanned, size):
+                read = await _advance(call, topic, lane, matches, newest=query.newest_first)
+                scanned += read.records
+                size += read.size_bytes
+                await asyncio.sleep(0)
+        ready = [lane for lane in lanes if lane.found]
+        if not ready:
+            break
+        latest = (max if query.newest_first else min)(
+            ready, key=lambda lane: (lane.found[0].timestamp_ms, lane.partition)
+        )
+        page.append(latest.found.pop(0))
+    is_over = all(lane.is_over for lane in lanes)
+    return o.SearchPage(
+        messages=list(map(shown_record, page)),
+        scanned=scanned,
+        next=None if is_over else _written(lanes, newest=query.newest_first),
+    )
+
+
+def _has_budget(scanned: int, size: int) -> bool:
+    return scanned < limits.SEARCH_RECORDS_MAX and size < limits.SEARCH_BYTES_MAX
+
+
+async def _advance(call: Call, topic: str, lane: _Lane, matches: Matches, *, newest: bool) -> _Read:
+    """Read the next chunk of a partition, and keep what fits."""
+    first = max(lane.start, lane.end - CHUNK_RECORDS) if newest else lane.start
+    stop = lane.end if newest else min(lane.end, lane.start + CHUNK_RECORDS)
+    count = bytes_read = 0
+    found: list[StreamRecord] = []
+    position = first
+    while position < stop:
+        records, next_offset = await call.run(
+            Face.read, topic, lane.partition, position, count_max=stop - position
+        )
+        for record in records:
+            count += 1
+            bytes_read += len(record.value or b"") + len(record.key or b"")
+            if record.offset < stop and matches(record):
+                found.append(record)
+        if next_offset <= position:
+            break
+        position = next_offset
+    if newest:
+        lane.end = first
+        found.reverse()
+    else:
+        lane.start = stop
+    lane.found = found
+    # A chunk without records, as compaction leaves, was looked at too.
+    return _Read(max(count, 1), bytes_read)
+
+
+# Where it begins, and where it goes on.
+
+
+async def _lanes(call: Call, topic: str, query: o.SearchQuery) -> list[_Lane]:
+    known = call.service.broker.topics.named(topic)
+    if query.partition is not None:
+        chosen = [query.partition]
+    elif known.partitions <= limits.SEARCH_PARTITIONS_MAX:
+        chosen = list(range(known.partitions))
+    else:
+        raise InvalidArgument(
+            f"{topic} has {known.partitions} partitions, and at most "
+            f"{limits.SEARCH_PARTITIONS_MAX} are looked through at once; name one of them"
+        )
+    went_on = _parse(query.after)
+    lanes = []
+    for index in chosen:
+        info = await call.run(Face.partition_info, topic, index)
+        start, end = info.start_offset, info.last_stable_offset
+        if query.since is not None:
+            since_ms = milliseconds_at("since", query.since)
+            start = max(start, await call.run(Face.offset_at, topic, index, since_ms))
+        if query.until is not None:
+            until_ms = milliseconds_at("until", query.until)
+            end = min(end, await call.run(Face.offset_at, topic, index, until_ms + 1))
+        if went_on is not None:
+            position = went_on.get(index)
+            if position is None:
+                continue
+            if query.newest_first:
+                end = min(end, position)
+            else:
+                start = max(start, position)
+        lanes.append(_Lane(index, start, end))
+    return lanes
+
+
+def _written(lanes: list[_Lane], *, newest: bool) -> str:
+    """Where each partition goes on: behind what was given out, not what was read."""
+    places = []
+    for lane in lanes:
+        if lane.is_over:
+            continue
+        if lane.found:
+            place = lane.found[0].offset + 1 if newest else lane.found[0].offset
+        else:
+            place = lane.end if newest else lane.start
+        places.append(f"{lane.partition}:{place}")
+    return ",".join(places)
+
+
+def _parse(after: str | None) -> dict[int, int] | None:
+    if after is None:
+        return None
+    try:
+        pairs = [pair.split(":") for pair in after.split(",")]
+        return {int(partition): int(offset) for partition, offset in pairs}
+    except ValueError as error:
+        raise InvalidArgument("`after` is the `next` of another page") from error
+
+
+# What fits.
+
+
+def _matcher(query: o.SearchQuery) -> Matches:
+    key = None if query.key is None else query.key.encode()
+    value = None if query.value is None else query.value.encode()
+    name, _, text = (query.header or "").partition("=")
+    header = text.encode()
+    since = None if query.since is None else milliseconds_at("since", query.since)
+    until = None if query.until is None else milliseconds_at("until", query.until)
+
+    def matches(record: StreamRecord) -> bool:
+        # Times of records need not grow with their offsets.
+        if since is not None and record.timestamp_ms < since:
+            return False
+        if until is not None and record.timestamp_ms > until:
+            return False
+        if key is not None and key not in (record.key or b""):
+            return False
+        if value is not None and value not in (record.value or b""):
+            return False
+        return not name or any(
+            each == name and header in (content or b"") for each, content in record.headers
+        )
+
+    return matches
