@@ -16,6 +16,7 @@ from headrace.server.http.route import JSON_TYPE, Route
 from headrace.server.http.table import ROUTES
 from headrace.wire.http.bodies import RawQuery
 from headrace.wire.http.group_bodies import Problem
+from headrace.wire.http.meanings import MEANINGS, describe
 
 _REFERENCE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -41,6 +42,7 @@ def document() -> dict[str, Any]:
     types += [kind for route in ROUTES for kind in _parts(route.answer)]
     types += [Problem, RawQuery]
     _, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    describe(components)
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, components)
@@ -100,9 +102,12 @@ def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path_schema(name: str) -> dict[str, Any]:
-    if name in ("partition", "offset"):
-        return {"type": "integer", "minimum": 0}
-    return {"type": "string", "minLength": 1}
+    kind = (
+        {"type": "integer", "minimum": 0}
+        if name in ("partition", "offset")
+        else {"type": "string", "minLength": 1}
+    )
+    return {"description": MEANINGS[name], **kind}
 
 
 def _responses(route: Route) -> dict[str, Any]:
