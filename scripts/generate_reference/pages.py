@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -14,7 +15,7 @@ def generate() -> dict[str, str]:
     return {"http.md": http.page(), "grpc.md": grpc.page()}
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(f"| {' | '.join(cell(each) for each in line)} |" for line in lines) + "\n"
 
