@@ -15,6 +15,7 @@ from typing import Any
 _ANOTHER_SPELLING = "The same as `{}`, in another spelling."
 
 MEANINGS: Mapping[str, str] = {
+    "acks": "Receipts of leased messages that are done, acked together with what is published.",
     "acked": "Messages that are done, since the group was made.",
     "after": "The `next` of the page before.",
     "all": "All of them.",
