@@ -13,6 +13,7 @@ Commands that install something are not run: the tests of the wheel do that.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -87,6 +88,9 @@ class PageRun:
         return ran.stdout
 
     def close(self) -> None:
+        # Clients that a page has left open would miss their node.
+        self._namespace.clear()
+        gc.collect()
         if self.node is not None:
             self.node.stop()
 

@@ -14,7 +14,7 @@ __all__ = ["page_run"]
 
 RUN = ("python", "python theirs", "output", "console", "shell")
 # Blocks that are there to be looked at.
-SHOWN = ("text", "json", "javascript", "java", "sql", "toml")
+SHOWN = ("", "text", "json", "javascript", "java", "sql", "toml", "yaml")
 # Pages whose blocks need more than a node and a shell, and who runs or checks them.
 ELSEWHERE = {
     "docs/cli.md": "tests/unit/cli/test_help.py",
@@ -57,7 +57,8 @@ def test_every_block_says_whether_it_is_run(page: str) -> None:
     unclear = [
         f"{each} ```{each.info}"
         for each in blocks_of(page)
-        if each.info not in RUN + SHOWN and each.file is None
+        if (each.info not in RUN + SHOWN and each.file is None)
+        or (each.info == "" and each.text.startswith("$ "))
     ]
     assert not unclear, f"say what these are, as tests/docs/blocks.py has it: {unclear}"
 
