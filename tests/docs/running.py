@@ -129,6 +129,8 @@ class PageRun:
             flags = command.line.split()[2:]
             data = flags[flags.index("--data") + 1]
             self.node = DoorsProcess(self.folder / data)
+            shown = [self._placed(each) for each in command.shown]
+            assert are_shown(shown, [self.node.ready]), (str(block), self.node.ready)
             return
         line = self._placed(command.line)
         shown = [self._placed(each) for each in command.shown]

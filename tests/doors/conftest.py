@@ -35,6 +35,7 @@ class DoorsProcess:
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()
         assert ready.startswith("ready: "), ready
+        self.ready = ready.rstrip()
         self.doors = dict(
             part.split(" on ") for part in ready.removeprefix("ready: ").split(", ")[:-1]
         )
