@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.calls.batches import BatchCalls
 from headrace.calls.groups import GroupCalls
 from headrace.calls.letters import LetterCalls
+from headrace.calls.overviews import OverviewCalls
 from headrace.calls.queues import QueueCalls
 from headrace.calls.streams import StreamCalls
 from headrace.calls.topics import TopicCalls
@@ -12,7 +13,14 @@ from headrace.calls.transactions import TransactionCalls
 
 
 class Face(
-    TopicCalls, BatchCalls, StreamCalls, QueueCalls, GroupCalls, LetterCalls, TransactionCalls
+    TopicCalls,
+    BatchCalls,
+    StreamCalls,
+    QueueCalls,
+    GroupCalls,
+    LetterCalls,
+    TransactionCalls,
+    OverviewCalls,
 ):
     """Put together with an implementation of `Served`, which comes first among
     the bases."""

@@ -41,6 +41,7 @@ from headrace.cli.publish import publish
 from headrace.cli.queue import queue
 from headrace.cli.serve import serve
 from headrace.cli.status import status
+from headrace.cli.top import top
 from headrace.cli.topic import topic
 from headrace.cli.txn import txn
 from headrace.cli.work import work
@@ -168,6 +169,7 @@ for _command in (
     txn,
     pipeline,
     status,
+    top,
     log,
     bench,
     demo,

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from headrace.client.backend import Outcomes, Place
 from headrace.client.caller import Caller
 from headrace.core.errors import StaleGeneration
+from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.settings import OffsetReset
 from headrace.core.values import (
     Acknowledged,
@@ -361,6 +362,17 @@ class RemoteBackend(Caller):
 
     def abort_transaction(self, name: str) -> None:
         self._call("abort_transaction", name)
+
+    # The node at a glance.
+
+    def overview(self) -> Overview:
+        found: Overview = self._call("overview")
+        return found
+
+    def figures(self) -> NodeFigures | None:
+        """None where the node is part of another program, which has its own."""
+        found: NodeFigures | None = self._call("figures")
+        return found
 
 
 def _parts(items: Sequence[Item], size_of: Callable[[Item], int]) -> Iterator[Sequence[Item]]:

@@ -17,6 +17,7 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.engine.broker import Broker
+from headrace.node.figures import node_figures
 from headrace.platform.clock import SystemClock
 from headrace.platform.descriptors import DESCRIPTORS, limit_for
 from headrace.platform.directory import check_format, claim, give_up_reserve, keep_reserve
@@ -134,6 +135,14 @@ async def _serve_doors(
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):
                 service.loop.add_signal_handler(number, stop.set)
+        service.figures = lambda: node_figures(
+            settings,
+            service.node_id,
+            service.clock.now_ms(),
+            addresses,
+            sum(len(getattr(door, "connections", ())) for door in opened.values()),
+            service.counts.syncs,
+        )
         logger.info("ready", extra={**addresses, "data": settings.data})
         on_ready(Ready(addresses))
         service.failed.add_done_callback(lambda _: stop.set())

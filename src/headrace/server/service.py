@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError, SyncFailed
+from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
@@ -85,6 +86,8 @@ class Service:
         self.housekeeping: list[Callable[[int], None]] = []
         # Members of a group that only a door knows of.
         self.member_lists: list[Callable[[str], list[GroupMember]]] = []
+        # What the process around it says of itself, where there is one that serves.
+        self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
 
     def _on_failure(self, error: SyncFailed) -> None:

@@ -15,6 +15,7 @@ from headrace.log.segment import Segment
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch
 from headrace.server import slices
+from headrace.server.glance import Glance
 from headrace.server.kafka import list_offsets
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
@@ -154,5 +155,29 @@ def test_many_partitions_are_asked_for_at_once() -> None:
         answer = await asking.ask(LIST_OFFSETS, 8, request)
         codes = [each.error_code for each in answer.topics[0].partitions]
         assert codes == [0] * 100 + [Error.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(scenario)
+
+
+def test_the_overview_is_taken_in_slices_and_once_for_all_who_ask() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        topic = asking.broker.topics.create("orders", 100, TopicSettings(), 1)
+        glance = Glance(asking.door.service, asking.door.groups.member_count)
+        looks = [asyncio.ensure_future(glance.overview()) for _ in range(3)]
+        turns = 0
+        while not all(look.done() for look in looks):
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns > 50
+        first, *others = [look.result() for look in looks]
+        assert all(each is first for each in others)
+        assert [(each.name, each.partitions) for each in first.topics] == [("orders", 100)]
+        # A topic that is deleted in the middle of a look does no harm.
+        look = asyncio.ensure_future(glance.overview())
+        await asyncio.sleep(0)
+        asking.broker.delete_topic(topic, 1, asking.broker.commit())
+        assert sum(each.records for each in (await look).topics) == 0
+        assert (await glance.overview()).topics == ()
 
     run(scenario)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded, MalformedMessage
 from headrace.core.ports import Buffer
+from headrace.server.glance import Glance
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection, Slot
 from headrace.server.remote.session import Holdings, Session
 from headrace.wire.remote.codec import (
@@ -40,7 +41,7 @@ class RemoteDoor:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._sessions: dict[Connection, Session] = {}
-        self._holdings = Holdings()
+        self._holdings = Holdings(Glance(door.service, door.groups.member_count))
 
     def handle(
         self, connection: Connection, slot: Slot, version: int, correlation_id: int, body: Buffer

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, LimitExceeded
+from headrace.core.overview_values import NodeFigures
 from headrace.core.settings import OffsetReset
 from headrace.core.values import (
     Acknowledged,
@@ -30,6 +31,7 @@ from headrace.core.values import (
     Published,
 )
 from headrace.server.bounded import lease_bounded
+from headrace.server.glance import Glance
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.pages import delayed_page, letters_page
 from headrace.server.transacting import transact
@@ -49,7 +51,8 @@ class Owned(NamedTuple):
 class Holdings:
     """What all sessions of a node hold together."""
 
-    def __init__(self) -> None:
+    def __init__(self, glance: Glance) -> None:
+        self.glance = glance
         # A client that comes back takes over from its old connection.
         self.owners: dict[Owned, Session] = {}
         self.watched_partitions = 0
@@ -76,6 +79,8 @@ class Session:
             "delayed": self._delayed,
             "dead_letters": self._dead_letters,
             "transact": self._transact,
+            "overview": holdings.glance.overview,
+            "figures": self._figures,
         }
 
     async def carry_out(self, request: Request) -> object:
@@ -116,6 +121,11 @@ class Session:
                 self._watches.discard(watch)
                 self._door.polls.discard(watch.news.set)
         return News(is_news, self._service.clock.now_ms())
+
+    async def _figures(self) -> NodeFigures | None:
+        figures = self._service.figures
+        # In a thread: it asks the system, which may take a moment.
+        return None if figures is None else await asyncio.to_thread(figures)
 
     async def _transact(
         self,

@@ -1,10 +1,11 @@
 """The methods of the remote protocol: what goes in, what comes out.
 
-The names and parameters are those of the SDK's `Backend`. Two more belong to the
+The names and parameters are those of the SDK's `Backend`. Some more belong to the
 protocol itself:
 
     hello    the first call on a connection: who is there, and what time it is
     watch    answered when looking again may be worth it, after 30 s at the latest
+    overview, figures    all topics and groups, and the process, for `headrace top`
 
 A repeatable method may be sent again when the connection broke before the answer
 came: it changes nothing, or the same again, or (lease) what it gave out is given
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headrace.core.errors import HeadraceError
+from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.settings import OffsetReset
 from headrace.core.values import (
     Acknowledged,
@@ -254,6 +256,9 @@ _ALL = (
     Method("transactions", {}, list[TransactionInfo], True),
     Method("transaction", {"name": str}, TransactionInfo, True),
     Method("abort_transaction", {"name": str}, None),
+    # The node at a glance.
+    Method("overview", {}, Overview, True),
+    Method("figures", {}, NodeFigures | None, True),
 )
 METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _ALL}
 

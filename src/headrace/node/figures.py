@@ -1,0 +1,48 @@
+"""What a serving node says of itself: its process, its disk and its doors."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version
+
+from headrace.core.node_settings import NodeSettings
+from headrace.core.overview_values import NodeFigures
+from headrace.platform.process import memory_bytes_max, process_figures
+from headrace.server.metrics.counting import Histogram
+
+
+def node_figures(
+    settings: NodeSettings,
+    node_id: int,
+    now_ms: int,
+    doors: dict[str, str],
+    connections: int,
+    syncs: Histogram,
+) -> NodeFigures:
+    process = process_figures()
+    total: int | None = None
+    free: int | None = None
+    try:
+        disk = shutil.disk_usage(settings.data)
+        total, free = disk.total, disk.free
+    except OSError:
+        # The directory is away; the rest may still help to see why.
+        pass
+    return NodeFigures(
+        version("headrace"),
+        node_id,
+        settings.data,
+        process.started_at_ms,
+        now_ms,
+        process.cpu_seconds,
+        process.memory_bytes,
+        memory_bytes_max(),
+        free,
+        total,
+        1000 * syncs.sum / count if (count := sum(syncs.counts)) else None,
+        settings.free_bytes_min,
+        process.open_files,
+        process.open_files_max,
+        connections,
+        doors,
+    )

@@ -1,0 +1,44 @@
+"""The node at a glance: one look for all who ask at the same time, in slices.
+
+Whoever asks while somebody's look is under way gets that one's answer. So ten terminals
+cost hardly more than one, and no request feels a look over ten thousand partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.core.overview_values import Overview
+from headrace.engine.overview import overlook
+from headrace.server.service import Service
+from headrace.server.slices import Slices
+
+
+class Glance:
+    def __init__(self, service: Service, members_of: Callable[[str], int]) -> None:
+        self._service = service
+        self._members_of = members_of
+        self._looking: asyncio.Task[Overview] | None = None
+
+    async def overview(self) -> Overview:
+        if self._looking is None or self._looking.done():
+            self._looking = self._service.loop.create_task(self._look())
+        # Who goes away must not take the others' look along.
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Overview:
+        service = self._service
+        steps = overlook(
+            service.broker,
+            service.clock.now_ms(),
+            patience=service.disk.without_waiting,
+            members_of=self._members_of,
+        )
+        slices = Slices()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            await slices.rest()
