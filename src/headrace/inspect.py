@@ -37,10 +37,13 @@ from headrace.engine.state import decode_event
 from headrace.log import Log, LogSettings, Problem, Progress
 from headrace.log.checkpoint import SYNCED_NAME, SyncedFile, read_cleaned, read_start
 from headrace.log.epochs import EPOCHS_NAME, Epochs
-from headrace.log.segment import LOG_SUFFIX, parse_base_offset
+from headrace.log.index import OffsetIndex
+from headrace.log.segment import LOG_SUFFIX, Segment, parse_base_offset
+from headrace.log.segment_index import INDEX_SUFFIX, read_index
 from headrace.platform.directory import FORMAT_FILE, check_format
 from headrace.platform.disk import RealDisk
 from headrace.record import BatchHeader, Record, check_batch, read_header, read_records
+from headrace.record.batch import HEADER_BYTES
 
 METADATA_FOLDER: Final = "metadata"
 STATE_FOLDER: Final = "state"
@@ -48,6 +51,9 @@ ATTRIBUTES_FOLDER: Final = "attributes"
 PRODUCERS_FILE: Final = "producers"
 
 LOOKS: Final = 3
+# A quick look reads so many batches of each segment, and a small log as a whole.
+SAMPLES: Final = 8
+WHOLE_BYTES: Final = 256 * 1024
 # As docs/formats/segment.md has it.
 EPOCH_ENTRY_BYTES: Final = 16
 # Length and CRC32C of the body that follows.
@@ -135,15 +141,19 @@ def size_of_logs(root: str, folders: list[str]) -> int:
     return total
 
 
-def verify_log(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked]:
-    """Read all of one log, and say what is wrong with it.
+def verify_log(
+    root: str, folder: str, now_ms: int, *, quick: bool = False
+) -> Iterator[Damage | Checked]:
+    """Read all of one log, and say what is wrong with it; `quick`: some batches of each
+    segment, and what its index says of them.
 
     A writer may roll, delete or compact segments under our eyes, and what is
     read then does not fit together. Damage stays where it is, so only what is
     found again by another look is reported.
     """
+    look = _glance_at if quick else _look_at
     found: list[Damage] = []
-    for result in _look_at(root, folder, now_ms):
+    for result in look(root, folder, now_ms):
         if isinstance(result, Damage):
             found.append(result)
         else:
@@ -152,7 +162,7 @@ def verify_log(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked
         if found:
             again = {
                 (result.file, result.position)
-                for result in _look_at(root, folder, now_ms)
+                for result in look(root, folder, now_ms)
                 if isinstance(result, Damage)
             }
             found = [one for one in found if (one.file, one.position) in again]
@@ -182,6 +192,84 @@ def _look_at(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked]:
         yield _damage(error, folder)
     finally:
         log.close()
+
+
+def _glance_at(root: str, folder: str, now_ms: int) -> Iterator[Damage | Checked]:
+    disk = RealDisk(root)
+    try:
+        log = Log.open(disk, folder, LogSettings(), now_ms, read_only=True)
+    except (HeadraceError, OSError) as error:
+        yield _damage(error, folder)
+        return
+    if folder == METADATA_FOLDER or log.size_bytes <= WHOLE_BYTES:
+        log.close()
+        yield from _look_at(root, folder, now_ms)
+        return
+    try:
+        yield from _verify_start(disk, folder)
+        for segment in log.segment_list:
+            yield from _sample(disk, folder, segment)
+        yield from _verify_small_files(disk, folder)
+    except (HeadraceError, OSError) as error:
+        yield _damage(error, folder)
+    finally:
+        log.close()
+
+
+def _sample(disk: Disk, folder: str, segment: Segment) -> Iterator[Damage | Checked]:
+    """The first batch, the last that the index names, and some between them."""
+    index_path = segment.path + INDEX_SUFFIX
+    index = OffsetIndex.decode(read_index(disk, index_path))
+    if index is None:
+        yield Damage(index_path, 0, "is not an index", False)
+        index = OffsetIndex()
+    size = batches = 0
+    for position, last_offset in _places(segment, index):
+        try:
+            header = _batch_at(segment, position)
+        except CorruptBatch as error:
+            if last_offset is None or _is_boundary(segment, position):
+                yield Damage(segment.log_path, position, _without_place(str(error)), True)
+            else:
+                yield Damage(index_path, None, f"names no batch at byte {position}", False)
+            continue
+        if last_offset is not None and header.last_offset != last_offset:
+            reason = f"names offset {last_offset} at byte {position}, where {header.last_offset} is"
+            yield Damage(index_path, None, reason, False)
+        size += header.size_bytes
+        batches += 1
+    yield Checked(folder, size, batches)
+
+
+def _places(segment: Segment, index: OffsetIndex) -> Iterator[tuple[int, int | None]]:
+    """Where to look: a position, and the last offset of the batch there if the index
+    says it. What it says of bytes behind the end was never synced, as they were not."""
+    if segment.size_bytes:
+        yield 0, None
+    named = [number for number in range(len(index)) if index.positions[number] < segment.size_bytes]
+    chosen = named[:: max(1, len(named) // SAMPLES)][: SAMPLES - 1]
+    for number in dict.fromkeys([*chosen, *named[-1:]] if SAMPLES > 1 else ()):
+        yield index.positions[number], segment.base_offset + index.offsets[number]
+
+
+def _batch_at(segment: Segment, position: int) -> BatchHeader:
+    """Checked; CorruptBatch when there is none."""
+    needed = read_header(segment.file().read(HEADER_BYTES, position)).size_bytes
+    if needed > segment.size_bytes - position:
+        raise CorruptBatch(f"batch has {needed} bytes, more than are left")
+    return check_batch(segment.file().read(needed, position))
+
+
+def _is_boundary(segment: Segment, wanted: int) -> bool:
+    """Whether a batch begins there, by walking from the front: an index that is wrong
+    must not make the log look so."""
+    position = 0
+    while position < wanted:
+        try:
+            position += read_header(segment.file().read(HEADER_BYTES, position)).size_bytes
+        except CorruptBatch:
+            return True
+    return position == wanted
 
 
 def dump_log(root: str, folder: str) -> Iterator[Batch]:

@@ -34,6 +34,7 @@ from headrace.cli.consume import consume
 from headrace.cli.delayed import delayed
 from headrace.cli.demo import demo
 from headrace.cli.dlq import dlq
+from headrace.cli.doctor import doctor
 from headrace.cli.group import group
 from headrace.cli.log import log
 from headrace.cli.pipeline import pipeline
@@ -170,6 +171,7 @@ for _command in (
     pipeline,
     status,
     top,
+    doctor,
     log,
     bench,
     demo,

@@ -1,0 +1,468 @@
+"""`headrace doctor` finds what is really wrong, calls nothing wrong that is not, and
+changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.interop.conftest import NodeProcess
+
+import headrace
+from headrace.cli import doctor as doctor_command
+from headrace.cli import doctor_files
+from headrace.cli.main import cli
+from headrace.core.overview_values import NodeFigures
+from headrace.core.values import Outgoing, TopicInfo
+from headrace.engine.coordinator.transaction import Transaction
+from headrace.inspect import read_catalog
+from headrace.node import Node
+from headrace.platform.clock import SystemClock
+
+NOW_MS = SystemClock().now_ms()
+HOUR_MS = 3_600_000
+MB = 1024 * 1024
+
+
+def invoke(*words: str) -> Result:
+    result = CliRunner().invoke(cli, ["doctor", *words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def findings_in(result: Result) -> dict[str, list[dict[str, str]]]:
+    checks = json.loads(result.stdout)["checks"]
+    return {check["name"]: check["findings"] for check in checks if check["findings"]}
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, int, str]]:
+    """Everything about every file that somebody could have changed."""
+    found = {}
+    for path in [root, *sorted(root.rglob("*"))]:
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        digest = hashlib.sha256(content).hexdigest()
+        found[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns, digest)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow or nearly full disk below the tests is no finding here."""
+    monkeypatch.setattr(doctor_files, "SYNC_MS_MAX", 1e9)
+    monkeypatch.setattr(doctor_files, "FREE_SHARE", 0.0)
+    monkeypatch.setattr(doctor_files, "FLOOR_TIMES", 0)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which work was done and finished."""
+    data = tmp_path_factory.mktemp("doctor") / "data"
+    with headrace.open(data) as handle:
+        handle.create_topic("orders", 2, segment_bytes=8192)
+        for number in range(60):
+            handle.publish("orders", bytes([number]) * 500)
+        with handle.queue("orders", group="billing") as queue:
+            while leased := queue.lease(20):
+                queue.ack(leased)
+        with handle.stream("orders", group="audit") as stream:
+            while stream.poll(wait=0):
+                stream.commit()
+    return data
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    """A copy to break."""
+    return Path(shutil.copytree(made, tmp_path / "data"))
+
+
+Examine = Callable[..., dict[str, list[dict[str, str]]]]
+
+
+@pytest.fixture
+def examine(data: Path) -> Examine:
+    def run(*words: str, code: int) -> dict[str, list[dict[str, str]]]:
+        before = snapshot(data)
+        result = invoke("--data", str(data), "--json", *words)
+        assert snapshot(data) == before
+        assert result.exit_code == code, result.stdout
+        return findings_in(result)
+
+    return run
+
+
+def only(found: dict[str, list[dict[str, str]]], name: str, level: str) -> dict[str, str]:
+    """The one finding, which has to be of this check."""
+    assert list(found) == [name], found
+    [finding] = found[name]
+    assert finding["level"] == level
+    assert all(finding[part] for part in ("about", "what", "why", "do"))
+    return finding
+
+
+def change(path: Path, position: int, flip: int = 1) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= flip
+    path.write_bytes(content)
+
+
+def folder_of(data: Path, topic: str = "orders", partition: int = 0) -> Path:
+    return data / read_catalog(str(data), NOW_MS).topics[topic].folder / str(partition)
+
+
+# Sound.
+
+
+def test_a_sound_directory_has_no_findings(examine: Examine) -> None:
+    assert examine(code=0) == {}
+    assert examine("--full", code=0) == {}
+
+
+def test_the_report_names_every_check(data: Path) -> None:
+    printed = invoke("--data", str(data)).stdout.splitlines()
+    assert all(line.startswith("ok    ") for line in printed[:-2])
+    assert printed[-1] == f"{len(printed) - 2} checks: all is well"
+    names = [line[6:].split("  ")[0] for line in printed[:-2]]
+    assert names[:7] == [
+        "format", "lock", "binding", "permissions", "leftovers", "catalog", "segments",
+    ]  # fmt: skip
+    assert names[-4:] == ["lag", "waiting", "retention", "timestamps"]
+
+
+def test_a_directory_that_is_not_there_is_said_as_ever(tmp_path: Path) -> None:
+    assert invoke("--data", str(tmp_path / "absent")).exit_code == 1
+    assert invoke("--server", "127.0.0.1:1", "--full").exit_code == 2
+
+
+# Files.
+
+
+def test_a_format_that_is_not_known(data: Path, examine: Examine) -> None:
+    path = data / "headrace.json"
+    path.write_text(path.read_text().replace('"format":1', '"format":9'))
+    found = examine(code=2)
+    [finding] = found["format"]
+    assert "upgrade with" in finding["what"]
+    assert "cannot be opened" in found["opening"][0]["what"]
+
+
+def test_a_directory_of_another_machine(data: Path, examine: Examine) -> None:
+    (data / "lock").write_text("pid 7 on elsewhere: headrace serve")
+    assert "another machine" in only(examine(code=1), "lock", "warn")["what"]
+    (data / "lock").unlink()
+    (data / "lock").mkdir()
+    assert only(examine(code=2), "lock", "bad")["what"] == "is no file"
+
+
+def test_a_node_that_everybody_can_reach(data: Path, examine: Examine) -> None:
+    with (data / "lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate()
+        lock.write(f"pid {os.getpid()} on {platform.node()}: headrace serve --insecure")
+        lock.flush()
+        assert "--insecure" in only(examine(code=1), "binding", "warn")["what"]
+    # Whoever wrote that has gone.
+    assert examine(code=0) == {}
+
+
+def test_files_that_cannot_be_used_or_can_by_everybody(data: Path, examine: Examine) -> None:
+    path = folder_of(data) / "00000000000000000000.log"
+    path.chmod(0o666)
+    assert "every user" in only(examine(code=1), "permissions", "warn")["what"]
+    path.chmod(0o400)
+    finding = examine(code=2)["permissions"][0]
+    assert finding["level"] == "bad" and finding["about"].endswith("0/00000000000000000000.log")
+
+
+def test_files_of_another_user() -> None:
+    entries = [
+        doctor_files.Entry(".", 0o40755, 1000),
+        doctor_files.Entry("lock", 0o100644, 1000),
+        doctor_files.Entry("metadata", 0o40755, 0),
+    ]
+    _, found = doctor_files.check_permissions(entries)
+    [finding] = found
+    assert finding.about == "metadata" and "chown -R 1000" in finding.do
+
+
+def test_what_a_crash_left_behind(data: Path, examine: Examine) -> None:
+    (folder_of(data) / "start.tmp").write_bytes(b"")
+    assert only(examine(code=1), "leftovers", "warn")["about"].endswith("start.tmp")
+    (folder_of(data) / "00000000000000000000.cleaned").write_bytes(b"")
+    assert "and 1 more" in only(examine(code=1), "leftovers", "warn")["about"]
+
+
+def test_the_folder_of_no_topic(data: Path, examine: Examine) -> None:
+    (data / "topics" / ("ab" * 16) / "0").mkdir(parents=True)
+    finding = only(examine(code=1), "leftovers", "warn")
+    assert (finding["about"], finding["what"]) == (
+        "topics/" + "ab" * 16,
+        "is the folder of no topic",
+    )
+
+
+def test_a_catalog_that_cannot_be_read(data: Path, examine: Examine) -> None:
+    change(data / "metadata" / "00000000000000000000.log", 80)
+    found = examine(code=2)
+    assert found["catalog"][0]["about"] == "metadata" and found["opening"]
+    assert found["segments"][0]["level"] == "bad"
+
+
+def test_a_partition_whose_folder_is_gone(data: Path, examine: Examine) -> None:
+    folder = folder_of(data, partition=1)
+    shutil.rmtree(folder)
+    found = examine(code=2)
+    [finding] = found["catalog"]
+    assert finding["about"] == str(folder.relative_to(data))
+
+
+def segments_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.log"))
+
+
+@pytest.mark.parametrize("whole_bytes", [0, 2**20])
+def test_a_batch_that_has_rotted_is_found_by_a_quick_look_where_it_looks(
+    data: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch, whole_bytes: int
+) -> None:
+    monkeypatch.setattr("headrace.inspect.WHOLE_BYTES", whole_bytes)
+    _, second, *_ = segments_of(folder_of(data))
+    change(second, 100)
+    for words in ((), ("--full",)):
+        found = examine(*words, code=2)
+        [finding] = found["segments"]
+        assert finding["about"].startswith(str(second.relative_to(data)) + " at byte 0")
+        assert "headrace log verify orders" in finding["do"] and "lost" in finding["why"]
+
+
+def test_rot_between_the_samples_is_found_by_reading_everything(
+    data: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = segments_of(folder_of(data))
+    size = first.stat().st_size
+    change(first, size // 2)
+    monkeypatch.setattr("headrace.inspect.WHOLE_BYTES", 0)
+    monkeypatch.setattr("headrace.inspect.SAMPLES", 1)
+    assert "segments" not in examine(code=0)
+    assert examine("--full", code=2)["segments"][0]["level"] == "bad"
+
+
+@pytest.mark.parametrize("whole_bytes", [0, 2**20])
+def test_an_index_that_says_what_is_not_so(
+    data: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch, whole_bytes: int
+) -> None:
+    monkeypatch.setattr("headrace.inspect.WHOLE_BYTES", whole_bytes)
+    index = next(path for path in sorted(folder_of(data).glob("*.index")) if path.stat().st_size)
+    change(index, 7)
+    finding = only(examine(code=1), "segments", "warn")
+    assert finding["about"].startswith(str(index.relative_to(data)))
+    assert "nothing is lost" in finding["why"]
+
+
+def test_a_disk_that_is_full_or_slow(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_files, "FREE_SHARE", 1.1)
+    assert "publishing stops at" in only(examine(code=1), "disk", "warn")["what"]
+    monkeypatch.setattr(doctor_files, "floor_bytes", lambda: 2**60)
+    assert "has stopped" in only(examine(code=2), "disk", "bad")["what"]
+    monkeypatch.undo()
+    monkeypatch.setattr(doctor_files, "FREE_SHARE", 0.0)
+    monkeypatch.setattr(doctor_files, "FLOOR_TIMES", 0)
+    monkeypatch.setattr(doctor_files, "SYNC_MS_MAX", 0.0)
+    if doctor_files._sync_times_ms("."):
+        assert "one sync takes" in only(examine(code=1), "syncs", "warn")["what"]
+
+
+def test_few_files_and_little_memory_are_said() -> None:
+    assert doctor_command.few_files(1024) == doctor_command.little_memory(512 * MB) == []
+    assert "256 files" in doctor_command.few_files(256)[0].what
+    assert "64.0 MB" in doctor_command.little_memory(64 * MB)[0].what
+
+
+# Topics and groups.
+
+
+@contextlib.contextmanager
+def opened(data: Path) -> Iterator[Node]:
+    node = Node.open(data)
+    yield node
+    node.close()
+
+
+def test_dead_letters_that_wait(data: Path, examine: Examine) -> None:
+    with headrace.open(data) as handle:
+        handle.publish_many("orders", [b"bad"] * 3)
+        with handle.queue("orders", group="billing") as queue:
+            queue.reject(queue.lease(3))
+    finding = only(examine(code=1), "dead letters", "warn")
+    assert finding["about"] == "orders" and finding["what"].startswith("3 dead letters")
+
+
+def test_a_transaction_that_nobody_ends(data: Path, examine: Examine) -> None:
+    for age_ms, level in ((2 * 60_000, "warn"), (20 * 60_000, "bad")):
+        with opened(data) as node:
+            table, now_ms = node._broker.transactions, node.clock.now_ms()
+            begun = table.init(f"billing-{level}", 15 * 60_000, None, now_ms - age_ms)
+            assert isinstance(begun, Transaction)
+            topic = node._broker.topics.named("orders")
+            table.add(
+                f"billing-{level}", begun.producer_id, begun.epoch, {(topic.id, 0)}, now_ms - age_ms
+            )
+    found = examine(code=2)
+    assert list(found) == ["transactions"]
+    assert [(each["about"], each["level"]) for each in found["transactions"]] == [
+        ("billing-bad", "bad"),
+        ("billing-warn", "warn"),
+    ]
+
+
+def test_a_cursor_behind_the_end_of_its_topic(data: Path, examine: Examine) -> None:
+    with headrace.open(data) as handle:
+        handle.create_topic("loose", 1, durability="os")
+        handle.publish_many("loose", [b"value"] * 10)
+        with handle.stream("loose", group="audit-loose") as stream:
+            stream.poll(wait=0)
+            stream.commit()
+    # The disk lost what was never synced, and what says how much was.
+    folder = folder_of(data, "loose")
+    (folder / "00000000000000000000.log").write_bytes(b"")
+    (folder / "synced").unlink()
+    [finding] = examine(code=2)["cursors"]
+    assert (finding["about"], finding["level"]) == ("audit-loose", "bad")
+    assert "at 10 and the end is at 0" in finding["what"]
+
+
+def test_a_message_that_has_waited_for_hours(data: Path, examine: Examine) -> None:
+    with opened(data) as node:
+        node.publish("orders", [Outgoing(b"old", timestamp_ms=NOW_MS - 3 * HOUR_MS)])
+    found = examine(code=1)
+    assert [each["about"] for each in found["waiting"]] == ["audit", "billing"]
+    assert "has waited for 3h" in found["waiting"][0]["what"]
+
+
+def test_a_topic_that_keeps_everything(data: Path, examine: Examine) -> None:
+    with headrace.open(data) as handle:
+        handle.alter_topic("orders", retention_ms=None)
+    assert "keeps everything" in only(examine(code=1), "retention", "warn")["what"]
+    with headrace.open(data) as handle:
+        handle.alter_topic("orders", retention_bytes=10**9)
+    assert examine(code=0) == {}
+
+
+def test_a_record_from_the_future(data: Path, examine: Examine) -> None:
+    with opened(data) as node:
+        node.publish("orders", [Outgoing(b"soon", timestamp_ms=NOW_MS + 48 * HOUR_MS, partition=1)])
+    finding = only(examine(code=1), "timestamps", "warn")
+    assert finding["about"] == "orders:1" and "offset 30 is from 20" in finding["what"]
+
+
+# A node.
+
+
+@pytest.fixture(scope="module")
+def node(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    data = tmp_path_factory.mktemp("doctor-node") / "data"
+    shutil.copytree(made, data)
+    process = NodeProcess(data)
+    yield process
+    process.stop()
+
+
+def test_a_sound_node_has_no_findings(node: NodeProcess) -> None:
+    result = invoke("--server", node.bootstrap, "--json")
+    assert (result.exit_code, findings_in(result)) == (0, {}), result.stdout
+    names = [check["name"] for check in json.loads(result.stdout)["checks"]]
+    assert names[:7] == ["node", "clock", "binding", "disk", "syncs", "open files", "memory"]
+    # The directory that it serves is sound as well, and is said to be open.
+    beside = invoke("--data", str(node.data))
+    assert beside.exit_code == 0
+    assert f"open for writing by pid {node.process.pid}" in beside.stdout
+
+
+def test_a_group_of_a_node_that_nobody_reads(node: NodeProcess) -> None:
+    with headrace.connect(node.bootstrap) as handle:
+        handle.create_topic("left", 1)
+        handle.queue("left", group="nobody").close()
+        handle.publish_many("left", [b"value"] * 5)
+        result = invoke("--server", node.bootstrap, "--json")
+        finding = only(findings_in(result), "lag", "warn")
+        assert finding["about"] == "nobody" and finding["what"].startswith("5 messages behind")
+        with handle.queue("left", group="nobody") as queue:
+            queue.ack(queue.lease(5))
+    assert invoke("--server", node.bootstrap).exit_code == 0
+
+
+def test_a_node_that_does_not_answer() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        result = invoke("--server", f"127.0.0.1:{free.getsockname()[1]}", "--json")
+    assert result.exit_code == 2
+    assert "no node answers" in findings_in(result)["node"][0]["what"]
+
+
+def test_a_node_with_open_doors(made: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(made, tmp_path / "data")
+    process = NodeProcess(Path(data), "--insecure", "--kafka", "0.0.0.0:0")
+    try:
+        port = process.bootstrap.rpartition(":")[2]
+        result = invoke("--server", f"127.0.0.1:{port}", "--json")
+        finding = only(findings_in(result), "binding", "warn")
+        assert finding["about"] == f"kafka 0.0.0.0:{port}"
+        assert findings_in(invoke("--data", str(data), "--json"))["binding"]
+    finally:
+        process.stop()
+
+
+def figures(**fields: Any) -> NodeFigures:
+    made = NodeFigures(
+        "0.1.0", 0, "/data", NOW_MS, NOW_MS, 1.0, 100 * MB, 4000 * MB, 50_000 * MB, 100_000 * MB,
+        1.5, 64 * MB, 40, 4096, 2, {"kafka": "127.0.0.1:9092"},
+    )  # fmt: skip
+    return made._replace(**fields)
+
+
+@pytest.mark.parametrize(
+    ("check", "fields", "words"),
+    [
+        (doctor_command.check_version, {"version": "9.9"}, "the node is 9.9"),
+        (lambda each: doctor_command.check_clock(each, NOW_MS + 60_000), {}, "is 1m from"),
+        (doctor_command.check_doors, {"doors": {"http": "[::]:9080"}}, "other machines"),
+        (doctor_command.check_node_disk, {"disk_free_bytes": MB}, "publishing has stopped"),
+        (doctor_command.check_node_syncs, {"sync_ms": 2e9}, "one sync takes"),
+        (doctor_command.check_node_files, {"open_files": 4000}, "4,000 of 4,096"),
+        (doctor_command.check_node_files, {"open_files_max": 64}, "may open 64"),
+        (doctor_command.check_node_memory, {"memory_bytes": 3900 * MB}, "of 3.9 GB"),
+    ],
+)
+def test_what_a_node_says_of_itself(check: Any, fields: dict[str, Any], words: str) -> None:
+    _, found = check(figures(**fields))
+    assert words in next(iter(found)).what
+    if check is not doctor_command.check_version and fields:
+        assert list(check(figures())[1]) == []
+
+
+def test_a_partition_that_has_stopped_is_said() -> None:
+    from headrace.cli.doctor_state import check_stopped
+    from headrace.core.overview_values import Overview, TopicTotals
+
+    topics = (TopicTotals("orders", 3, 1, 1, 1, 0, 0, 1, 0, 0),)
+    _, found = check_stopped(Overview(NOW_MS, topics, (), (), 0))
+    [finding] = found
+    assert finding.level == "bad" and "headrace log verify orders" in finding.do
+
+
+def test_retention_is_not_asked_of_a_topic_with_one_segment() -> None:
+    from headrace.cli.doctor_state import check_retention
+
+    assert check_retention([TopicInfo("orders", "00", (), {"retention_ms": None})])[1] == []
