@@ -18,7 +18,7 @@ SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/con
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check lint format bench bench-kafka tools wheel crash power-loss rot transactions \
-	spark-soak soak clean
+	load spark-soak soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ rot: $(STAMP) ## the long rot soak: 10,000 flipped bits
 
 transactions: $(STAMP) ## the long soak of transactions: 100 times kill -9 and zombies, on five clients
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(PYTEST) -q tests/interop/test_transactions.py --timeout 0 $(ARGS)
+
+load: $(STAMP) ## the long load test of the doors: 700 consumers, 200,000 messages
+	@HEADRACE_LOAD_MESSAGES=$${HEADRACE_LOAD_MESSAGES:-200000} $(PYTEST) -q tests/doors/test_load.py --timeout 0 $(ARGS)
 
 spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)

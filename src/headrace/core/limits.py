@@ -85,6 +85,9 @@ HTTP_MEMBERS_MAX: Final = 10_000
 SOCKET_CREDIT_MAX: Final = 10_000
 SOCKET_SUBSCRIPTIONS_MAX: Final = 64
 SOCKET_WAIT_MS: Final = 30_000
+# What waits on the node for a socket or a stream whose client does not read; one record
+# alone may be larger. It is there several times over, in the forms that it goes through.
+SOCKET_FEED_BYTES_MAX: Final = 256 * 1024
 
 # gRPC: a request with one record, and other requests; arrays are counted before they
 # are made, as for our own clients.

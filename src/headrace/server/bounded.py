@@ -3,7 +3,8 @@
 A count says little about size: a thousand messages may be a hundred kilobytes or a
 gigabyte. So a door takes them in steps, and stops when it has enough:
 
-    first step 64, then as many as should fit by the size of those before
+    first step up to 64, by the size of what lies in the log, then as many as should fit
+    by the size of those before
 
 Whoever wanted more asks again.
 """
@@ -20,6 +21,10 @@ from headrace.core.values import Delivery, Headers
 from headrace.server.loop_calls import Calls
 
 FIRST_STEP = 64
+# Of a listing, of which nobody knows how large its items are.
+FIRST_LIST_STEP = 8
+# Partitions of a topic that are looked at for the size of its records.
+SAMPLED_PARTITIONS = 4
 # The messages before say how large the next ones are, but not for sure.
 GROWTH = 4
 # What a message takes besides its own bytes, about.
@@ -47,13 +52,14 @@ async def lease_bounded(
     visibility_ms: int | None,
     *,
     is_wanted: Callable[[], bool],
+    bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
 ) -> list[Delivery]:
     """As `lease`, for at most about as many bytes as one answer has. What is leased
     when nobody wants it any more is given back."""
     leased: list[Delivery] = []
-    budget = limits.REMOTE_ANSWER_BYTES_MAX
+    budget = bytes_max
     # What is not a count is refused by the call itself.
-    step = min(count, FIRST_STEP)
+    step = min(count, FIRST_STEP, _first_fitting(calls, topics, bytes_max))
     while True:
         try:
             found = await calls.run(
@@ -71,7 +77,7 @@ async def lease_bounded(
         budget -= sum(map(_size, found))
         if len(found) < step or len(leased) >= count or budget <= 0:
             return leased
-        step = _next_step(len(leased), count, budget)
+        step = _next_step(len(leased), count, bytes_max, budget)
 
 
 async def list_bounded(
@@ -81,7 +87,7 @@ async def list_bounded(
     given the item to go on after, and how many."""
     items: list[Item] = []
     budget = limits.REMOTE_ANSWER_BYTES_MAX
-    step = min(limit, FIRST_STEP)
+    step = min(limit, FIRST_LIST_STEP)
     while True:
         found = await list_some(items[-1] if items else None, step)
         items += found
@@ -90,11 +96,28 @@ async def list_bounded(
             return items, False
         if budget <= 0:
             return items, True
-        step = _next_step(len(items), limit, budget)
+        step = _next_step(len(items), limit, limits.REMOTE_ANSWER_BYTES_MAX, budget)
 
 
-def _next_step(had: int, wanted: int, budget: int) -> int:
-    average = max(1, (limits.REMOTE_ANSWER_BYTES_MAX - budget) // had)
+def _first_fitting(calls: Calls, topics: Sequence[str], bytes_max: int) -> int:
+    """How many records of these topics should fit, going by what was written last."""
+    largest = 1
+    known = calls.service.broker.topics
+    for name in topics:
+        topic = known.catalog.topics.get(name)
+        if topic is None:
+            continue
+        for index in range(min(topic.partitions, SAMPLED_PARTITIONS)):
+            log = known.partition(topic, index).log
+            active = log.segment_list.active
+            count = log.end_offset - active.base_offset
+            if count:
+                largest = max(largest, active.size_bytes // count)
+    return max(1, bytes_max // largest)
+
+
+def _next_step(had: int, wanted: int, bytes_max: int, budget: int) -> int:
+    average = max(1, (bytes_max - budget) // had)
     return max(1, min(wanted - had, had * GROWTH, budget // average))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.calls import Face
+from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Delivery
 from headrace.engine.leasing import check_lease
@@ -33,6 +34,8 @@ async def open_leasing(
     consumer: str,
     settings: Mapping[str, Any],
     visibility_ms: int | None,
+    *,
+    bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
 ) -> Leasing:
     """The group is there, and knows its consumer."""
     if not topics:
@@ -40,7 +43,7 @@ async def open_leasing(
     # What is wrong is said before a group is made for it.
     check_lease(consumer, 1, visibility_ms)
     await calls.run(Face.open_queue, group, topics, consumer, settings)
-    return Leasing(calls, aftermath, group, topics, consumer, visibility_ms)
+    return Leasing(calls, aftermath, group, topics, consumer, visibility_ms, bytes_max)
 
 
 class Leasing:
@@ -48,7 +51,7 @@ class Leasing:
 
     def __init__(
         self, calls: Calls, aftermath: Aftermath, group: str, topics: Sequence[str], consumer: str,
-        visibility_ms: int | None,
+        visibility_ms: int | None, bytes_max: int,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._aftermath = aftermath
@@ -56,13 +59,14 @@ class Leasing:
         self._topics = topics
         self.consumer = consumer
         self._visibility_ms = visibility_ms
+        self._bytes_max = bytes_max
 
     async def lease(self, count: int) -> list[Delivery]:
         """What is ready now. When our task is cancelled meanwhile, nothing is."""
         return await self._aftermath.keep(
             lease_bounded(
                 self._calls, self.group, self._topics, self.consumer, count, self._visibility_ms,
-                is_wanted=_always,
+                is_wanted=_always, bytes_max=self._bytes_max,
             ),
             self.give_back,
         )  # fmt: skip

@@ -52,7 +52,9 @@ class Streams:
         if name[1]:
             self._open.add(name)
         try:
-            leasing = await leasing_for(self._calls, self._aftermath, wanted)
+            leasing = await leasing_for(
+                self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX
+            )
             try:
                 await context.write(
                     pb.ConsumeResponse(

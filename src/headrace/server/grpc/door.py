@@ -13,11 +13,12 @@ socket: while nothing happens, the loop sleeps.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
@@ -32,7 +33,7 @@ from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
 from headrace.server.grpc.groups import Groups
 from headrace.server.grpc.letters import Letters
-from headrace.server.grpc.measured import Measured, count_connections
+from headrace.server.grpc.measured import Measured, MeasuredCall, count_connections
 from headrace.server.grpc.messages import Messages
 from headrace.server.grpc.queues import Queues
 from headrace.server.grpc.requests import decoder_of
@@ -166,13 +167,13 @@ def _answer(act: Any, measured: Measured) -> Any:
 
 
 def _answers(act: Any, measured: Measured) -> Any:
-    async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
-        with measured.stream(context) as call:
+    async def answers(request: Any, context: Any) -> None:
+        with _stream(context, measured) as call:
             try:
                 if isinstance(request, HeadraceError):
                     raise request
                 async for each in act(request, context):
-                    yield each
+                    await context.write(each)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -182,7 +183,7 @@ def _answers(act: Any, measured: Measured) -> Any:
 
 def _conversation(act: Any, measured: Measured) -> Any:
     async def conversation(requests: Any, context: Any) -> None:
-        with measured.stream(context) as call:
+        with _stream(context, measured) as call:
             try:
                 await act(requests, context)
             except HeadraceError as error:
@@ -190,6 +191,14 @@ def _conversation(act: Any, measured: Measured) -> Any:
                 await refuse(context, error, call.request_id)
 
     return conversation
+
+
+@contextlib.contextmanager
+def _stream(context: Any, measured: Measured) -> Iterator[MeasuredCall]:
+    # A write fails when the client has gone in the middle of it, which is no fault of ours
+    # and would be logged as one.
+    with measured.stream(context) as call, contextlib.suppress(grpc.aio.InternalError):
+        yield call
 
 
 async def _check_free(loop: asyncio.AbstractEventLoop, wanted: Address) -> None:

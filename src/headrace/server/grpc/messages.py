@@ -128,7 +128,7 @@ class Messages:
             try:
                 records, after = await self._run(
                     Face.read, topic, partition, positions[partition],
-                    count_max=AT_ONCE, bytes_max=limits.GRPC_ANSWER_BYTES_MAX, topic_id=topic_id,
+                    count_max=AT_ONCE, bytes_max=limits.SOCKET_FEED_BYTES_MAX, topic_id=topic_id,
                 )  # fmt: skip
             except OffsetOutOfRange:
                 info = await self._run(Face.partition_info, topic, partition)

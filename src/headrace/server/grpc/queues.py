@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.calls import Face
+from headrace.core import limits
 from headrace.core.values import Delivery
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.messages import wait_in
@@ -53,14 +54,14 @@ async def settled(calls: Calls, kind: str, request: Any) -> Any:
     )
 
 
-async def leasing_for(calls: Calls, aftermath: Aftermath, request: Any) -> Leasing:
+async def leasing_for(calls: Calls, aftermath: Aftermath, request: Any, bytes_max: int) -> Leasing:
     """What a request to lease, or to open a stream of leases, asks for."""
     consumer = given(request, "consumer")
     if consumer is None:
         consumer = f"grpc-{calls.service.entropy.random_bytes(8).hex()}"
     return await open_leasing(
         calls, aftermath, request.group, list(request.topics), consumer, dict(request.settings),
-        given(request, "visibility_ms"),
+        given(request, "visibility_ms"), bytes_max=bytes_max,
     )  # fmt: skip
 
 
@@ -72,7 +73,9 @@ class Queues:
 
     async def lease(self, request: Any, context: Any) -> Any:
         wait_ms, count = wait_in(request), given(request, "count")
-        leasing = await leasing_for(self._calls, self._aftermath, request)
+        leasing = await leasing_for(
+            self._calls, self._aftermath, request, limits.GRPC_ANSWER_BYTES_MAX
+        )
         leased = await leasing.wait(1 if count is None else count, wait_ms)
         if leased:
             self._give_back_if_unheard(context, leasing, leased)

@@ -95,10 +95,12 @@ class Sockets:
 class _Subscription:
     """Messages for one `dequeue` or `tail`, as far as there is credit."""
 
-    def __init__(self, credit: int, watch: Watch, take: Take) -> None:
+    def __init__(self, credit: int, watch: Watch, take: Take, show: Callable[[Any], Any]) -> None:
         self.credit = credit
         self.watch = watch
         self.take = take
+        # For one message when its turn comes: shown, it is twice as large.
+        self.show = show
         self.is_stopping = False
         self.more = asyncio.Event()
         self.task: asyncio.Task[None]
@@ -222,14 +224,15 @@ class _Socket:
             self._consumer,
             request.settings,
             milliseconds_in("visibility", request.visibility),
+            bytes_max=limits.SOCKET_FEED_BYTES_MAX,
         )
         self._groups.add(request.group)
 
         async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
-            leased = await leasing.wait_watching(watch, count, limits.SOCKET_WAIT_MS, is_over)
-            return [form.delivery(each) for each in leased]
+            return await leasing.wait_watching(watch, count, limits.SOCKET_WAIT_MS, is_over)
 
-        self._begin(request.id, _Subscription(request.credit, leasing.watch(), take), form)
+        subscription = _Subscription(request.credit, leasing.watch(), take, form.delivery)
+        self._begin(request.id, subscription, form)
         return frames.Done(id=request.id)
 
     async def _tail(self, request: frames.Tail, form: Form) -> frames.Done:
@@ -251,14 +254,13 @@ class _Socket:
             async def attempt() -> list[StreamRecord]:
                 return await self._read(topic, info.id, positions, count)
 
-            records = await self._calls.wait_watching(
+            return await self._calls.wait_watching(
                 watch, attempt, None, [topic], limits.SOCKET_WAIT_MS, is_over
             )
-            return [form.record(each) for each in records]
 
         self._tails[request.id] = topic
         watch = Watch(self._calls.service, [topic])
-        self._begin(request.id, _Subscription(request.credit, watch, take), form)
+        self._begin(request.id, _Subscription(request.credit, watch, take, form.record), form)
         return frames.Done(id=request.id)
 
     async def _read(
@@ -271,7 +273,8 @@ class _Socket:
             try:
                 records, positions[partition] = await self._run(
                     Face.read, topic, partition, positions[partition],
-                    count_max=count - len(found), topic_id=topic_id,
+                    count_max=count - len(found), bytes_max=limits.SOCKET_FEED_BYTES_MAX,
+                    topic_id=topic_id,
                 )  # fmt: skip
             except OffsetOutOfRange:
                 # Deleted meanwhile: on with what is there.
@@ -316,8 +319,9 @@ class _Socket:
             while True:
                 for message in await subscription.wait():
                     # This waits while the client does not read.
+                    shown = subscription.show(message)
                     await form.send(
-                        self._websocket, frames.Delivered(subscription=id, message=message)
+                        self._websocket, frames.Delivered(subscription=id, message=shown)
                     )
                 if subscription.is_stopping:
                     return
