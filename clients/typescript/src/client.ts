@@ -15,6 +15,7 @@ import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-no
 
 import { ConsumeStream, outcomeOf, settling, type StreamOptions } from "./consuming.js";
 import { Closed, Disconnected, type HeadraceError, translated, Unreachable } from "./errors.js";
+import type * as pb from "./generated/headrace_pb.js";
 import {
   Groups,
   Letters,
@@ -169,12 +170,31 @@ export class Headrace implements Settler {
     for (const part of parts(messages)) {
       const request = { topic, messages: part };
       const answer = await this.#call(this.services.messages.publish(request, this.#limited()));
-      for (const { partition, offset, duplicate } of answer.places) {
-        const id = idOf(topic, partition, offset);
-        places.push({ id, topic, partition, offset: Number(offset), duplicate });
-      }
+      places.push(...answer.places.map((each) => placeOf(topic, each)));
     }
     return places;
+  }
+
+  /**
+   * Publishes to any number of topics and acks leased messages: all of it happens or
+   * nothing. Resolves to the places of each topic's messages.
+   */
+  async transact(what: {
+    publish?: Readonly<Record<string, Iterable<NewMessage>>>;
+    ack?: readonly (Message | string)[];
+  }): Promise<Record<string, Place[]>> {
+    const publications = Object.entries(what.publish ?? {}).map(([topic, messages]) => ({
+      topic,
+      messages: Array.from(messages, (each) => outgoing(each)[0]),
+    }));
+    const request = { publications, acks: receiptsOf(what.ack ?? []) };
+    const answer = await this.#call(this.services.messages.transact(request, this.#limited()));
+    settledElsewhere(what.ack ?? []);
+    const places = publications.map(({ topic }, number) => {
+      const made = answer.publications[number]?.places ?? [];
+      return [topic, made.map((each) => placeOf(topic, each))] as const;
+    });
+    return Object.fromEntries(places);
   }
 
   // Reading as a queue.
@@ -191,6 +211,9 @@ export class Headrace implements Settler {
     const answer = await this.#call(this.services.queues.lease(request, this.#limited(waitMs)));
     return answer.messages.map((each) => new Message<T>(each, this));
   }
+
+  /** Nothing is counted for messages of a call. */
+  onSettledElsewhere(): void {}
 
   /** Settles one lease by its receipt; raises what is wrong with it. */
   async settle(receipt: string, how: Settlement): Promise<void> {
@@ -314,13 +337,15 @@ export class Headrace implements Settler {
     leased: readonly (Message | string)[],
     how: Settlement,
   ): Promise<(HeadraceError | null)[]> {
-    const receipts = leased.map((each) => (typeof each === "string" ? each : each.receipt));
-    const request = settling(receipts, how);
+    const request = settling(receiptsOf(leased), how);
     const act = this.services.queues[how.kind] as (
       request: unknown,
       options: object,
     ) => Promise<SettleResponse>;
     const answer = await this.#call(act(request, this.#limited()));
+    if (how.kind !== "extend") {
+      settledElsewhere(leased);
+    }
     return answer.results.map(outcomeOf);
   }
 
@@ -336,6 +361,25 @@ export class Headrace implements Settler {
       return await answer;
     } catch (error) {
       throw translated(error);
+    }
+  }
+}
+
+function placeOf(topic: string, place: pb.Place): Place {
+  const { partition, offset, duplicate } = place;
+  const id = idOf(topic, partition, offset);
+  return { id, topic, partition, offset: Number(offset), duplicate };
+}
+
+function receiptsOf(leased: readonly (Message | string)[]): string[] {
+  return leased.map((each) => (typeof each === "string" ? each : each.receipt));
+}
+
+/** Loops that gave these messages may be sent as many more. */
+function settledElsewhere(leased: readonly (Message | string)[]): void {
+  for (const each of leased) {
+    if (typeof each !== "string") {
+      each.settledElsewhere();
     }
   }
 }

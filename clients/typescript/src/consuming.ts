@@ -126,6 +126,12 @@ export class ConsumeStream implements Settler {
     });
   }
 
+  onSettledElsewhere(): void {
+    if (!this.#requests.isClosed) {
+      this.#requests.push({ request: { case: "credit", value: 1 } });
+    }
+  }
+
   /** Ends it: what was asked for is done, what is still under lease goes back at once. */
   async close(): Promise<void> {
     if (this.#acks.length > 0) {

@@ -109,6 +109,8 @@ export type Settlement =
 /** The way back to the node: a call, or the stream that a message came on. */
 export interface Settler {
   settle(receipt: string, how: Settlement): Promise<void>;
+  /** A message that it gave was settled in another way. */
+  onSettledElsewhere(): void;
 }
 
 /** A message under lease: settle it before its `deadline`. */
@@ -155,6 +157,11 @@ export class Message<T = unknown> extends Entry<T> {
   extend(visibilityMs?: number): Promise<void> {
     const how = visibilityMs === undefined ? {} : { visibilityMs };
     return this.#settler.settle(this.receipt, { kind: "extend", ...how });
+  }
+
+  /** Says that a call for many, or a transaction, has settled it. */
+  settledElsewhere(): void {
+    this.#settler.onSettledElsewhere();
   }
 
   /** Back at once, as if it had not been leased. */

@@ -214,6 +214,38 @@ test("a thousand acks at once share requests, and all are done", async () => {
   assert.equal((await headrace.statistics("bulk")).acked, 1_000n);
 });
 
+test("a transaction publishes and acks as one, or does nothing", async () => {
+  const [orders, invoices] = [await newTopic(), await newTopic()];
+  await headrace.publishMany(orders, [{ value: 1 }, { value: 2 }]);
+  const seen: number[] = [];
+  // Credit for one: a message that a transaction has acked makes room for the next.
+  for await (const message of headrace.consume<number>(orders, { group: "billing", credit: 1 })) {
+    const publish = { [invoices]: [{ value: { for: message.value } }] };
+    const places = await headrace.transact({ publish, ack: [message] });
+    assert.equal(places[invoices]?.[0]?.topic, invoices);
+    await assert.rejects(headrace.transact({ publish, ack: [message.receipt] }), StaleReceipt);
+    seen.push(message.value);
+    if (seen.length === 2) {
+      break;
+    }
+  }
+  const made = await headrace.lease(invoices, { group: "all", count: 10 });
+  assert.deepEqual(made.map((each) => each.value), [{ for: 1 }, { for: 2 }]);
+  assert.equal((await headrace.statistics("billing")).acked, 2n);
+});
+
+test("messages of a loop that are acked by a call make room for more", async () => {
+  const topic = await newTopic();
+  await headrace.publishMany(topic, [{ value: 1 }, { value: 2 }]);
+  for await (const message of headrace.consume<number>(topic, { group: "calls", credit: 1 })) {
+    assert.deepEqual(await headrace.ack([message]), [null]);
+    if (message.value === 2) {
+      break;
+    }
+  }
+  assert.equal((await headrace.statistics("calls")).acked, 2n);
+});
+
 test("a signal ends a loop that waits", async () => {
   const topic = await newTopic();
   const stop = new AbortController();

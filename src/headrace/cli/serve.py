@@ -82,6 +82,8 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
 
     settings = read_settings(config, directory, flags).settings
     set_up_logging(settings.log_level, as_json=settings.log_format == "json")
+    # grpc would write lines of its own between ours, whenever a client leaves.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Syncs come back from threads: with the default of 5 ms they would wait that
     # long for a busy loop.
     sys.setswitchinterval(0.0005)
