@@ -261,7 +261,8 @@ def main() -> None:
                     page = browser.open(
                         f"{node.http}/dashboard{where.replace('ID', letters[0]['source'])}"
                     )
-                    page.wait(until)
+                    if name != "trace":
+                        page.wait(until)
                     page.run("new Promise((done) => setTimeout(done, 4500))")
                     if name == "topic-messages":
                         page.run("document.querySelector('details').open = true")

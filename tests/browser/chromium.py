@@ -99,18 +99,18 @@ class Page:
         self.requests: list[str] = []
         self._events: list[str] = []
         for domain in ("Page", "Runtime", "Network", "Log"):
-            self._call(f"{domain}.enable")
+            self.call(f"{domain}.enable")
 
     def go(self, url: str) -> None:
         self._events.clear()
-        self._call("Page.navigate", url=url)
+        self.call("Page.navigate", url=url)
         while "Page.loadEventFired" not in self._events:
             self._receive()
 
     def run(self, script: str) -> Any:
         """The value of an expression, also of a promise; AssertionError when it
         fails."""
-        answer = self._call(
+        answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True,
             userGesture=True,
         )  # fmt: skip
@@ -133,13 +133,23 @@ class Page:
             }})"""
         )
 
+    def emulate(self, *, scheme: str, reduced_motion: bool = False) -> None:
+        """What the system of whoever looks wants."""
+        motion = "reduce" if reduced_motion else "no-preference"
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": motion},
+        ]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
     def screenshot(self, path: Path, *, dark: bool = False) -> None:
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", features=[scheme])
-        shot = self._call("Page.captureScreenshot", format="png")
+        # Colours that are on their way from one to the other are on no picture.
+        self.emulate(scheme="dark" if dark else "light", reduced_motion=True)
+        shot = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
 
-    def _call(self, method: str, **parameters: Any) -> Any:
+    def call(self, method: str, **parameters: Any) -> Any:
+        """One command of the browser's own protocol, and its result."""
         self._last += 1
         number = self._last
         self._connection.send(json.dumps({"id": number, "method": method, "params": parameters}))

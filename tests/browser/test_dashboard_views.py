@@ -166,7 +166,7 @@ def test_a_topic_is_followed_live(page: Page, scene: Scene) -> None:
         ("/queues/billing", ["critical", "background", "worker-1 holds 3", "visibility_ms"]),
         ("/delayed", ["orders:", "later"]),
         ("/letters", ["rejected", HOSTILE, "3 messages"]),
-        ("/transactions", ["planner", "Ongoing", "orders:1"]),
+        ("/transactions", ["planner", "Ongoing", "orders:1 from"]),
         ("/pipelines", ["rollup", "orders"]),
         ("/node", ["Python", "partitions_per_topic_max", "kafka_advertised"]),
         ("/trace", ["Find a message", "Search"]),

@@ -66,7 +66,7 @@ export function chart({ title, series, format }) {
     const x = frame.x(sample.at);
     return [
       s("line", { class: "guide", x1: x, x2: x, y1: PAD.top, y2: HEIGHT - PAD.bottom }),
-      series.map((each, index) =>
+      series.map((each, index) => sample[each.key] !== null &&
         s("circle", { class: `point ${colors[index]}`, cx: x, cy: frame.y(sample[each.key]), r: 4 }),
       ),
     ];
@@ -125,7 +125,7 @@ function frameOf(samples, series, width) {
   const spanMs = Math.max(SPAN_MS_MIN, Math.min(SPAN_MS_MAX, known));
   const begin = end - spanMs;
   const visible = samples.filter((each) => each.at >= begin);
-  const top = nice(Math.max(0, ...visible.flatMap((each) => series.map(({ key }) => each[key]))));
+  const top = nice(Math.max(0, ...visible.flatMap((each) => series.map(({ key }) => each[key] ?? 0))));
   const across = width - PAD.left - PAD.right;
   const down = HEIGHT - PAD.top - PAD.bottom;
   return {
@@ -163,7 +163,7 @@ function grid(frame, format) {
 
 function lines(frame, key, color) {
   const floor = HEIGHT - PAD.bottom;
-  return pieces(frame.visible).map((piece) => {
+  return pieces(frame.visible, key).map((piece) => {
     const points = piece.map((each) => `${frame.x(each.at).toFixed(1)} ${frame.y(each[key]).toFixed(1)}`);
     const first = frame.x(piece[0].at).toFixed(1);
     const last = frame.x(piece.at(-1).at).toFixed(1);
@@ -175,19 +175,23 @@ function lines(frame, key, color) {
   });
 }
 
-function pieces(samples) {
+// Runs of samples without a gap, and without one where nothing was measured.
+function pieces(samples, key) {
   const found = [];
-  samples.forEach((each, index) => {
-    if (index === 0 || each.at - samples[index - 1].at > GAP_MS) found.push([]);
+  let last = null;
+  for (const each of samples.filter((sample) => sample[key] !== null)) {
+    if (last === null || each.at - last.at > GAP_MS) found.push([]);
     found.at(-1).push(each);
-  });
+    last = each;
+  }
   return found;
 }
 
 export function summary(title, series, samples, format) {
   if (!samples.length) return `${title}: no samples yet`;
   const parts = series.map(({ name, key }) => {
-    const values = samples.map((each) => each[key]);
+    const values = samples.map((each) => each[key]).filter((each) => each !== null);
+    if (!values.length) return `${name}: nothing measured`;
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return `${name} now ${format(values.at(-1))}, between ${format(low)} and ${format(high)}`;
   });

@@ -37,6 +37,7 @@ export function bytes(number) {
 }
 
 export function duration(milliseconds) {
+  if (milliseconds === null || milliseconds === undefined) return "–";
   const size = Math.abs(milliseconds);
   if (size < 1000) return `${size < 10 ? trim(size.toFixed(1)) : Math.round(size)} ms`;
   const seconds = Math.floor(size / 1000);

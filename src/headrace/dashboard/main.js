@@ -118,7 +118,7 @@ async function start() {
   const health = await get("/health/live");
   replace(
     document.getElementById("side-foot"),
-    h("div", { class: "row" }, actions ? badge("may change", "accent") : badge("read-only")),
+    h("div", { class: "row" }, actions ? badge("changes allowed", "accent") : badge("read-only")),
     h("div", {}, `Headrace ${health.version}, node ${health.node_id}`),
     h("div", {}, h("a", { class: "link", href: "/docs" }, "HTTP API")),
   );

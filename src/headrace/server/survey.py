@@ -1,16 +1,12 @@
-"""The survey: one look over all topics and groups, and the last minutes of the node.
+"""The survey: one look over all topics and groups, for everybody who watches.
 
-    every 2 s    look . look . look .          a slice of a millisecond at a time
-                        |
-                     Picture                   totals of every topic and every group
-                        |
-                     Sample -> ring            what a chart needs, 10 minutes of it
+    look . look . look .          a slice of a millisecond at a time
+             |
+          Picture                 totals of every topic and every group
 
-Whoever wants to know how the node is doing asks for the picture, which is at most
-a second old, or for the ring. Both are made in one place and in slices, so that ten
-thousand partitions and ten open dashboards cost what one look costs, and no request
-feels it. A look rests for fifty times as long as it took: it never has more than a
-fiftieth of a core.
+Whoever wants to know how the node is doing asks for the picture, which is at most a
+second old. It is taken once for all who ask, and in slices, so that ten thousand
+partitions and ten open dashboards cost what one look costs, and no request feels it.
 
 Rejected: asking each topic and each queue when a page is loaded. It is exact, and
 with ten thousand partitions it stops the loop for everybody, once for each page.
@@ -20,12 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headrace.core import limits
 from headrace.engine.catalog import DEAD_LETTER_GROUP, Catalog, Group, Topic
 from headrace.engine.coordinator.transaction import State
 from headrace.engine.queue import QueueView
@@ -33,11 +26,8 @@ from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SET
 from headrace.server.service import Service
 from headrace.server.slices import Slices
 
-LOOK_SECONDS = 2.0
 # A picture that is not older than this is new enough for whoever asks.
 FRESH_SECONDS = 1.0
-REST_FACTOR = 50
-REST_SECONDS_MAX = 10.0
 # An open transaction keeps readers waiting; after this long somebody should look.
 STUCK_MS = 60_000
 # Groups in which Spark's exactly-once sinks keep the number of their next batch.
@@ -102,23 +92,6 @@ class Picture(NamedTuple):
     open_transactions: int
 
 
-class Sample(NamedTuple):
-    at_ms: int
-    # Per second since the sample before.
-    messages_in: float
-    messages_out: float
-    bytes_in: float
-    failures: float
-    # Now.
-    ready: int
-    leased: int
-    delayed: int
-    letters: int
-    lag: int
-    # How late the loop came back from this sample's rest.
-    loop_lag_ms: float
-
-
 class Survey:
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -127,18 +100,12 @@ class Survey:
         self._picture: Picture | None = None
         self._taken_at = 0.0
         self._looking: asyncio.Task[Picture] | None = None
-        self._sampling: asyncio.Task[None] | None = None
-        self.samples: deque[Sample] = deque(maxlen=limits.LIVE_SAMPLES_MAX)
-
-    def open(self) -> None:
-        self._sampling = self._loop.create_task(self._sample())
 
     async def close(self) -> None:
-        for task in (self._sampling, self._looking):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
 
     async def look(self) -> Picture:
         """The picture, taken anew where topics or groups have come or gone since, or
@@ -151,29 +118,6 @@ class Survey:
             self._looking = self._loop.create_task(self._take())
         # Who goes away must not take the others' look along.
         return await asyncio.shield(self._looking)
-
-    async def _sample(self) -> None:
-        before: Picture | None = None
-        sizes: dict[str, int] = {}
-        late = 0.0
-        while True:
-            began = time.thread_time()
-            try:
-                picture = await self.look()
-            except Exception:
-                self._service.logger.exception("looking at the node failed")
-                await asyncio.sleep(LOOK_SECONDS)
-                continue
-            if before is not None and picture is not before:
-                self.samples.append(_sample_between(before, picture, sizes, late))
-            sizes = {name: each.size_bytes for name, each in picture.topics.items()}
-            before = picture
-            # What others did meanwhile is in it too, which errs on the gentle side.
-            worked = time.thread_time() - began
-            rest = min(max(LOOK_SECONDS, REST_FACTOR * worked), REST_SECONDS_MAX)
-            until = self._loop.time() + rest
-            await asyncio.sleep(rest)
-            late = max(0.0, (self._loop.time() - until) * 1000)
 
     # Taking the picture.
 
@@ -305,47 +249,4 @@ def _with_rates(found: GroupTotals, before: Picture | None, seconds: float) -> G
     return found._replace(
         rate_in=max(0, found.seen - earlier.seen) / seconds,
         rate_out=max(0, found.delivered - earlier.delivered) / seconds,
-    )
-
-
-def _sample_between(
-    before: Picture, after: Picture, sizes: Mapping[str, int], late_ms: float
-) -> Sample:
-    seconds = max(0.001, (after.at_ms - before.at_ms) / 1000)
-    # What people publish: neither our own notes nor copies of what failed.
-    people = [
-        each
-        for name, each in after.topics.items()
-        if not name.startswith("__") and each.source is None
-    ]
-    known = before.groups
-    failures = sum(
-        max(0, each.failed - known[name].failed)
-        for name, each in after.groups.items()
-        if name in known
-    )
-    published = sum(
-        max(0, each.published - before.topics[each.name].published)
-        for each in people
-        if each.name in before.topics
-    )
-    grown = sum(max(0, each.size_bytes - sizes.get(each.name, each.size_bytes)) for each in people)
-    delivered = sum(
-        max(0, each.delivered - known[name].delivered)
-        for name, each in after.groups.items()
-        if name in known
-    )
-    groups = after.groups.values()
-    return Sample(
-        at_ms=after.at_ms,
-        messages_in=published / seconds,
-        messages_out=delivered / seconds,
-        bytes_in=grown / seconds,
-        failures=failures / seconds,
-        ready=sum(each.ready for each in groups),
-        leased=sum(each.leased for each in groups),
-        delayed=sum(each.delayed + each.retrying for each in groups),
-        letters=sum(each.waiting for each in after.letters),
-        lag=sum(each.lag for each in groups if each.kind == "stream"),
-        loop_lag_ms=late_ms,
     )

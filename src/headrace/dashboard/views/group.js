@@ -6,7 +6,7 @@ import { h } from "../dom.js";
 import { count, plural, rate } from "../format.js";
 import { spark } from "../chart.js";
 import { tell } from "../notices.js";
-import { button, field, head, kindBadge, link, panel, place, tiles } from "../parts.js";
+import { button, field, head, link, panel, place, tiles } from "../parts.js";
 import { table } from "../table.js";
 
 const EVERY_MS = 2000;
@@ -23,7 +23,7 @@ export async function group(stage) {
   const members = memberTable(name);
   stage.show(
     head(name, {
-      crumbs: [link("/groups", "Groups"), " ", kindBadge("stream")],
+      crumbs: link("/groups", "Groups"),
       about: described.topics.length ? ["Reads ", described.topics.map((each, index) => [index ? ", " : "", link(`/topics${place(each)}`, each)])] : "Has read nothing yet.",
       actions: actions ? [button("Move the cursors", () => move(name, described.topics)), button("Delete", () => deleteGroup(name), { tone: "danger" })] : [],
     }),

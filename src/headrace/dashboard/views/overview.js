@@ -27,7 +27,14 @@ export async function overview(stage) {
     title: "Queues", format: short,
     series: [{ name: "ready", key: "ready" }, { name: "in work", key: "leased" }, { name: "delayed", key: "delayed" }],
   });
-  const lateness = chart({ title: "Event loop lag", format: duration, series: [{ name: "late by", key: "loop_lag_ms", color: "s-3" }] });
+  const latency = chart({
+    title: "Publish latency", format: duration,
+    series: [{ name: "half within", key: "publish_p50_ms" }, { name: "99% within", key: "publish_p99_ms", color: "s-3" }],
+  });
+  const machine = chart({
+    title: "Disk and event loop", format: duration,
+    series: [{ name: "99% of syncs within", key: "sync_p99_ms" }, { name: "loop late by", key: "loop_lag_p99_ms", color: "s-3" }],
+  });
   const failures = chart({ title: "Failures", format: rate, series: [{ name: "nacked, expired or given up", key: "failures", color: "s-4" }] });
   const attention = h("div", { "aria-live": "polite" });
   const topics = topicTable();
@@ -44,9 +51,10 @@ export async function overview(stage) {
         h("section", { class: "panel" }, throughput.element),
         panel("Needs attention", attention)),
       h("div", { class: "columns" },
+        h("section", { class: "panel" }, latency.element),
         h("section", { class: "panel" }, depth.element),
         h("section", { class: "panel" }, failures.element),
-        h("section", { class: "panel" }, lateness.element)),
+        h("section", { class: "panel" }, machine.element)),
       h("div", { class: "columns" },
         panel("Busiest topics", topics.element, link("/topics", "All topics")),
         panel("Furthest behind", groups.element, link("/groups", "All groups"))),
@@ -61,7 +69,7 @@ export async function overview(stage) {
     ];
     replace(about, words.join(" · "));
     showNumbers(numbers, now, samples);
-    for (const each of [throughput, depth, failures, lateness]) each.update(samples);
+    for (const each of [throughput, latency, depth, failures, machine]) each.update(samples);
     showAttention(attention, now.attention);
     topics.update(now.busiest_topics);
     groups.update(now.groups_behind);

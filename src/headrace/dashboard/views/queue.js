@@ -6,7 +6,7 @@ import { h, replace } from "../dom.js";
 import { count, duration, plural, rate, relative } from "../format.js";
 import { spark } from "../chart.js";
 import { tell } from "../notices.js";
-import { badge, bar, barLegend, button, field, head, kindBadge, link, messageLink, panel, place, settingsFacts, tiles, when } from "../parts.js";
+import { badge, bar, barLegend, button, field, head, link, messageLink, panel, place, settingsFacts, tiles, when } from "../parts.js";
 import { table } from "../table.js";
 import { deleteGroup, memberTable } from "./group.js";
 
@@ -24,7 +24,7 @@ export async function queue(stage) {
   const words = h("span", { class: "muted" });
   stage.show(
     head(name, {
-      crumbs: [link("/queues", "Queues"), " ", kindBadge("queue")],
+      crumbs: link("/queues", "Queues"),
       about: ["Works through ", described.topics.map((each, index) => [index ? ", " : "", link(`/topics${place(each)}`, each)])],
       actions: actions ? [button("Delete", () => deleteGroup(name), { tone: "danger" })] : [],
     }),

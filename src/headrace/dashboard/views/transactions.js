@@ -52,14 +52,13 @@ function stateOf(row) {
 }
 
 function placesOf(row) {
-  const shown = row.partitions.slice(0, 3);
-  const parts = shown.map((each, index) => [
+  const topics = Map.groupBy(row.partitions, (each) => each.topic);
+  if (!topics.size) return "–";
+  return [...topics].slice(0, 4).map(([topic, places], index) => [
     index ? ", " : "",
-    link(`/topics${place(each.topic)}?partition=${each.partition}`, `${each.topic}:${each.partition}`),
-    each.first_offset === null ? "" : ` from ${count(each.first_offset)}`,
+    link(`/topics${place(topic)}?tab=partitions`, topic),
+    places.length > 1 ? ` (${plural(places.length, "partition")})` : `:${places[0].partition} from ${count(places[0].first_offset)}`,
   ]);
-  if (row.partitions.length > shown.length) parts.push(` and ${count(row.partitions.length - shown.length)} more`);
-  return parts.length ? parts : "–";
 }
 
 function abort(row) {

@@ -27,6 +27,7 @@ from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
 from headrace.server.http.sockets import Sockets
 from headrace.server.listening import bind
+from headrace.server.live import Live
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
@@ -45,6 +46,7 @@ class HttpDoor:
         self._members = Members(service, self._on_expired)
         self._aftermath = Aftermath()
         self._survey = Survey(service)
+        self._live = Live(service, self._survey)
         self.address = Address("", 0)
         self._server: uvicorn.Server
         self._serving: asyncio.Task[None]
@@ -60,8 +62,9 @@ class HttpDoor:
             self._service, door="websocket", auto_create=self._settings.auto_create_topics
         )
         sockets = Sockets(socket_calls, self._members, self._aftermath)
-        facts = Facts(self._settings, self._survey, self._service.clock.now_ms())
-        self._survey.open()
+        now_ms = self._service.clock.now_ms()
+        facts = Facts(self._settings, self._survey, self._live, now_ms)
+        self._live.open()
         config = uvicorn.Config(
             make_app(
                 self._calls,
@@ -114,6 +117,7 @@ class HttpDoor:
         """Take nothing new, and let what is under way be answered."""
         self._server.should_exit = True
         await self._serving
+        await self._live.close()
         await self._survey.close()
         self._members.close()
         await self._aftermath.close()

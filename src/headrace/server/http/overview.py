@@ -17,7 +17,8 @@ from headrace.core import limits
 from headrace.core.settings import GroupSettings, TopicSettings
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of
-from headrace.server.survey import GroupTotals, Picture, Sample, TopicTotals
+from headrace.server.live import Sample
+from headrace.server.survey import GroupTotals, Picture, TopicTotals
 from headrace.wire.http import overview_bodies as o
 
 ROWS_AT_A_GLANCE = 8
@@ -53,7 +54,7 @@ async def overview(call: Call) -> o.Overview:
 
 async def live(call: Call) -> o.Live:
     query: o.LiveQuery = call.query
-    shown = [_shown_sample(each) for each in call.facts.survey.samples]
+    shown = [_shown_sample(each) for each in call.facts.live.samples]
     return o.Live(
         samples=[each for each in shown if query.after is None or each.time > query.after]
     )
@@ -166,9 +167,10 @@ def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
     for group in sorted(alone, key=lambda each: -each.lag)[:ROWS_AT_A_GLANCE]:
         text = f"{group.lag:,} messages behind, and nobody reads as this group"
         yield _word("notice", "nobody-reads", text, "group", group.name)
-    last = call.facts.survey.samples[-1] if call.facts.survey.samples else None
-    if last is not None and last.loop_lag_ms > LOOP_LAG_MS:
-        text = f"the event loop came {last.loop_lag_ms:.0f} ms late: every client feels it"
+    last = call.facts.live.samples[-1] if call.facts.live.samples else None
+    late_ms = 0.0 if last is None else last.loop_lag_p99_ms or 0.0
+    if late_ms > LOOP_LAG_MS:
+        text = f"the event loop came {late_ms:.0f} ms late: every client feels it"
         yield _word("warning", "loop-lag", text, "node", "")
 
 
@@ -218,11 +220,15 @@ def _shown_sample(sample: Sample) -> o.LiveSample:
         messages_in=sample.messages_in,
         messages_out=sample.messages_out,
         bytes_in=sample.bytes_in,
+        bytes_out=sample.bytes_out,
         failures=sample.failures,
         ready=sample.ready,
         leased=sample.leased,
         delayed=sample.delayed,
         dead_letters=sample.letters,
         lag=sample.lag,
-        loop_lag_ms=sample.loop_lag_ms,
+        publish_p50_ms=sample.publish_p50_ms,
+        publish_p99_ms=sample.publish_p99_ms,
+        sync_p99_ms=sample.sync_p99_ms,
+        loop_lag_p99_ms=sample.loop_lag_p99_ms,
     )

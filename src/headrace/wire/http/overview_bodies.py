@@ -27,14 +27,19 @@ class LiveSample(Answer):
     messages_in: float
     messages_out: float
     bytes_in: float
+    bytes_out: float
     failures: float
+    # Of half and of all but one in a hundred; null where nothing happened.
+    publish_p50_ms: float | None
+    publish_p99_ms: float | None
+    sync_p99_ms: float | None
+    loop_lag_p99_ms: float | None
     ready: int
     leased: int
     delayed: int
     dead_letters: int
     # Of stream groups, in messages.
     lag: int
-    loop_lag_ms: float
 
 
 class Live(Answer):
