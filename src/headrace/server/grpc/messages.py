@@ -10,7 +10,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, OffsetOutOfRange
 from headrace.core.values import CursorMove, Publication, StreamRecord
-from headrace.server.grpc.shown import given, outgoing, shown_record
+from headrace.server.grpc.shown import given, outgoing, shown_places, shown_record
 from headrace.server.loop_calls import Calls
 from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
@@ -39,7 +39,7 @@ class Messages:
     async def publish(self, request: Any, _: Any) -> Any:
         messages = [outgoing(each) for each in request.messages]
         places = await publish_all(self._calls, request.topic, messages)
-        return pb.PublishResponse(places=[pb.Place(**each._asdict()) for each in places])
+        return shown_places(places)
 
     async def publish_batch(self, request: Any, _: Any) -> Any:
         place = await self._run(
@@ -60,12 +60,7 @@ class Messages:
         _check_once("group", [each.group for each in moves])
         acks = acknowledged(self._calls, request.acks)
         published = await transact(self._calls, publications, moves, acks)
-        return pb.TransactResponse(
-            publications=[
-                pb.PublishResponse(places=[pb.Place(**each._asdict()) for each in places])
-                for places in published
-            ]
-        )
+        return pb.TransactResponse(publications=map(shown_places, published))
 
     async def read(self, request: Any, _: Any) -> Any:
         count = given(request, "count")

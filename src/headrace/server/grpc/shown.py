@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
@@ -15,6 +15,8 @@ from headrace.core.values import (
     Headers,
     MessageId,
     Outgoing,
+    Published,
+    PublishedRuns,
     StreamRecord,
     TopicInfo,
 )
@@ -37,16 +39,21 @@ def given(message: Any, name: str) -> Any:
 
 
 def outgoing(message: Any) -> Outgoing:
-    attributes = {
-        name: getattr(message, name) for name in _ATTRIBUTES if message.HasField(name)
-    }  # fmt: skip
-    headers: Headers = tuple((each.name, given(each, "value")) for each in message.headers)
+    # Asked for each by its name, a message's fields cost more than all the rest.
+    fields = message.ListFields()
+    if len(fields) == 1 and fields[0][0].name == "value":
+        return Outgoing(fields[0][1])
+    found = {field.name: value for field, value in fields}
+    attributes = {name: found[name] for name in _ATTRIBUTES if name in found}
+    headers: Headers = tuple(
+        (each.name, given(each, "value")) for each in found.get("headers", ())
+    )  # fmt: skip
     return Outgoing(
-        given(message, "value"),
-        given(message, "key"),
+        found.get("value"),
+        found.get("key"),
         headers + attribute_headers(**attributes) if attributes else headers,
-        given(message, "timestamp_ms"),
-        given(message, "partition"),
+        found.get("timestamp_ms"),
+        found.get("partition"),
     )
 
 
@@ -64,6 +71,19 @@ def page_limit(request: Any) -> int:
 
 
 # Out.
+
+
+def shown_places(places: Sequence[Published]) -> Any:
+    answer = pb.PublishResponse()
+    add = answer.places.add
+    if isinstance(places, PublishedRuns):
+        for partition, first, count in places.runs:
+            for offset in range(first, first + count):
+                add(partition=partition, offset=offset)
+    else:
+        for partition, offset, duplicate in places:
+            add(partition=partition, offset=offset, duplicate=duplicate)
+    return answer
 
 
 def settings_text(settings: Mapping[str, Any]) -> dict[str, str]:
