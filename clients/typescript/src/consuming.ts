@@ -70,6 +70,8 @@ export class ConsumeStream implements Settler {
   readonly #requests = new Outbox<Request>();
   readonly #stop = new AbortController();
   readonly #waiting = new Map<bigint, { kind: Settlement["kind"]; each: Waiting[] }>();
+  /** Receipts of what came and was not settled, at most as many as there was credit. */
+  readonly #inHand = new Set<string>();
   readonly #ended: Promise<void>;
   #acks: (Waiting & { receipt: string })[] = [];
   #ackUnderWay = false;
@@ -126,9 +128,9 @@ export class ConsumeStream implements Settler {
     });
   }
 
-  onSettledElsewhere(): void {
+  onSettledElsewhere(receipt: string): void {
     if (!this.#requests.isClosed) {
-      this.#requests.push({ request: { case: "credit", value: 1 } });
+      this.#giveCredit([receipt]);
     }
   }
 
@@ -164,7 +166,15 @@ export class ConsumeStream implements Settler {
     this.#requests.push({ id: this.#lastId, request: { case: how.kind, value } as never });
     if (how.kind !== "extend") {
       // However it comes out, these are not in our hands any more.
-      this.#requests.push({ request: { case: "credit", value: receipts.length } });
+      this.#giveCredit(receipts);
+    }
+  }
+
+  /** For each of these, once, however often it is settled. */
+  #giveCredit(receipts: string[]): void {
+    const settled = receipts.filter((each) => this.#inHand.delete(each)).length;
+    if (settled > 0) {
+      this.#requests.push({ request: { case: "credit", value: settled } });
     }
   }
 
@@ -175,7 +185,10 @@ export class ConsumeStream implements Settler {
         if (response.case === "opened") {
           this.opened = true;
         } else if (response.case === "deliveries") {
-          this.#arrived.push(...response.value.messages);
+          for (const delivery of response.value.messages) {
+            this.#arrived.push(delivery);
+            this.#inHand.add(delivery.receipt);
+          }
           this.#wake();
         } else if (response.case === "settled") {
           this.#onSettled(id, response.value.results);

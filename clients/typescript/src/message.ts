@@ -110,7 +110,7 @@ export type Settlement =
 export interface Settler {
   settle(receipt: string, how: Settlement): Promise<void>;
   /** A message that it gave was settled in another way. */
-  onSettledElsewhere(): void;
+  onSettledElsewhere(receipt: string): void;
 }
 
 /** A message under lease: settle it before its `deadline`. */
@@ -161,7 +161,7 @@ export class Message<T = unknown> extends Entry<T> {
 
   /** Says that a call for many, or a transaction, has settled it. */
   settledElsewhere(): void {
-    this.#settler.onSettledElsewhere();
+    this.#settler.onSettledElsewhere(this.receipt);
   }
 
   /** Back at once, as if it had not been leased. */

@@ -237,13 +237,17 @@ test("a transaction publishes and acks as one, or does nothing", async () => {
 test("messages of a loop that are acked by a call make room for more", async () => {
   const topic = await newTopic();
   await headrace.publishMany(topic, [{ value: 1 }, { value: 2 }]);
+  await headrace.publishMany(topic, [{ value: 3 }, { value: 4 }]);
   for await (const message of headrace.consume<number>(topic, { group: "calls", credit: 1 })) {
     assert.deepEqual(await headrace.ack([message]), [null]);
-    if (message.value === 2) {
+    // Once more is an error, and no more credit.
+    await assert.rejects(message.ack(), StaleReceipt);
+    assert.ok((await headrace.statistics("calls")).leased <= 1n);
+    if (message.value === 4) {
       break;
     }
   }
-  assert.equal((await headrace.statistics("calls")).acked, 2n);
+  assert.equal((await headrace.statistics("calls")).acked, 4n);
 });
 
 test("a signal ends a loop that waits", async () => {
