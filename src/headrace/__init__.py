@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from headrace.core.settings import GroupSettings, TopicSettings
+    from headrace.core.trace_values import GroupTrace, MessageTrace, TraceEvent, TraceLink
     from headrace.core.values import MessageId, MessageStatus, QueueStatistics, RedriveResult
 
     __version__: str
@@ -105,6 +106,10 @@ __all__ = [
     "PublishedMessages",
     "MessageId",
     "MessageStatus",
+    "MessageTrace",
+    "GroupTrace",
+    "TraceEvent",
+    "TraceLink",
     "DeadLetters",
     "AsyncDeadLetters",
     "DeadLetterView",
@@ -193,6 +198,10 @@ _HOMES = {
     "MessageStatus": "headrace.core.values",
     "QueueStatistics": "headrace.core.values",
     "RedriveResult": "headrace.core.values",
+    "MessageTrace": "headrace.core.trace_values",
+    "GroupTrace": "headrace.core.trace_values",
+    "TraceEvent": "headrace.core.trace_values",
+    "TraceLink": "headrace.core.trace_values",
     "TopicSettings": "headrace.core.settings",
     "GroupSettings": "headrace.core.settings",
 }

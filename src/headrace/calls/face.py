@@ -9,6 +9,7 @@ from headrace.calls.overviews import OverviewCalls
 from headrace.calls.queues import QueueCalls
 from headrace.calls.streams import StreamCalls
 from headrace.calls.topics import TopicCalls
+from headrace.calls.tracing import TraceCalls
 from headrace.calls.transactions import TransactionCalls
 
 
@@ -21,6 +22,7 @@ class Face(
     LetterCalls,
     TransactionCalls,
     OverviewCalls,
+    TraceCalls,
 ):
     """Put together with an implementation of `Served`, which comes first among
     the bases."""

@@ -44,6 +44,7 @@ from headrace.cli.serve import serve
 from headrace.cli.status import status
 from headrace.cli.top import top
 from headrace.cli.topic import topic
+from headrace.cli.trace import trace
 from headrace.cli.txn import txn
 from headrace.cli.work import work
 from headrace.compiled import is_compiled
@@ -172,6 +173,7 @@ for _command in (
     status,
     top,
     doctor,
+    trace,
     log,
     bench,
     demo,

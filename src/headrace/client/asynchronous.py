@@ -16,7 +16,7 @@ event loop.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
@@ -30,8 +30,10 @@ from headrace.client.positions import Start
 from headrace.client.queue import PREFETCH_DEFAULT
 from headrace.client.stream import AUTO_COMMIT_SECONDS
 from headrace.client.times import Duration
+from headrace.client.traces import TraceChoice
 from headrace.client.transaction import AsyncTransaction
 from headrace.core.ports import Clock
+from headrace.core.trace_values import MessageTrace
 from headrace.core.values import (
     GroupInfo,
     MessageStatus,
@@ -275,6 +277,12 @@ class AsyncHeadrace:
 
     async def status(self, id: object, group: str = DEFAULT_GROUP) -> MessageStatus:
         return await self._run(self._handle.status, id, group)
+
+    async def trace(self, what: object) -> MessageTrace:
+        return await self._run(self._handle.trace, what)
+
+    def traces(self, **choice: Unpack[TraceChoice]) -> AsyncIterator[MessageTrace]:
+        return self._calls.in_chunks(self._handle.traces(**choice))
 
     # Groups.
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from headrace.core.errors import HeadraceError
 from headrace.core.ports import Clock
 from headrace.core.settings import OffsetReset
+from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
     Acknowledged,
     CursorMove,
@@ -213,6 +214,14 @@ class Backend(Protocol):
     ) -> RedriveResult: ...
 
     def purge(self, topic: str, ids: Sequence[MessageId]) -> int: ...
+
+    # Traces.
+
+    def trace(self, what: MessageId | Receipt) -> MessageTrace: ...
+
+    def traces(
+        self, query: TraceQuery, *, after: str | None = None, limit: int = 100
+    ) -> TracePage: ...
 
     # Transactions.
 

@@ -15,7 +15,7 @@ who mind.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
@@ -38,9 +38,11 @@ from headrace.client.queue import PREFETCH_DEFAULT, Queue
 from headrace.client.settling import message_id_of
 from headrace.client.stream import AUTO_COMMIT_SECONDS, Stream
 from headrace.client.times import Duration, Instant
+from headrace.client.traces import TraceChoice, query_of, search, traced_of
 from headrace.client.transaction import Transaction
 from headrace.client.values import ValueType, value_type_of
 from headrace.core.errors import InvalidArgument, UnknownGroup
+from headrace.core.trace_values import MessageTrace
 from headrace.core.values import (
     GroupInfo,
     MessageStatus,
@@ -312,6 +314,16 @@ class Headrace:
     def status(self, id: object, group: str = DEFAULT_GROUP) -> MessageStatus:
         """How a message stands in a queue group."""
         return self._reach().status(message_id_of(id), group)
+
+    def trace(self, what: object) -> MessageTrace:
+        """Where a message is in every group, and what happened to it: by its id, by
+        the message itself, or by a receipt, which need not be good any more."""
+        return self._reach().trace(traced_of(what))
+
+    def traces(self, **choice: Unpack[TraceChoice]) -> Iterator[MessageTrace]:
+        """The traces of all messages that match. The records are searched one by
+        one, so naming the topic and `since` saves time."""
+        return search(self._reach(), query_of(choice))
 
     # Groups.
 

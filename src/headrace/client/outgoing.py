@@ -222,7 +222,7 @@ def _attributes(message: NewMessage) -> tuple[tuple[str, bytes], ...]:
     if message.visibility is not None:
         attributes["visibility_ms"] = duration_ms("visibility", message.visibility, least_ms=1)
     if message.dedup_id is not None:
-        attributes["dedup_id"] = _bytes("dedup_id", message.dedup_id)
+        attributes["dedup_id"] = bytes_of("dedup_id", message.dedup_id)
     return attribute_headers(**attributes)
 
 
@@ -251,14 +251,14 @@ def _header_name(name: object) -> str:
 
 
 def _header_value(name: str, value: object) -> bytes | None:
-    return None if value is None else _bytes(f"the header {name!r}", value)
+    return None if value is None else bytes_of(f"the header {name!r}", value)
 
 
 def _key(key: object) -> bytes | None:
-    return None if key is None else _bytes("key", key)
+    return None if key is None else bytes_of("key", key)
 
 
-def _bytes(name: str, value: object) -> bytes:
+def bytes_of(name: str, value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):

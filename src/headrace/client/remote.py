@@ -23,6 +23,7 @@ from headrace.client.caller import Caller
 from headrace.core.errors import StaleGeneration
 from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.settings import OffsetReset
+from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
     Acknowledged,
     CursorMove,
@@ -337,6 +338,19 @@ class RemoteBackend(Caller):
 
     def purge(self, topic: str, ids: Sequence[MessageId]) -> int:
         return sum(self._call("purge", topic, part) for part in _slices(ids))
+
+    # Traces.
+
+    def trace(self, what: MessageId | Receipt) -> MessageTrace:
+        is_receipt = isinstance(what, Receipt)
+        found: MessageTrace = self._call(
+            "trace", None if is_receipt else what, what if is_receipt else None
+        )
+        return found
+
+    def traces(self, query: TraceQuery, *, after: str | None = None, limit: int = 100) -> TracePage:
+        page: TracePage = self._call("traces", query, after, limit)
+        return page
 
     # Transactions: one call, since it has to be one on the node too.
 

@@ -79,6 +79,9 @@ class TopicSettings(SettingsModel):
     dedup: bool = False
     dedup_window_ms: int = 5 * MINUTE_MS
     dead_letter_expired: bool = False
+    # The part of messages whose whole history is kept; failures are in any case. None
+    # keeps no history but what the state log has.
+    trace_sample: float | None = 0.01
 
     def __post_init__(self) -> None:
         check_between("sync_interval_ms", self.sync_interval_ms, 1, HOUR_MS)
@@ -89,6 +92,7 @@ class TopicSettings(SettingsModel):
         check_between("tombstone_ms", self.tombstone_ms, 0, None)
         check_between("record_bytes_max", self.record_bytes_max, 1, limits.RECORD_BYTES_MAX)
         check_between("dedup_window_ms", self.dedup_window_ms, 1, 7 * DAY_MS)
+        check_between("trace_sample", self.trace_sample, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)

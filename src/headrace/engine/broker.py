@@ -67,7 +67,7 @@ from headrace.engine.window import (
 )
 from headrace.log import Log, SyncTicket
 
-_STATES: dict[int, State] = {
+STATES: dict[int, State] = {
     READY: "pending",
     WAITING: "pending",
     LEASED: "leased",
@@ -309,7 +309,7 @@ class Broker:
         elif state == DELAYED:
             found = partition.read([message.offset, message.offset + 1])
             due = deliver_at_ms(found[0]) if found else None
-        return MessageStatus(_STATES[state], view.window.attempts_at(message.offset), due, owner)
+        return MessageStatus(STATES[state], view.window.attempts_at(message.offset), due, owner)
 
     # Delayed messages.
 

@@ -24,6 +24,7 @@ DEAD_LETTER_SUFFIX = ".dlq"
 DEAD_LETTER_GROUP = "__dead-letters"
 CURSOR_TOPIC = "__cursors"
 TRANSACTION_TOPIC = "__transaction_state"
+TRACE_TOPIC = "__trace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Self
 from headrace.calls.face import Face
 from headrace.calls.transacting import Transacting
 from headrace.core.ports import Clock, Disk, Entropy, Lock
-from headrace.node.served import Embedded
+from headrace.node.tracing import Traced
 from headrace.platform.clock import SystemClock
 from headrace.platform.directory import check_format, claim, keep_reserve
 from headrace.platform.disk import RealDisk
@@ -25,7 +25,7 @@ MEMORY = ":memory:"
 FREE_BYTES_MIN = 64 * 1024 * 1024
 
 
-class Node(Embedded, Face, Transacting):
+class Node(Traced, Face, Transacting):
     """Made by `Node.open`."""
 
     @classmethod

@@ -17,11 +17,13 @@ from headrace.server.http import (
     subscriptions,
     topics,
     transactions,
+    traces,
 )
 from headrace.server.http.route import Route
 from headrace.wire.http import bodies as b
 from headrace.wire.http import group_bodies as g
 from headrace.wire.http import overview_bodies as o
+from headrace.wire.http import trace_bodies as t
 
 _LETTERS = "/topics/{topic}/dead-letters"
 _MEMBER = "/groups/{group}/members/{member}"
@@ -140,6 +142,15 @@ ROUTES = (
           detail="Its producer is shut out and has to begin anew."),
     Route("GET", "/pipelines", pipelines.list_all, "Spark's readers and sinks", "pipelines",
           answer=o.Pipelines),
+    # Traces.
+    Route("GET", "/trace/{message}", traces.show, "Where a message is", "traces",
+          answer=t.ShownTrace,
+          detail="By its id, as in orders:0:42, or by a receipt, good or not: its state in every "
+          "group, and what happened to it."),
+    Route("GET", "/trace", traces.search, "Search traces", "traces",
+          query=t.TraceSearch, answer=t.TracesPage,
+          detail="Over the retained records, in the order of topics, partitions and offsets. A "
+          "page ends when it is full or when enough was looked at."),
     # Statistics and the node.
     Route("GET", "/overview", overview.overview, "The node at a glance", "node",
           answer=o.Overview),

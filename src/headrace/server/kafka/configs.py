@@ -267,6 +267,7 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         "dedup": "whether headrace-dedup-id is looked at",
         "dedup_window_ms": "how long a dedup id is remembered",
         "dead_letter_expired": "whether messages that expired become dead letters",
+        "trace_sample": "the part of messages whose history is kept; nothing of it when empty",
     },
     constant=("ordering",),
 )  # fmt: skip

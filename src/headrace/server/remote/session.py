@@ -21,7 +21,9 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, LimitExceeded
 from headrace.core.overview_values import NodeFigures
+from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.settings import OffsetReset
+from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
     Acknowledged,
     CursorMove,
@@ -29,11 +31,13 @@ from headrace.core.values import (
     MessageId,
     Publication,
     Published,
+    Receipt,
 )
 from headrace.server.bounded import lease_bounded
 from headrace.server.glance import Glance
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.pages import delayed_page, letters_page
+from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
 from headrace.wire.remote.codec import Request
 from headrace.wire.remote.methods import DelayedPage, Hello, LetterPage, News
@@ -78,6 +82,8 @@ class Session:
             "leave_stream": self._leave_stream,
             "delayed": self._delayed,
             "dead_letters": self._dead_letters,
+            "trace": self._trace,
+            "traces": self._traces,
             "transact": self._transact,
             "overview": holdings.glance.overview,
             "figures": self._figures,
@@ -202,6 +208,17 @@ class Session:
         self, topic: str, group: str | None, after: MessageId | None, limit: int
     ) -> LetterPage:
         return LetterPage(*await letters_page(self._calls, topic, group, after, limit))
+
+    # Traces.
+
+    async def _trace(self, id: MessageId | None, receipt: Receipt | None) -> MessageTrace:
+        what = id if receipt is None else receipt
+        if what is None:
+            raise InvalidArgument("trace what? Give an id or a receipt")
+        return await trace(self._calls, what)
+
+    async def _traces(self, query: TraceQuery, after: str | None, limit: int) -> TracePage:
+        return await traces(self._calls, query, after=after, limit=limit)
 
     # The end.
 

@@ -25,6 +25,7 @@ import msgspec
 from headrace.core.errors import HeadraceError
 from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.settings import OffsetReset
+from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
     Acknowledged,
     CursorMove,
@@ -242,6 +243,9 @@ _ALL = (
         RedriveResult,
     ),
     Method("purge", {"topic": str, "ids": Many(MessageId)}, int),
+    # Traces: by id or by receipt, the other one is null.
+    Method("trace", {"id": MessageId | None, "receipt": Receipt | None}, MessageTrace, True),
+    Method("traces", {"query": TraceQuery, "after": str | None, "limit": int}, TracePage, True),
     # Transactions.
     Method(
         "transact",

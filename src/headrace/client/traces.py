@@ -1,0 +1,81 @@
+"""Traces: what people ask for, turned into what a backend takes.
+
+an id, a message, a receipt     one trace
+key, header, group, ...         a search, page after page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypedDict
+
+from headrace.client.backend import Backend
+from headrace.client.outgoing import bytes_of
+from headrace.client.settling import message_id_of
+from headrace.client.times import Instant, instant_ms
+from headrace.core.errors import InvalidArgument, InvalidReceipt
+from headrace.core.trace_values import TRACE_STATES, MessageTrace, TraceQuery, TraceState
+from headrace.core.values import MessageId, Receipt
+
+PAGE_ITEMS = 100
+
+
+class TraceChoice(TypedDict, total=False):
+    """Which messages to trace; all of it has to hold."""
+
+    topic: str | None
+    key: str | bytes | None
+    # A name, or a name and its value.
+    header: str | tuple[str, str | bytes] | None
+    # Seen by this group; with `outcome`, in this state there.
+    group: str | None
+    outcome: TraceState | None
+    # Published at or after, and before.
+    since: Instant | None
+    until: Instant | None
+
+
+def traced_of(given: object) -> MessageId | Receipt:
+    """What an id, a message, a receipt or the text of one of them stands for."""
+    if isinstance(given, Receipt):
+        return given
+    if isinstance(given, str) and given.count(":") < 2:
+        try:
+            return Receipt.parse(given)
+        except InvalidReceipt:
+            raise InvalidArgument(
+                f"{given!r} is neither a message id such as orders:0:42 nor a receipt"
+            ) from None
+    return message_id_of(given)
+
+
+def query_of(choice: TraceChoice) -> TraceQuery:
+    key, header = choice.get("key"), choice.get("header")
+    since, until = choice.get("since"), choice.get("until")
+    outcome = choice.get("outcome")
+    if outcome is not None and outcome not in TRACE_STATES:
+        raise InvalidArgument(f"outcome is one of {', '.join(TRACE_STATES)}, not {outcome!r}")
+    if isinstance(header, str):
+        wanted: tuple[str, bytes | None] | None = (header, None)
+    else:
+        wanted = None if header is None else (header[0], bytes_of("header", header[1]))
+    return TraceQuery(
+        topic=choice.get("topic"),
+        key=None if key is None else bytes_of("key", key),
+        header=wanted,
+        group=choice.get("group"),
+        outcome=outcome,
+        since_ms=None if since is None else instant_ms("since", since),
+        until_ms=None if until is None else instant_ms("until", until),
+    )
+
+
+def search(backend: Backend, query: TraceQuery) -> Iterator[MessageTrace]:
+    """Everything that matches, asked for as it is taken."""
+    after: str | None = None
+    while True:
+        page = backend.traces(query, after=after, limit=PAGE_ITEMS)
+        yield from page.traces
+        after = page.next
+        if after is None:
+            return

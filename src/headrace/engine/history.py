@@ -1,0 +1,117 @@
+"""History: what a partition's logs tell of some of its messages.
+
+    topic of traces   . . x . . x .          what was carried over before a cut
+    state log                 | x . x . x    what it still has
+
+Both are read through files of their own, in pieces; what is in both counts once, by
+its position in the state log. Between a snapshot's begin and end nothing happened: the
+events in it have been written before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from headrace.engine import state as events
+from headrace.engine.partition import Partition
+from headrace.engine.runs import pairs
+from headrace.engine.state_log import TransactionDecided
+from headrace.engine.state_reading import SegmentTwins, read_events
+from headrace.engine.trace_topic import key_of, read_carried
+from headrace.log.compaction import some
+
+# What a message's own events are, and what is about many and may be about it.
+Decided = events.HeldDecided | TransactionDecided
+Story = events.MessageEvent | events.Cancelled | Decided | events.Cut | events.Opened
+
+
+class Happened(NamedTuple):
+    position: int
+    # As it is named in the topic of traces; empty where the catalog knows it.
+    group: str
+    event: Story
+
+
+class History:
+    """Of messages of one partition, by offset, as of the moment it is made. `step` is
+    to be called until it returns None."""
+
+    def __init__(
+        self, partition: Partition, carried: Partition | None, offsets: Sequence[int]
+    ) -> None:
+        self._key = key_of(partition.topic.id, partition.index)
+        self._wanted = sorted(offsets)
+        self._found: dict[int, dict[tuple[int, str], Happened]] = {o: {} for o in offsets}
+        # What is about whole groups or about everything, by position.
+        self._rest: dict[tuple[int, int], Happened] = {}
+        state = None if partition.state is None else partition.state.log
+        self._state = SegmentTwins(
+            state, 0 if state is None else state.start_offset, 0 if state is None else
+            state.end_offset,
+        )  # fmt: skip
+        log = None if carried is None else carried.log
+        self._carried = SegmentTwins(
+            log, 0 if log is None else log.start_offset, 0 if carried is None else
+            carried.high_watermark,
+        )  # fmt: skip
+        self._work = self._run()
+
+    def step(self, most_bytes: int) -> int | None:
+        return some(self._work, most_bytes)
+
+    def of(self, offset: int) -> list[Happened]:
+        """Everything that may be about this message, in order."""
+        return sorted([*self._found[offset].values(), *self._rest.values()], key=_position_of)
+
+    def close(self) -> None:
+        self._state.close()
+        self._carried.close()
+
+    def _run(self) -> Iterator[int]:
+        for size, carried in read_carried(self._carried, self._key):
+            for each in carried:
+                self._add(each.position, each.group, each.event)
+            yield size
+        is_snapshot = False
+        for size, placed in read_events(self._state):
+            for position, event in placed:
+                if isinstance(event, events.SnapshotPartition):
+                    is_snapshot = True
+                elif isinstance(event, events.SnapshotEnd):
+                    is_snapshot = False
+                elif not is_snapshot:
+                    self._add(position, "", event)
+            yield size
+
+    def _add(self, position: int, group: str, event: events.Event | TransactionDecided) -> None:
+        match event:
+            case events.HeldDecided() | TransactionDecided() | events.Cut() | events.Opened():
+                number = event.group if isinstance(event, events.HeldDecided) else -1
+                self._rest.setdefault((position, number), Happened(position, group, event))
+            case (
+                events.Closed()
+                | events.SnapshotPartition()
+                | events.SnapshotGroup()
+                | events.SnapshotChunk()
+                | events.SnapshotKeys()
+                | events.SnapshotRest()
+                | events.SnapshotEnd()
+            ):
+                pass
+            case _:
+                self._add_to_messages(Happened(position, group, event), event.runs)
+
+    def _add_to_messages(self, happened: Happened, runs: list[int]) -> None:
+        wanted = self._wanted
+        if not runs or runs[-1] <= wanted[0] or runs[0] > wanted[-1]:
+            return
+        for start, end in pairs(runs):
+            for offset in wanted[bisect_left(wanted, start) : bisect_left(wanted, end)]:
+                # The one from the state log is as good, and has no name with it.
+                self._found[offset].setdefault((happened.position, ""), happened)
+
+
+def _position_of(happened: Happened) -> int:
+    return happened.position

@@ -1,0 +1,102 @@
+"""Standing: how some messages of a partition stand in every group, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from headrace.core.trace_values import GroupTrace
+from headrace.engine.broker import STATES, Broker
+from headrace.engine.cursor import Cursor
+from headrace.engine.delayed import deliver_at_ms
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.runs import runs_of
+from headrace.engine.window import ABSENT, DELAYED, LEASED, RETRYING
+from headrace.record import Record
+
+
+class Standing:
+    def __init__(
+        self,
+        broker: Broker,
+        partition: Partition,
+        records: Mapping[int, Record],
+        offsets: Sequence[int],
+    ) -> None:
+        self._groups: dict[int, list[tuple[int, GroupTrace]]] = {offset: [] for offset in offsets}
+        self._transactions: dict[int, Literal["open", "aborted"]] = {}
+        stable = partition.last_stable_offset
+        committed = {record.offset for record in partition.read_committed(runs_of(records))}
+        for offset in records:
+            if offset >= stable:
+                self._transactions[offset] = "open"
+            elif offset not in committed:
+                self._transactions[offset] = "aborted"
+        for view in partition.views.values():
+            retries = _retries_of(view, offsets)
+            for offset in offsets:
+                found = _in_queue(view, offset, records.get(offset), retries)
+                if found is not None:
+                    self._groups[offset].append((view.group_id, found))
+        place = (partition.topic.id, partition.index)
+        for name in sorted(broker.cursors.groups()):
+            cursor = broker.cursors.find(name, place)
+            if cursor is not None:
+                for offset in offsets:
+                    self._groups[offset].append((-1, _in_stream(name, cursor, offset)))
+
+    def transaction_of(self, offset: int) -> Literal["open", "aborted"] | None:
+        return self._transactions.get(offset)
+
+    def of(self, offset: int, starts: Mapping[int, int]) -> tuple[GroupTrace, ...]:
+        """By name. `starts` says where groups began to read."""
+        found: list[GroupTrace] = []
+        for number, each in self._groups[offset]:
+            if offset < starts.get(number, 0):
+                found.append(GroupTrace(each.group, each.kind, "skipped"))
+            elif each.state != "skipped":
+                found.append(each)
+        return tuple(sorted(found, key=_group_of))
+
+
+def _group_of(trace: GroupTrace) -> tuple[str, str]:
+    return trace.group, trace.kind
+
+
+def _retries_of(view: QueueView, offsets: Sequence[int]) -> dict[int, int]:
+    """When those that rest before a retry come back: found in one go for all."""
+    resting = {offset for offset in offsets if view.is_in(offset, RETRYING)}
+    return {offset: due for due, offset in view.retries if offset in resting} if resting else {}
+
+
+def _in_queue(
+    view: QueueView, offset: int, record: Record | None, retries: Mapping[int, int]
+) -> GroupTrace | None:
+    window = view.window
+    if not 0 <= offset < window.end:
+        return None
+    state = window.state_at(offset)
+    if state == ABSENT:
+        # Because the group began behind it, or because there is nothing for it.
+        return GroupTrace(view.name, "queue", "skipped")
+    consumer = due_ms = None
+    if state == LEASED:
+        grant = view.grants[window.grant_at(offset)]
+        consumer, due_ms = grant.owner, grant.until_ms
+    elif state == RETRYING:
+        due_ms = retries.get(offset)
+    elif state == DELAYED and record is not None:
+        due_ms = deliver_at_ms(record)
+    attempts = window.attempts_at(offset)
+    return GroupTrace(view.name, "queue", STATES[state], attempts, consumer, due_ms)
+
+
+def _in_stream(name: str, cursor: Cursor, offset: int) -> GroupTrace:
+    return GroupTrace(
+        name,
+        "stream",
+        "read" if offset < cursor.offset else "unread",
+        cursor=cursor.offset,
+        at_ms=cursor.at_ms,
+    )

@@ -1,0 +1,122 @@
+"""Tracing: where a message is, and how it came there.
+
+    owner     records, states, plan . . . . . . . . . . . . put together
+    anywhere                         history . copies . .
+
+What a message is now is known at once; what happened to it has to be read, which may
+take a while. So an answer is made of steps, as compaction is: a step touches nothing
+but files of its own and can be done anywhere, and what lies between two steps belongs
+where the broker does.
+
+Rejected: an index of the state log by message. It would cost every lease and every ack
+what tracing one message in a million saves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from headrace.core.errors import InvalidReceipt, UnknownMessage, UnknownTopic
+from headrace.core.trace_values import MessageTrace
+from headrace.core.values import MessageId, Receipt
+from headrace.engine.broker import Broker
+from headrace.engine.history import History
+from headrace.engine.partition import Partition
+from headrace.engine.runs import runs_of
+from headrace.engine.sampling import Sample
+from headrace.engine.standing import Standing
+from headrace.engine.timeline import Timeline
+from headrace.engine.trace_links import Steps, follow_copies, links_in
+from headrace.engine.trace_topic import find_trace_partition
+from headrace.record import Record, read_header
+
+
+def id_of_receipt(broker: Broker, receipt: Receipt) -> MessageId:
+    """The message that this receipt was for, whether or not it is still good."""
+    topic = broker.topics.catalog.topics_by_id.get(receipt.topic_id)
+    if topic is None:
+        raise InvalidReceipt("the receipt is of a topic that is gone")
+    return MessageId(topic.name, receipt.partition, receipt.offset)
+
+
+def trace_one(broker: Broker, id: MessageId) -> Steps[MessageTrace]:
+    """UnknownMessage when there is neither a record nor anything told of it."""
+    topic = broker.topics.named(id.topic)
+    partition = broker.topics.partition(topic, id.partition)
+    if not 0 <= id.offset < partition.high_watermark:
+        raise UnknownMessage(
+            f"there is no message {id}: partition {id.partition} ends at offset "
+            f"{partition.high_watermark}"
+        )
+    [found] = yield from trace_many(broker, partition, [id.offset])
+    if found.published_at_ms is None and not found.events:
+        raise UnknownMessage(f"message {id} is not retained any more, and nothing of its history")
+    return found
+
+
+def trace_many(
+    broker: Broker, partition: Partition, offsets: Sequence[int]
+) -> Steps[list[MessageTrace]]:
+    """One trace for each of these ascending offsets, which lie below the high
+    watermark."""
+    if not offsets:
+        return []
+    topics = broker.topics
+    if topics.find(partition.topic.id, partition.index) is not partition:
+        raise UnknownTopic(f"topic {partition.topic.name!r} is being deleted")
+    # What is now, and the logs as they are now, are taken in one moment.
+    records = _records(partition, offsets)
+    standing = Standing(broker, partition, records, offsets)
+    history = History(partition, find_trace_partition(topics), offsets)
+    producers = {offset: _producer_of(partition, offset) for offset in records}
+    with contextlib.closing(history):
+        while (yield history.step) is not None:
+            pass
+    groups = topics.catalog.groups_by_id
+
+    def name_of(number: int) -> str | None:
+        return groups[number].name if number in groups else None
+
+    timelines: dict[int, Timeline] = {}
+    for offset in offsets:
+        timelines[offset] = timeline = Timeline(offset, name_of)
+        timeline.tell(history.of(offset))
+        timeline.begin(records.get(offset), has_attributes=partition.topic.source_id is None)
+    links = yield from follow_copies(broker, partition, timelines)
+    sample = Sample(partition.topic.id, partition.index, partition.topic.settings.trace_sample)
+    is_cut = partition.state is not None and partition.state.log.start_offset > 0
+    traces: list[MessageTrace] = []
+    for offset, timeline in timelines.items():
+        record = records.get(offset)
+        before = [] if record is None else links_in(broker, partition, record)
+        traces.append(
+            MessageTrace(
+                id=MessageId(partition.topic.name, partition.index, offset),
+                published_at_ms=None if record is None else record.timestamp_ms,
+                key=None if record is None else record.key,
+                headers=() if record is None else record.headers,
+                value_bytes=None if record is None else len(record.value or b""),
+                producer=producers.get(offset),
+                transaction=standing.transaction_of(offset),
+                is_sampled=sample.has(offset),
+                is_cut=is_cut,
+                groups=standing.of(offset, timeline.starts),
+                events=tuple(timeline.events),
+                links=(*before, *links[offset]),
+            )
+        )
+    return traces
+
+
+def _records(partition: Partition, offsets: Sequence[int]) -> dict[int, Record]:
+    there = [offset for offset in offsets if offset >= partition.log.start_offset]
+    return {record.offset: record for record in partition.read(runs_of(there))}
+
+
+def _producer_of(partition: Partition, offset: int) -> str | None:
+    data = partition.log.read(offset, 1, partition.high_watermark)
+    header = read_header(data)
+    if header.producer_id < 0:
+        return None
+    return f"{header.producer_id}/{header.producer_epoch}"
