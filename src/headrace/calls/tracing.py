@@ -10,7 +10,7 @@ from __future__ import annotations
 from headrace.calls.served import Served
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
+from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery, parse_traced
 from headrace.core.values import MessageId, Receipt
 from headrace.engine.partition import Partition
 from headrace.engine.trace_links import Steps
@@ -19,9 +19,11 @@ from headrace.engine.tracing import id_of_receipt, trace_one
 
 
 class TraceCalls(Served):
-    def trace_steps(self, what: MessageId | Receipt) -> Steps[MessageTrace]:
+    def trace_steps(self, what: str) -> Steps[MessageTrace]:
+        """Of the message with this id, or that this receipt was for."""
         with self._reading():
-            id = id_of_receipt(self._broker, what) if isinstance(what, Receipt) else what
+            given = parse_traced(what)
+            id = id_of_receipt(self._broker, given) if isinstance(given, Receipt) else given
 
         def find() -> list[Partition]:
             topic = self._broker.topics.named(id.topic)

@@ -64,6 +64,10 @@ class Command(_WithExamples):
 class Group(_WithExamples, click.Group):
     command_class = Command
 
+    def spelled_out(self, words: list[str]) -> list[str]:
+        """What was typed, with the command that it leaves out."""
+        return words
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order in which they were added: what comes first is used first."""
         return list(self.commands)

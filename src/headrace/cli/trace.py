@@ -40,15 +40,15 @@ from headrace.cli.output import (
     write_json,
     write_json_line,
 )
-from headrace.core.errors import InvalidArgument, InvalidReceipt
+from headrace.core.errors import InvalidArgument
 from headrace.core.trace_values import (
     TRACE_STATES,
     GroupTrace,
     MessageTrace,
     TraceEvent,
     TraceQuery,
+    parse_traced,
 )
-from headrace.core.values import MessageId, Receipt
 
 if TYPE_CHECKING:
     from headrace.client.backend import Backend
@@ -59,18 +59,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _ShowByDefault(Group):
     """A word that is no command of ours is what to show."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            args = ["show", *args]
-        return super().resolve_command(ctx, args)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Options of `show` come before anything that could be a command.
-        if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self.spelled_out(args))
+
+    def spelled_out(self, words: list[str]) -> list[str]:
+        if words and words[0] not in (*self.commands, "-h", "--help"):
+            return ["show", *words]
+        return words
 
 
 trace = _ShowByDefault(
@@ -123,16 +118,16 @@ def show(
     Exit code 3 when nothing matches.
     """
     with open_backend(place, read_only=True) as backend:
-        single = None if what is None else _single(what)
-        if single is not None:
-            found = [backend.trace(single)]
+        if what is not None and not _is_key(what):
+            found = [backend.trace(what)]
         else:
             if what is not None and key_text is not None:
                 raise InvalidArgument("a key was given twice; leave one of them out")
             query = _query(what if key_text is None else key_text, choice)
             found = list(islice(_search(backend, query), limit))
     if as_json:
-        write_json(document(found[0]) if single is not None else [document(e) for e in found])
+        is_one = what is not None and not _is_key(what)
+        write_json(document(found[0]) if is_one else [document(each) for each in found])
     elif len(found) == 1:
         _print_trace(found[0])
     elif found:
@@ -171,16 +166,13 @@ def _lines(output: str | None) -> Iterator[Callable[[object], None]]:
         )
 
 
-def _single(what: str) -> MessageId | Receipt | None:
-    """The one message that is meant, if it is not a key."""
+def _is_key(what: str) -> bool:
+    """Whatever is neither an id nor a receipt."""
     try:
-        return MessageId.parse(what)
+        parse_traced(what)
     except InvalidArgument:
-        pass
-    try:
-        return Receipt.parse(what)
-    except InvalidReceipt:
-        return None
+        return True
+    return False
 
 
 def _query(key: str | None, choice: dict[str, Any]) -> TraceQuery:

@@ -217,7 +217,7 @@ class Backend(Protocol):
 
     # Traces.
 
-    def trace(self, what: MessageId | Receipt) -> MessageTrace: ...
+    def trace(self, what: str) -> MessageTrace: ...
 
     def traces(
         self, query: TraceQuery, *, after: str | None = None, limit: int = 100

@@ -341,11 +341,8 @@ class RemoteBackend(Caller):
 
     # Traces.
 
-    def trace(self, what: MessageId | Receipt) -> MessageTrace:
-        is_receipt = isinstance(what, Receipt)
-        found: MessageTrace = self._call(
-            "trace", None if is_receipt else what, what if is_receipt else None
-        )
+    def trace(self, what: str) -> MessageTrace:
+        found: MessageTrace = self._call("trace", what)
         return found
 
     def traces(self, query: TraceQuery, *, after: str | None = None, limit: int = 100) -> TracePage:

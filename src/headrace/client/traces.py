@@ -13,9 +13,15 @@ from headrace.client.backend import Backend
 from headrace.client.outgoing import bytes_of
 from headrace.client.settling import message_id_of
 from headrace.client.times import Instant, instant_ms
-from headrace.core.errors import InvalidArgument, InvalidReceipt
-from headrace.core.trace_values import TRACE_STATES, MessageTrace, TraceQuery, TraceState
-from headrace.core.values import MessageId, Receipt
+from headrace.core.errors import InvalidArgument
+from headrace.core.trace_values import (
+    TRACE_STATES,
+    MessageTrace,
+    TraceQuery,
+    TraceState,
+    parse_traced,
+)
+from headrace.core.values import Receipt
 
 PAGE_ITEMS = 100
 
@@ -35,18 +41,14 @@ class TraceChoice(TypedDict, total=False):
     until: Instant | None
 
 
-def traced_of(given: object) -> MessageId | Receipt:
-    """What an id, a message, a receipt or the text of one of them stands for."""
+def traced_of(given: object) -> str:
+    """An id, a message, a receipt or the text of one of them, as text."""
     if isinstance(given, Receipt):
+        return given.encode()
+    if isinstance(given, str):
+        parse_traced(given)
         return given
-    if isinstance(given, str) and given.count(":") < 2:
-        try:
-            return Receipt.parse(given)
-        except InvalidReceipt:
-            raise InvalidArgument(
-                f"{given!r} is neither a message id such as orders:0:42 nor a receipt"
-            ) from None
-    return message_id_of(given)
+    return str(message_id_of(given))
 
 
 def query_of(choice: TraceChoice) -> TraceQuery:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from headrace.core.values import Headers, MessageId
+from headrace.core.errors import InvalidArgument, InvalidReceipt
+from headrace.core.values import Headers, MessageId, Receipt
 
 TraceKind = Literal[
     "published",
@@ -126,3 +127,15 @@ class TracePage(NamedTuple):
 
     traces: list[MessageTrace]
     next: str | None
+
+
+def parse_traced(text: str) -> MessageId | Receipt:
+    """The one message that is meant by its id or by a receipt, as text."""
+    if isinstance(text, str) and text.count(":") >= 2:
+        return MessageId.parse(text)
+    try:
+        return Receipt.parse(text)
+    except InvalidReceipt:
+        raise InvalidArgument(
+            f"{text!r} is neither a message id such as orders:0:42 nor a receipt"
+        ) from None

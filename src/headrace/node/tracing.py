@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from headrace.calls.tracing import TraceCalls
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
-from headrace.core.values import MessageId, Receipt
 from headrace.engine.trace_links import Steps
 from headrace.node.served import Embedded
 
@@ -17,8 +16,9 @@ STEP_BYTES = 1024 * 1024
 
 
 class Traced(Embedded, TraceCalls):
-    def trace(self, what: MessageId | Receipt) -> MessageTrace:
-        """Where a message is in every group, and what happened to it."""
+    def trace(self, what: str) -> MessageTrace:
+        """Where a message is in every group, and what happened to it: by its id or
+        by a receipt."""
         return self._carry_out(self.trace_steps(what))
 
     def traces(self, query: TraceQuery, *, after: str | None = None, limit: int = 100) -> TracePage:

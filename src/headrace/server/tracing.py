@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 
 from headrace.calls import Face
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
-from headrace.core.values import MessageId, Receipt
 from headrace.engine.trace_links import Steps
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
@@ -32,7 +31,7 @@ AT_ONCE_MAX = 4
 _turns: WeakKeyDictionary[Service, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-async def trace(calls: Calls, what: MessageId | Receipt) -> MessageTrace:
+async def trace(calls: Calls, what: str) -> MessageTrace:
     return await _carry_out(calls, Face.trace_steps, what)
 
 

@@ -82,6 +82,8 @@ def parse(words: list[str]) -> None:
     command: click.Command = cli
     context = click.Context(cli, info_name="headrace")
     while isinstance(command, click.Group):
+        if isinstance(command, Group):
+            words = command.spelled_out(words)
         command = command.commands[words.pop(0)]
     with command.make_context("example", words, parent=context) as made:
         assert {"directory", "server"} <= made.params.keys()

@@ -27,7 +27,7 @@ from headrace.wire.remote.methods import METHODS, Many, Refusal, Runs
 OURS = {"hello", "watch", "overview", "figures"}
 LOCAL = {"clock", "close", "add_listener", "remove_listener"}
 # What is several calls on the node.
-SEVERAL = {"transact"}
+SEVERAL = {"trace", "traces", "transact"}
 
 
 def methods_of(face: type) -> dict[str, list[str]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from headrace.core.errors import InvalidArgument, InvalidReceipt
 from headrace.core.trace_values import GroupTrace, MessageTrace, TraceEvent, TraceQuery
-from headrace.core.values import MessageId, Receipt
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, moment, moment_of
 from headrace.server.tracing import trace, traces
@@ -15,7 +13,7 @@ from headrace.wire.http.content import shown_bytes, shown_headers
 
 
 async def show(call: Call) -> t.ShownTrace:
-    return shown_trace(await trace(call.calls, _traced(call.path["message"])))
+    return shown_trace(await trace(call.calls, call.path["message"]))
 
 
 async def search(call: Call) -> t.TracesPage:
@@ -40,17 +38,6 @@ async def search(call: Call) -> t.TracesPage:
 
 def _instant(name: str, given: str | None) -> int | None:
     return None if given is None else milliseconds_at(name, given)
-
-
-def _traced(text: str) -> MessageId | Receipt:
-    if text.count(":") >= 2:
-        return MessageId.parse(text)
-    try:
-        return Receipt.parse(text)
-    except InvalidReceipt:
-        raise InvalidArgument(
-            f"{text!r} is neither a message id such as orders:0:42 nor a receipt"
-        ) from None
 
 
 def shown_trace(trace: MessageTrace) -> t.ShownTrace:

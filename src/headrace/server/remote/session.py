@@ -31,7 +31,6 @@ from headrace.core.values import (
     MessageId,
     Publication,
     Published,
-    Receipt,
 )
 from headrace.server.bounded import lease_bounded
 from headrace.server.glance import Glance
@@ -211,10 +210,7 @@ class Session:
 
     # Traces.
 
-    async def _trace(self, id: MessageId | None, receipt: Receipt | None) -> MessageTrace:
-        what = id if receipt is None else receipt
-        if what is None:
-            raise InvalidArgument("trace what? Give an id or a receipt")
+    async def _trace(self, what: str) -> MessageTrace:
         return await trace(self._calls, what)
 
     async def _traces(self, query: TraceQuery, after: str | None, limit: int) -> TracePage:

@@ -243,8 +243,8 @@ _ALL = (
         RedriveResult,
     ),
     Method("purge", {"topic": str, "ids": Many(MessageId)}, int),
-    # Traces: by id or by receipt, the other one is null.
-    Method("trace", {"id": MessageId | None, "receipt": Receipt | None}, MessageTrace, True),
+    # Traces: of one message by its id or a receipt, and of those that match.
+    Method("trace", {"what": str}, MessageTrace, True),
     Method("traces", {"query": TraceQuery, "after": str | None, "limit": int}, TracePage, True),
     # Transactions.
     Method(
