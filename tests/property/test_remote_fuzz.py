@@ -18,6 +18,7 @@ from tests.property.test_door_fuzz import Complaints, FakeTransport, deliver
 from headrace.calls import Face
 from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import OffsetReset
+from headrace.core.trace_values import TraceQuery
 from headrace.core.values import (
     Acknowledged,
     CursorMove,
@@ -61,8 +62,10 @@ class Written(FakeTransport):
 # Arguments of the right type, and of any other.
 
 names = st.sampled_from(["orders", "billing", "worker", "orders.dlq", "__cursors", "", "."])
-numbers = st.sampled_from([0, 1, 2, 5, -1, 10_000, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)])
-texts = st.one_of(names, st.text(max_size=20))
+# One more than most limits: ten thousand partitions would take minutes.
+numbers = st.sampled_from([0, 1, 2, 5, -1, 10_001, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)])
+places = st.sampled_from(["orders:0:0", "orders:1:0", "orders:0:99", "a:b:c", "__cursors:0:0"])
+texts = st.one_of(names, places, st.text(max_size=20))
 binaries = st.one_of(st.none(), st.binary(max_size=40))
 ids = st.builds(MessageId, names, numbers, numbers)
 receipts = st.builds(
@@ -107,6 +110,16 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
         names,
         st.lists(st.tuples(names, numbers, numbers), max_size=3),
         st.none() | texts,
+        st.none() | numbers,
+    ),
+    TraceQuery: st.builds(
+        TraceQuery,
+        st.none() | names,
+        binaries,
+        st.none() | st.tuples(texts, binaries),
+        st.none() | names,
+        st.sampled_from([None, "pending", "leased", "x"]),
+        st.none() | numbers,
         st.none() | numbers,
     ),
     Acknowledged: st.builds(Acknowledged, names, st.lists(receipts, max_size=3)),
