@@ -16,8 +16,8 @@ from headrace.server.http import (
     statistics,
     subscriptions,
     topics,
-    transactions,
     traces,
+    transactions,
 )
 from headrace.server.http.route import Route
 from headrace.wire.http import bodies as b
