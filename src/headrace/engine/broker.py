@@ -36,6 +36,7 @@ from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
 from headrace.engine.delayed import cancel, deliver_at_ms, list_delayed
 from headrace.engine.fate import Fates
+from headrace.engine.following import Follower
 from headrace.engine.groups import Groups
 from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
@@ -127,6 +128,7 @@ class Broker:
         self.sharing = Sharing(self.groups, self.fates, self.leasing, entropy)
         self.cursors = Cursors(self.topics)
         self.publisher = Publisher(self.topics)
+        self.follower = Follower(self.topics)
         self.transactions = Transactions(self.topics, self.cursors, self.new_producer_id)
         if not read_only:
             self.metadata.log.sync_now()
@@ -192,6 +194,8 @@ class Broker:
         self.metadata.on_synced()
         for partition in done.partitions:
             partition.on_synced(now_ms)
+            if partition.state is not None and partition.state.cut_below is not None:
+                self.follower.note(partition)
         dirty = self.transactions.advance(now_ms)
         self.cursors.on_synced()
         return dirty | self.moves.advance(now_ms) if self.moves else dirty
@@ -243,6 +247,7 @@ class Broker:
             self.cursors.on_topic_changed(each)
         for partition in closing:
             partition.resign()
+            self.follower.forget(partition)
         positions = self.topics.catalog.topics.get(CURSOR_TOPIC)
         if positions is not None:
             kept = self.topics.partition(positions, 0)

@@ -372,7 +372,12 @@ class Partition:
                 read_only=self.read_only,
             )
             self.state = StateLog(log, self._on_full)
+            self.state.is_followed = self._is_traced
         return self.state
+
+    @property
+    def _is_traced(self) -> bool:
+        return self.topic.settings.trace_sample is not None and not self.topic.is_internal
 
     # Time.
 
@@ -468,6 +473,8 @@ class Partition:
         before, after = self.topic.settings, topic.settings
         self.topic = topic
         self.log.settings = LogSettings.of(after)
+        if self.state is not None:
+            self.state.is_followed = self._is_traced
         is_longer = after.dedup and after.dedup_window_ms != before.dedup_window_ms
         if after.dedup != before.dedup or is_longer:
             self._load_dedup(now_ms)

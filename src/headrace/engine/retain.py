@@ -49,7 +49,7 @@ def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int)
     log = partition.log
     before = log.start_offset
     if not partition.is_durable and _has_unsynced_to_give_up(partition, now_ms):
-        yield from _sync(log)
+        yield from sync_steps(log)
     if settings.cleanup == "compact":
         yield from log.compaction(now_ms, _decided_end(partition))
         return
@@ -77,7 +77,8 @@ def _has_unsynced_to_give_up(partition: Partition, now_ms: int) -> bool:
     return log.segment_list.active.base_offset > log.synced_end
 
 
-def _sync(log: Log) -> Steps:
+def sync_steps(log: Log) -> Steps:
+    """Everything that was written so far, synced by a step."""
     ticket = log.begin_sync()
     if ticket is None:
         return

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.core import limits
 from headrace.core.errors import DiskFull
 from headrace.engine.records import iterate_batches
 from headrace.engine.stability import marker_batch
@@ -73,6 +74,10 @@ class StateLog:
         self._torn_at: int | None = None
         # Start and end of the last snapshot, until it is synced.
         self._snapshot: tuple[int, int] | None = None
+        # Whether somebody has to read what a snapshot replaces before it is cut, and
+        # what waits for that.
+        self.is_followed = False
+        self.cut_below: int | None = None
 
     def append(self, events: Sequence[Event], epoch: int, now_ms: int) -> int:
         """One batch; returns the log's end behind it."""
@@ -175,8 +180,24 @@ class StateLog:
         self._bytes = 0
 
     def on_synced(self) -> None:
-        """Older segments go once the snapshot that replaces them is on disk."""
-        if self._snapshot is not None and self.log.synced_end >= self._snapshot[1]:
-            with contextlib.suppress(DiskFull):
-                self.log.release(self._snapshot[0])
-                self._snapshot = None
+        """Older segments go once the snapshot that replaces them is on disk, and was
+        followed where it has to be. They do not wait for that for ever."""
+        if self._snapshot is None or self.log.synced_end < self._snapshot[1]:
+            return
+        below = self._snapshot[0]
+        if self.is_followed and self._bytes_below(below) <= limits.TRACE_UNCARRIED_BYTES_MAX:
+            self.cut_below = below
+            self._snapshot = None
+            return
+        with contextlib.suppress(DiskFull):
+            self.cut(below)
+            self._snapshot = None
+
+    def cut(self, below: int) -> None:
+        """A snapshot that is on disk begins here, or behind it."""
+        self.log.release(below)
+
+    def _bytes_below(self, offset: int) -> int:
+        return sum(
+            segment.size_bytes for segment in self.log.segment_list if segment.next_offset <= offset
+        )

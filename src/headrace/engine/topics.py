@@ -238,6 +238,7 @@ class Topics:
             retention="acked",
             retention_ms=None,
             record_bytes_max=limits.RECORD_BYTES_MAX,
+            trace_sample=topic.settings.trace_sample,
         )
         return self.create(
             topic.name + DEAD_LETTER_SUFFIX, topic.partitions, settings, now_ms, source=topic

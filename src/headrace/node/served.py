@@ -19,6 +19,8 @@ from headrace.platform.group_commit import GroupCommit
 T = TypeVar("T")
 
 MAINTAIN_MS = 30_000
+# About a millisecond of work.
+FOLLOW_BYTES = 32 * 1024
 
 
 class Embedded(Served):
@@ -71,6 +73,19 @@ class Embedded(Served):
                 raise judged from judged.__cause__
             self._wait_for_moves(commit)
             self._commits.finish(commit)
+            if self._broker.follower.due:
+                self._follow()
+
+    def _follow(self) -> None:
+        """Nobody works in the background here, so whoever calls does a bit of what
+        tracing keeps of state logs before they are cut."""
+        if self.closed:
+            return
+        try:
+            self._broker.follower.advance(self.clock.now_ms(), FOLLOW_BYTES)
+        except SyncFailed as error:
+            judged = self._commits.judge(error)
+            raise judged from judged.__cause__
 
     def _write(self, work: Callable[[int, Commit], T], *, waits: bool = True) -> T:
         """The same for calls that many threads make at once: whichever of them
@@ -86,7 +101,11 @@ class Embedded(Served):
             self._wait_for_moves(commit)
             return result
 
-        return self._commits.run(carry_out)
+        result = self._commits.run(carry_out)
+        if self._broker.follower.due:
+            with self._lock:
+                self._follow()
+        return result
 
     def _check_writable(self) -> None:
         if self.closed:

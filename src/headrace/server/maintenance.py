@@ -51,6 +51,31 @@ class Maintenance:
         self._slice_end = 0.0
         self._task: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(MAINTAIN_SECONDS, self._begin)
+        # State logs that wait to be cut are seen to at once, or they would grow.
+        self._following: asyncio.Task[None] | None = None
+        self._is_closed = False
+        broker.follower.on_due = self._begin_following
+
+    def _begin_following(self) -> None:
+        if not self._is_closed and (self._following is None or self._following.done()):
+            self._following = self._loop.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        """Carry over what tracing keeps of state logs, until none waits."""
+        follower = self._broker.follower
+        failed: set[Partition] = set()
+        while waiting := [each for each in follower.due if each not in failed]:
+            partition = waiting[0]
+            if not partition.is_leader:
+                follower.forget(partition)
+                continue
+            if not await self._see_to(
+                partition, follower.steps(partition, self._clock.now_ms()), "following failed"
+            ):
+                failed.add(partition)
+            # Those that failed are tried again when more of them waits to be cut.
+        for partition in failed:
+            follower.forget(partition)
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._run())
@@ -68,16 +93,23 @@ class Maintenance:
                 await self._let_others()
             if not partition.is_leader:
                 continue
-            try:
-                steps = self._broker.maintenance(partition, self._clock.now_ms())
-                with contextlib.closing(steps):
-                    await self._carry_out(partition, steps)
-            except SyncFailed as error:
-                self._on_failure(error)
-            except Exception:
-                # Nothing depends on it being done now; the next time it may work, and
-                # the other partitions have their own.
-                self._logger.exception("maintenance failed", extra={"partition": partition.path})
+            steps = self._broker.maintenance(partition, self._clock.now_ms())
+            await self._see_to(partition, steps, "maintenance failed")
+
+    async def _see_to(self, partition: Partition, steps: Steps, failure: str) -> bool:
+        """Whether it was done."""
+        try:
+            with contextlib.closing(steps):
+                await self._carry_out(partition, steps)
+        except SyncFailed as error:
+            self._on_failure(error)
+            return False
+        except Exception:
+            # Nothing depends on it being done now; the next time it may work, and
+            # the other partitions have their own.
+            self._logger.exception(failure, extra={"partition": partition.path})
+            return False
+        return True
 
     async def _carry_out(self, partition: Partition, steps: Steps) -> None:
         done: int | None = None
@@ -103,8 +135,10 @@ class Maintenance:
         self._slice_end = self._loop.time() + SLICE_SECONDS
 
     async def close(self) -> None:
+        self._is_closed = True
         self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in (self._task, self._following):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         self._pool.shutdown()

@@ -21,7 +21,6 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, LimitExceeded
 from headrace.core.overview_values import NodeFigures
-from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.settings import OffsetReset
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
