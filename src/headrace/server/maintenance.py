@@ -69,9 +69,7 @@ class Maintenance:
             if not partition.is_leader:
                 follower.forget(partition)
                 continue
-            if not await self._see_to(
-                partition, follower.steps(partition, self._clock.now_ms()), "following failed"
-            ):
+            if not await self._see_to(partition, follower.steps, "following failed"):
                 failed.add(partition)
             # Those that failed are tried again when more of them waits to be cut.
         for partition in failed:
@@ -93,13 +91,14 @@ class Maintenance:
                 await self._let_others()
             if not partition.is_leader:
                 continue
-            steps = self._broker.maintenance(partition, self._clock.now_ms())
-            await self._see_to(partition, steps, "maintenance failed")
+            await self._see_to(partition, self._broker.maintenance, "maintenance failed")
 
-    async def _see_to(self, partition: Partition, steps: Steps, failure: str) -> bool:
+    async def _see_to(
+        self, partition: Partition, make: Callable[[Partition, int], Steps], failure: str
+    ) -> bool:
         """Whether it was done."""
         try:
-            with contextlib.closing(steps):
+            with contextlib.closing(make(partition, self._clock.now_ms())) as steps:
                 await self._carry_out(partition, steps)
         except SyncFailed as error:
             self._on_failure(error)
