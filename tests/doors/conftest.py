@@ -9,7 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -20,7 +20,8 @@ _START = "from headrace.cli.main import main; main()"
 class DoorsProcess:
     """One node, and where its doors are."""
 
-    def __init__(self, data: Path, *flags: str) -> None:
+    def __init__(self, data: Path, *flags: str, logs: IO[str] | None = None) -> None:
+        """`logs` is where its stderr goes, if not to ours."""
         self.data = data
         self.process = subprocess.Popen(
             [
@@ -29,6 +30,7 @@ class DoorsProcess:
                 "--log-level", "warning", *flags,
             ],
             stdout=subprocess.PIPE,
+            stderr=logs,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             text=True,
         )  # fmt: skip

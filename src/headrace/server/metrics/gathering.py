@@ -40,7 +40,13 @@ from headrace.server.metrics.bounded import Places
 from headrace.server.metrics.counting import OTHER
 from headrace.server.metrics.families import Samples
 from headrace.server.metrics.process import read_process
-from headrace.server.metrics.sums import QueueSums, StreamSums, TopicSums, empty_samples
+from headrace.server.metrics.sums import (
+    QueueSums,
+    StreamSums,
+    TopicSums,
+    depth_of,
+    empty_samples,
+)
 from headrace.server.service import Service
 from headrace.server.slices import Slices
 
@@ -136,8 +142,7 @@ class Gathering:
                 sums = queues.setdefault(pair, QueueSums())
                 sums.add(view)
                 await self._age_lanes(look, partition, view, sums)
-                depth = sum(view.window.counts[: LANE_COUNT << 4])
-                self._write_lag(look.samples, view.name, partition, "queue", depth)
+                self._write_lag(look.samples, view.name, partition, "queue", depth_of(view))
         for name, each in topics.items():
             each.write(look.samples, name)
         for (group, topic), queue in queues.items():

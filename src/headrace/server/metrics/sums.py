@@ -106,5 +106,16 @@ class StreamSums:
             samples[f.COMMIT_AGE].append((labels, age))
 
 
+def depth_of(view: QueueView) -> int:
+    """Messages that are not done."""
+    counts = view.window.counts
+    return sum(
+        counts[lane << 4 | value]
+        for lane in range(LANE_COUNT)
+        for _, values in _STATES
+        for value in values
+    )
+
+
 def empty_samples() -> dict[Family, list[Sample]]:
     return {family: [] for family in f.FAMILIES}
