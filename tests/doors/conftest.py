@@ -8,11 +8,15 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import httpx
 import pytest
+
+if TYPE_CHECKING:
+    from tests.doors.metrics_workload import World
 
 _START = "from headrace.cli.main import main; main()"
 
@@ -61,6 +65,24 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorsProcess]:
     process = DoorsProcess(tmp_path_factory.mktemp("doors") / "data")
     yield process
     assert process.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A node behind a known workload, and what it says of it; for tests that are of
+    the group "metrics", so that one worker has them all."""
+    from tests.doors.metrics_workload import World, carry_out, open_socket
+
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_METRICS_CACHE_MS", "0")
+        patch.setenv("HEADRACE_METRICS_PARTITIONS", "true")
+        doors = DoorsProcess(tmp_path_factory.mktemp("metrics") / "data")
+        stack.callback(doors.stop)
+        world = World(doors, stack)
+        carry_out(world)
+        with open_socket(world):
+            world.scrape()
+            yield world
 
 
 @pytest.fixture

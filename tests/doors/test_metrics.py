@@ -6,22 +6,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
-from tests.doors.conftest import DoorsProcess
 from tests.doors.metrics_workload import (
     AGE_SECONDS,
     Labels,
     World,
-    carry_out,
     labels,
-    open_socket,
 )
 
 from headrace.server.metrics import families as f
@@ -33,20 +29,6 @@ pytestmark = pytest.mark.xdist_group("metrics")
 
 FLOOR = 64 * 1024 * 1024
 SLACK_BYTES = 4 * 1024 * 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADRACE_METRICS_CACHE_MS", "0")
-        patch.setenv("HEADRACE_METRICS_PARTITIONS", "true")
-        doors = DoorsProcess(tmp_path_factory.mktemp("metrics") / "data")
-        stack.callback(doors.stop)
-        world = World(doors, stack)
-        carry_out(world)
-        with open_socket(world):
-            world.scrape()
-            yield world
 
 
 Check = Callable[[World], None]

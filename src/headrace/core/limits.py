@@ -123,6 +123,9 @@ METRIC_TOPICS_MAX: Final = 1_000
 METRIC_GROUP_TOPICS_MAX: Final = 200
 METRIC_HOLDERS_MAX: Final = 20
 METRIC_PARTITIONS_MAX: Final = 20_000
+# Ages that one scrape reads from the log; the others wait for the next.
+METRIC_AGES_MAX: Final = 1_000
+
 # Tracing: what of a partition's state log may wait to be carried over before it is
 # cut all the same; what one page of a search goes over, and one search for a copy.
 TRACE_UNCARRIED_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -7,6 +7,10 @@
 
 What is done in slices must hold at every rest: others see it, and may change what it
 is about.
+
+A request is several turns of the loop, and between two slices there is only one. So
+what nobody waits for, and takes many slices, pauses between them: whoever comes
+meanwhile is served from end to end.
 """
 
 from __future__ import annotations
@@ -19,11 +23,12 @@ SMALL = 32
 
 
 class Slices:
-    def __init__(self) -> None:
+    def __init__(self, pause_seconds: float = 0) -> None:
         self._loop = asyncio.get_running_loop()
+        self._pause_seconds = pause_seconds
         self._end = self._loop.time() + SLICE_SECONDS
 
     async def rest(self) -> None:
         if self._loop.time() >= self._end:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._pause_seconds)
             self._end = self._loop.time() + SLICE_SECONDS

@@ -320,3 +320,35 @@ def test_every_family_has_as_many_labels_as_it_says() -> None:
             assert len({labels for labels, _ in found}) == len(found), family.name
 
     watched(scenario)
+
+
+def test_ages_that_were_not_looked_up_come_first_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "METRIC_AGES_MAX", 2)
+
+    async def scenario(served: Watched) -> None:
+        groups = ("a", "b", "c", "d", "e")
+        await served.run(Face.create_topic, TOPIC, partitions=1)
+        await served.publish(b"one")
+        for group in groups:
+            await served.run(Face.commit, group, {(TOPIC, 0): 0})
+        served.clock.skip(10)
+        seen = []
+        for _ in range(3):
+            found = await served.look(f.LAG_SECONDS)
+            seen.append("".join(labels[0] for labels, age in found.items() if age == 10))
+        assert seen == ["ab", "abcd", "abcde"]
+        # All of them move on: whoever is not looked up is told as it was.
+        await served.publish(b"two")
+        for group in groups:
+            await served.run(Face.commit, group, {(TOPIC, 0): 1})
+        served.clock.skip(5)
+        found = await served.look(f.LAG_SECONDS)
+        assert {labels[0]: age for labels, age in found.items()} == {
+            "a": 5, "b": 5, "c": 15, "d": 15, "e": 15,
+        }  # fmt: skip
+        found = await served.look(f.LAG_SECONDS)
+        assert {labels[0] for labels, age in found.items() if age == 15} == {"e"}
+
+    watched(scenario)

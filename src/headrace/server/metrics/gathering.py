@@ -8,8 +8,11 @@
 
 Ten thousand partitions take longer than others should wait, so it is done in slices,
 and what is summed up is not one moment's: partitions are looked at one after the
-other. Ages are read from the log. What is not in memory a thread brings there, and
-where the next message is the same as last time, its age is known.
+other.
+
+Ages are read from the log. What is not in memory a thread brings there, and where the
+next message is the same as last time, its age is known. One look reads only so many:
+others are told as they were, and come first the next time.
 """
 
 from __future__ import annotations
@@ -17,14 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
 from importlib.metadata import version
 from time import perf_counter
 
 from headrace.compiled import is_compiled
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
-from headrace.core.ports import WouldWait
 from headrace.core.values import SPARK_PROGRESS
 from headrace.engine.age import published_ms, ready_offset, waiting_ms
 from headrace.engine.catalog import DEAD_LETTER_GROUP, DEAD_LETTER_SUFFIX
@@ -36,6 +37,7 @@ from headrace.engine.queue import QueueView
 from headrace.engine.scanner import NORMAL
 from headrace.engine.window import READY
 from headrace.server.metrics import families as f
+from headrace.server.metrics.ages import STREAM, Ages
 from headrace.server.metrics.bounded import Places
 from headrace.server.metrics.counting import OTHER
 from headrace.server.metrics.families import Samples
@@ -54,12 +56,8 @@ logger = logging.getLogger("headrace")
 
 # How long a look waits for the disk to make true what came due.
 DUE_SECONDS = 1.0
-# How often a thread is sent to bring in what an age is read from.
-WARMINGS_MAX = 4
-
-# A partition, and what is asked of it: a lane of a group, or a stream group.
-_Asked = tuple[Partition, str, int]
-_STREAM = -1
+# Between two slices of work.
+PAUSE_SECONDS = 0.001
 
 
 class Gathering:
@@ -72,8 +70,7 @@ class Gathering:
         self._groups: Places[tuple[str, str]] = Places(limits.METRIC_GROUP_TOPICS_MAX)
         self._partitions: Places[tuple[str, int]] = Places(limits.METRIC_PARTITIONS_MAX)
         self._lags: Places[tuple[str, str, int]] = Places(limits.METRIC_PARTITIONS_MAX)
-        # Since when what comes next has waited: its offset, and the time.
-        self._ages: dict[_Asked, tuple[int, int]] = {}
+        self._ages = Ages(service)
 
     async def gather(self) -> Samples:
         began = perf_counter()
@@ -81,14 +78,15 @@ class Gathering:
         places = (self._topics, self._groups, self._partitions, self._lags)
         for each in places:
             each.begin()
-        known, self._ages = self._ages, {}
-        look = _Look(self._service, samples, known, self._ages)
+        look = _Look(self._service, samples)
+        self._ages.begin(look.now_ms)
         await self._pass_time(look)
         await self._look_at_topics(look)
         await self._look_at_streams(look)
         self._look_at_transactions(look)
         for each in places:
             each.end()
+        self._ages.end()
         self._write_counts(samples)
         await self._look_at_node(samples)
         samples[f.GATHERED].append(((), perf_counter() - began))
@@ -160,7 +158,7 @@ class Gathering:
             offset = ready_offset(view, lane)
             if offset is not None:
                 asked = (partition, view.name, lane)
-                waited = await look.waited_ms(asked, offset, waiting_ms)
+                waited = await self._ages.waited_ms(asked, offset, waiting_ms)
                 sums.waited_ms[lane] = max(sums.waited_ms[lane], waited)
 
     def _write_partition(self, samples: Samples, partition: Partition) -> None:
@@ -221,7 +219,8 @@ class Gathering:
         lag = max(0, partition.high_watermark - start)
         sums.lag += lag
         if lag:
-            waited = await look.waited_ms((partition, group, _STREAM), start, published_ms)
+            asked = (partition, group, STREAM)
+            waited = await self._ages.waited_ms(asked, start, published_ms)
             sums.waited_ms = max(sums.waited_ms, waited)
         return lag
 
@@ -290,47 +289,9 @@ class Gathering:
 
 
 class _Look:
-    """One look: its time, what it has found, and the ages that it knows."""
+    """One look: its time, and what it has found."""
 
-    def __init__(
-        self,
-        service: Service,
-        samples: Samples,
-        known: dict[_Asked, tuple[int, int]],
-        ages: dict[_Asked, tuple[int, int]],
-    ) -> None:
-        self._service = service
+    def __init__(self, service: Service, samples: Samples) -> None:
         self.samples = samples
         self.now_ms = service.clock.now_ms()
-        self._known = known
-        self._ages = ages
-        self.rest = Slices().rest
-
-    async def waited_ms(
-        self, asked: _Asked, offset: int, find: Callable[[Partition, int], int | None]
-    ) -> int:
-        """For how long what is at this offset has waited; 0 when that cannot be told."""
-        known = self._known.get(asked)
-        if known is None or known[0] != offset:
-            since_ms = await self._find(asked[0], offset, find)
-            if since_ms is None:
-                return 0
-            known = (offset, since_ms)
-        self._ages[asked] = known
-        return max(0, self.now_ms - known[1])
-
-    async def _find(
-        self, partition: Partition, offset: int, find: Callable[[Partition, int], int | None]
-    ) -> int | None:
-        if partition.stopped is not None:
-            return None
-        for _ in range(WARMINGS_MAX):
-            try:
-                with self._service.disk.without_waiting():
-                    return find(partition, offset)
-            except WouldWait as cold:
-                await self._service.read_in_thread((cold,))
-            except (HeadraceError, OSError, ValueError):
-                # It was deleted meanwhile, or has rotted; that is said elsewhere.
-                return None
-        return None
+        self.rest = Slices(PAUSE_SECONDS).rest
