@@ -280,6 +280,8 @@ def use_sdk(world: World) -> None:
         received[b"first"].ack()
         pair = labels(group="local", topic="local-jobs")
         world.scrape_until("headrace_queue_lease_expirations_total", pair, 1)
+    # The queue's own visibility is stronger than the message's.
+    with world.sdk.queue("local-jobs", group="local", visibility=HOUR_SECONDS) as queue:
         (again,) = queue.receive(max=1, wait=WAIT_SECONDS)
         assert again.attempt == 2
         again.ack()
