@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace import testing as testing
     from headrace.client.app import App, Reject, Retry
     from headrace.client.async_letters import AsyncDeadLetters, AsyncDelayed
+    from headrace.client.async_producer import AsyncPendingPublish, AsyncProducer
     from headrace.client.async_queue import AsyncQueue
     from headrace.client.async_stream import AsyncStream
     from headrace.client.asynchronous import AsyncHeadrace, open_async
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from headrace.client.handle import open_handle as open
     from headrace.client.message import AsyncMessage, Message
     from headrace.client.outgoing import NewMessage, PublishedMessage, PublishedMessages
+    from headrace.client.producer import PendingPublish, Producer
     from headrace.client.queue import Queue
     from headrace.client.stream import Stream
     from headrace.client.views import DeadLetterView, DelayedView, Record
     from headrace.core.errors import (
         BrokerUnreachable,
+        BufferFull,
         Closed,
         CorruptBatch,
         CorruptLog,
@@ -91,6 +94,10 @@ __all__ = [
     "connect_async",
     "Headrace",
     "AsyncHeadrace",
+    "Producer",
+    "AsyncProducer",
+    "PendingPublish",
+    "AsyncPendingPublish",
     "Queue",
     "AsyncQueue",
     "Stream",
@@ -122,6 +129,7 @@ __all__ = [
     "GroupSettings",
     "HeadraceError",
     "BrokerUnreachable",
+    "BufferFull",
     "Closed",
     "CorruptBatch",
     "CorruptLog",
@@ -175,6 +183,10 @@ _HOMES = {
     "open_async": f"{_CLIENT}.asynchronous",
     "connect": f"{_CLIENT}.connecting",
     "connect_async": f"{_CLIENT}.connecting",
+    "Producer": f"{_CLIENT}.producer",
+    "AsyncProducer": f"{_CLIENT}.async_producer",
+    "PendingPublish": f"{_CLIENT}.producer",
+    "AsyncPendingPublish": f"{_CLIENT}.async_producer",
     "Queue": f"{_CLIENT}.queue",
     "AsyncQueue": f"{_CLIENT}.async_queue",
     "Stream": f"{_CLIENT}.stream",

@@ -24,6 +24,9 @@ from headrace.core.ports import Clock
 class SdkBackend:
     """Opens handles on one and the same data, again and again."""
 
+    # Whether there is one handle at a time.
+    is_exclusive = True
+
     def __init__(self, path: str, disk: testing.MemoryDisk | None) -> None:
         self.clock = testing.ManualClock()
         self._path = path
@@ -57,6 +60,8 @@ class SdkBackend:
 
 class RemoteSdkBackend(SdkBackend):
     """A node that lives for the whole test; handles connect to it."""
+
+    is_exclusive = False
 
     def __init__(self) -> None:
         super().__init__("", testing.MemoryDisk())

@@ -3,48 +3,96 @@
 The checksum and the header are looked at, the records are not opened, so what was
 compressed stays compressed. Batches of transactions are refused: who decides them
 has to be told of them first, which Kafka's protocol does.
+
+A producer that numbers its batches sends one again when it has no answer: what is
+there already is known by its number and not stored twice. Several batches are one
+call with one wait for the disk, and each has an answer of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.calls.served import Served
-from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
-from headrace.core.values import Published
+from headrace.core import limits
+from headrace.core.errors import (
+    CorruptBatch,
+    DiskFull,
+    HeadraceError,
+    InvalidArgument,
+    RecordTooLarge,
+)
+from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
+from headrace.engine.publish import check_open
+from headrace.log.checkpoint import FULL
 from headrace.record import BatchHeader, check_batch
 from headrace.record.batch import HEADER_BYTES
+from headrace.record.checking import HEADER_OVERHEAD, RECORD_OVERHEAD
+
+# A record that may be published alone may be so in a batch of its own.
+_BATCH_OVERHEAD = HEADER_BYTES + RECORD_OVERHEAD + HEADER_OVERHEAD * limits.HEADERS_MAX
 
 
 class BatchCalls(Served):
+    def new_producer_id(self) -> int:
+        """A number that no producer ever had."""
+        with self._writing() as (now_ms, _):
+            return self._broker.new_producer_id(now_ms)
+
     def publish_batch(self, topic: str, partition: int, batch: bytearray) -> Published:
         """The place of the batch's first record. The bytes are ours from now on:
         they are given their offsets in place."""
 
         def append(now_ms: int, commit: Commit) -> Published:
-            found = self._topic_to_write(topic, now_ms)
-            place = self._broker.topics.partition(found, partition)
-            if found.is_internal:
-                raise InvalidArgument(f"{topic} is ours; internal topics are not written to")
-            if not batch:
-                raise CorruptBatch("there is no record batch; send one of Kafka's format")
-            header = check_batch(memoryview(batch))
-            _check_header(header, len(batch))
-            bytes_max = found.settings.record_bytes_max
-            if header.size_bytes > bytes_max + HEADER_BYTES:
-                raise RecordTooLarge(
-                    f"the batch has {header.size_bytes} bytes and this topic takes {bytes_max}; "
-                    "send smaller batches"
-                )
-            self._broker.check_space(header.size_bytes)
-            appended = place.append(batch, header, now_ms)
-            commit.data.append((place, appended.next_offset))
-            if not appended.duplicate:
-                commit.published.append((place, header.count, len(batch)))
-            return Published(partition, appended.first_offset, appended.duplicate)
+            return self._append(PlacedBatch(topic, partition, batch), now_ms, commit)
 
         published = self._write(append)
         self._notify_published()
         return published
+
+    def publish_batches(self, batches: Sequence[PlacedBatch]) -> list[Published | HeadraceError]:
+        """The same for several: for each its place, or why it was refused."""
+
+        def append(now_ms: int, commit: Commit) -> list[Published | HeadraceError]:
+            outcomes: list[Published | HeadraceError] = []
+            for placed in batches:
+                try:
+                    outcomes.append(self._append(placed, now_ms, commit))
+                except HeadraceError as error:
+                    outcomes.append(error)
+                except OSError as error:
+                    if error.errno not in FULL:
+                        raise
+                    outcomes.append(DiskFull(f"the disk is full ({error.strerror})"))
+            self._maintain(now_ms)
+            return outcomes
+
+        outcomes = self._write(append, waits=any(self._is_synced(each.topic) for each in batches))
+        self._notify_published()
+        return outcomes
+
+    def _append(self, placed: PlacedBatch, now_ms: int, commit: Commit) -> Published:
+        topic, partition, batch = placed
+        found = self._topic_to_write(topic, now_ms)
+        place = self._broker.topics.partition(found, partition)
+        check_open(found)
+        if not batch:
+            raise CorruptBatch("there is no record batch; send one of Kafka's format")
+        header = check_batch(memoryview(batch))
+        _check_header(header, len(batch))
+        bytes_max = found.settings.record_bytes_max
+        if header.size_bytes > bytes_max + _BATCH_OVERHEAD:
+            raise RecordTooLarge(
+                f"the batch has {header.size_bytes} bytes and this topic takes {bytes_max}; "
+                "send smaller batches"
+            )
+        self._broker.check_space(header.size_bytes)
+        appended = place.append(batch, header, now_ms)
+        commit.data.append((place, appended.next_offset))
+        if not appended.duplicate:
+            commit.published.append((place, header.count, len(batch)))
+        return Published(partition, appended.first_offset, appended.duplicate)
 
 
 def _check_header(header: BatchHeader, size: int) -> None:

@@ -98,6 +98,12 @@ class Served(ABC):
                 name, AUTO_CREATED_PARTITIONS, TopicSettings(), now_ms
             )
 
+    def _is_synced(self, topic: str) -> bool:
+        """Whether publishing there waits for the disk. Asked without the lock: a
+        topic that is altered at this moment may be taken for what it was."""
+        found = self._broker.topics.catalog.topics.get(topic) if isinstance(topic, str) else None
+        return found is None or found.settings.durability == "synced"
+
     def _partitions_named(self, topic: str) -> list[Partition]:
         return self._broker.topics.partitions(self._broker.topics.named(topic))
 

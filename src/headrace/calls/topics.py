@@ -93,12 +93,6 @@ class TopicCalls(Served):
 
     # Publishing.
 
-    def _is_synced(self, topic: str) -> bool:
-        """Whether publishing there waits for the disk. Asked without the lock: a
-        topic that is altered at this moment may be taken for what it was."""
-        found = self._broker.topics.catalog.topics.get(topic) if isinstance(topic, str) else None
-        return found is None or found.settings.durability == "synced"
-
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Published]:
         def publish(now_ms: int, commit: Commit) -> list[Published]:
             found = self._topic_to_write(topic, now_ms)

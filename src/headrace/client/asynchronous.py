@@ -21,12 +21,22 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
 from headrace.client.async_letters import AsyncDeadLetters, AsyncDelayed
+from headrace.client.async_producer import AsyncProducer
 from headrace.client.async_queue import AsyncQueue
 from headrace.client.async_stream import AsyncStream
 from headrace.client.async_waiting import Calls
 from headrace.client.handle import DEFAULT_GROUP, Headrace, open_handle
 from headrace.client.outgoing import PublishedMessage, PublishedMessages, PublishOptions
 from headrace.client.positions import Start
+from headrace.client.producer import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    BUFFER_BYTES,
+    LINGER_MS,
+    TIMEOUT_SECONDS,
+    Acks,
+    Compression,
+)
 from headrace.client.queue import PREFETCH_DEFAULT
 from headrace.client.stream import AUTO_COMMIT_SECONDS
 from headrace.client.times import Duration
@@ -149,6 +159,29 @@ class AsyncHeadrace:
         self, topic: str, values: Iterable[Any], **options: Unpack[PublishOptions]
     ) -> PublishedMessages:
         return await self._run(self._handle.publish_many, topic, values, **options)
+
+    def producer(
+        self,
+        *,
+        linger_ms: int = LINGER_MS,
+        acks: Acks = "all",
+        compression: Compression = "none",
+        batch_messages: int = BATCH_MESSAGES,
+        batch_bytes: int = BATCH_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+        timeout: Duration = TIMEOUT_SECONDS,
+    ) -> AsyncProducer:
+        """As `Headrace.producer`, by `async with`."""
+        producer = self._handle.producer(
+            linger_ms=linger_ms,
+            acks=acks,
+            compression=compression,
+            batch_messages=batch_messages,
+            batch_bytes=batch_bytes,
+            buffer_bytes=buffer_bytes,
+            timeout=timeout,
+        )
+        return AsyncProducer(producer, self._calls)
 
     def transaction(self) -> AsyncTransaction:
         """As `Headrace.transaction`, by `async with`."""

@@ -34,6 +34,7 @@ from headrace.core.values import (
     MessageId,
     MessageStatus,
     Outgoing,
+    PlacedBatch,
     Publication,
     Published,
     QueueStatistics,
@@ -46,6 +47,9 @@ from headrace.core.values import (
 
 # A topic's name and a partition of it.
 Place = tuple[str, int]
+# What became of each batch; an error alone is about all of them.
+BatchOutcomes = Sequence[Published | HeadraceError] | HeadraceError
+BatchesAnswered = Callable[[BatchOutcomes], None]
 # None where it was done, the reason where it was not.
 Outcomes = list[HeadraceError | None]
 
@@ -93,6 +97,18 @@ class Backend(Protocol):
         headers: Headers = (),
         partition: int | None = None,
     ) -> Sequence[Published]: ...
+
+    def new_producer_id(self) -> int:
+        """A number that no producer ever had."""
+        ...
+
+    def begin_batches(self, batches: Sequence[PlacedBatch], on_answered: BatchesAnswered) -> None:
+        """Publish these batches; `on_answered` is called once, now or later, by any
+        thread. Unreachable, Disconnected: nothing was sent, and it is not called.
+
+        Of one thread that calls this, batches of one partition arrive in the order of
+        the calls, as long as the connection holds."""
+        ...
 
     # Streams.
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.client.link import Link, Pending
+from headrace.client.link import Answered, Link, Pending
 from headrace.client.probing import explain
 from headrace.core.errors import Closed, Disconnected, HeadraceError, Unreachable
 from headrace.core.node_settings import Address
@@ -135,6 +135,14 @@ class Caller:
         if first is not None:
             raise first
         return answers
+
+    def _begin(self, name: str, arguments: tuple[Any, ...], on_answered: Answered) -> None:
+        """Send it and go on. Unreachable, Disconnected: it was not sent, and the caller
+        decides whether to try again."""
+        request = encode_request(name, arguments)
+        if self._closed.is_set():
+            raise Closed("this handle is closed; connect again")
+        self._live_link().send(request, on_answered)
 
     def _send(self, request: bytes, retries: Iterator[bool]) -> Pending:
         """On the link that there is, or on a new one: what was not sent as a whole

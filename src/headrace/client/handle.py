@@ -34,6 +34,17 @@ from headrace.client.outgoing import (
     to_outgoing,
 )
 from headrace.client.positions import Start
+from headrace.client.producer import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    BUFFER_BYTES,
+    LINGER_MS,
+    TIMEOUT_SECONDS,
+    Acks,
+    Compression,
+    Producer,
+    ProducerOptions,
+)
 from headrace.client.queue import PREFETCH_DEFAULT, Queue
 from headrace.client.settling import message_id_of
 from headrace.client.stream import AUTO_COMMIT_SECONDS, Stream
@@ -175,6 +186,30 @@ class Headrace:
         else:
             places = backend.publish(topic, batch)
         return PublishedMessages(topic, places)
+
+    def producer(
+        self,
+        *,
+        linger_ms: int = LINGER_MS,
+        acks: Acks = "all",
+        compression: Compression = "none",
+        batch_messages: int = BATCH_MESSAGES,
+        batch_bytes: int = BATCH_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+        timeout: Duration = TIMEOUT_SECONDS,
+    ) -> Producer:
+        """Publish in the background, in batches that are made here: when a batch has
+        so many messages or bytes, or after `linger_ms`; 0 sends at once.
+
+        `acks` "all" and "leader" wait until a batch is as durable as its topic says, on
+        one node these are the same; "none" waits for nothing. `compression` is none,
+        gzip, snappy, lz4 or zstd. `buffer_bytes` is what may wait to be sent, and
+        `timeout` for how long a message waits for room there, and then for the node.
+        """
+        options = ProducerOptions(
+            linger_ms, acks, compression, batch_messages, batch_bytes, buffer_bytes, timeout
+        )
+        return Producer(self.connection, options)
 
     def transaction(self) -> Transaction:
         """Messages, positions and acks that happen together or not at all: use it

@@ -107,7 +107,10 @@ class Link:
                 self._socket.sendall(encode_request_frame(number, self._client_id, request))
             except OSError as error:
                 with self._lock:
-                    self._pending.pop(number, None)
+                    is_ended = self._pending.pop(number, None) is None
+                if is_ended and on_answered is not None:
+                    # The reader noticed first, and has told who waits.
+                    return pending
                 lost = self._lost(error)
                 self._end(lost)
                 raise lost from error

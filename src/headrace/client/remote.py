@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from headrace.client.backend import Outcomes, Place
+from headrace.client.backend import BatchesAnswered, BatchOutcomes, Outcomes, Place
 from headrace.client.caller import Caller
-from headrace.core.errors import StaleGeneration
+from headrace.client.link import Pending
+from headrace.core.errors import HeadraceError, MalformedMessage, StaleGeneration
 from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.settings import OffsetReset
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
@@ -35,6 +36,7 @@ from headrace.core.values import (
     MessageId,
     MessageStatus,
     Outgoing,
+    PlacedBatch,
     Publication,
     Published,
     PublishedRuns,
@@ -45,8 +47,8 @@ from headrace.core.values import (
     TopicInfo,
     TransactionInfo,
 )
-from headrace.wire.remote.codec import error_of
-from headrace.wire.remote.methods import DelayedPage, LetterPage, Runs
+from headrace.wire.remote.codec import decode_answer, error_of
+from headrace.wire.remote.methods import DelayedPage, LetterPage, Runs, Stored
 
 Item = TypeVar("Item")
 
@@ -111,6 +113,16 @@ class RemoteBackend(Caller):
     ) -> Sequence[Published]:
         parts = ((topic, part, headers, partition) for part in _parts(values, len))
         return _joined(self._call_in_parts("publish_values", parts))
+
+    def new_producer_id(self) -> int:
+        number: int = self._call("new_producer_id")
+        return number
+
+    def begin_batches(self, batches: Sequence[PlacedBatch], on_answered: BatchesAnswered) -> None:
+        def decode(pending: Pending) -> None:
+            on_answered(_batch_outcomes(batches, pending))
+
+        self._begin("publish_batches", (batches,), decode)
 
     # Streams.
 
@@ -384,6 +396,21 @@ class RemoteBackend(Caller):
         """None where the node is part of another program, which has its own."""
         found: NodeFigures | None = self._call("figures")
         return found
+
+
+def _batch_outcomes(batches: Sequence[PlacedBatch], pending: Pending) -> BatchOutcomes:
+    try:
+        answers: list[Stored] = decode_answer("publish_batches", pending.wait())
+        if len(answers) != len(batches):
+            raise MalformedMessage(f"the node answered {len(answers)} of {len(batches)} batches")
+    except HeadraceError as error:
+        return error
+    return [
+        Published(placed.partition, stored.offset, stored.duplicate)
+        if stored.refusal is None
+        else error_of(stored.refusal)
+        for placed, stored in zip(batches, answers, strict=True)
+    ]
 
 
 def _parts(items: Sequence[Item], size_of: Callable[[Item], int]) -> Iterator[Sequence[Item]]:

@@ -233,6 +233,14 @@ class Disconnected(HeadraceError, ConnectionError):
 # The handle.
 
 
+class BufferFull(HeadraceError):
+    """What a producer holds back is all that it may hold, and nothing of it got
+    away in time. The message was not taken."""
+
+    code = "buffer-full"
+    retriable = True
+
+
 class Closed(HeadraceError):
     code = "closed"
 

@@ -76,6 +76,12 @@ REMOTE_WATCHED_PARTITIONS_MAX: Final = 1_000_000
 REMOTE_OWNED_MAX: Final = 10_000
 REMOTE_WATCH_MS_MAX: Final = 30_000
 
+# Producers: what one may wait for, collect in a batch, and hold back.
+PRODUCER_LINGER_MS_MAX: Final = 60_000
+PRODUCER_BATCH_MESSAGES_MAX: Final = 10_000
+PRODUCER_BATCH_BYTES_MAX: Final = 1024 * 1024
+PRODUCER_BUFFER_BYTES_MAX: Final = 1024 * 1024 * 1024
+
 # HTTP: a request's body, what comes before it, and members of groups.
 HTTP_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 HTTP_HEAD_BYTES_MAX: Final = 64 * 1024

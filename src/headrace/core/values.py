@@ -51,6 +51,14 @@ class Outgoing(NamedTuple):
     partition: int | None = None
 
 
+class PlacedBatch(NamedTuple):
+    """A record batch that a client made, and where it goes."""
+
+    topic: str
+    partition: int
+    batch: bytearray
+
+
 class Published(NamedTuple):
     partition: int
     offset: int

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core import limits
-from headrace.core.errors import InvalidArgument, InvalidName, RecordTooLarge
+from headrace.core.errors import InvalidArgument, InvalidName
 from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
@@ -25,11 +24,10 @@ from headrace.record import (
     encode_headers,
     read_header,
 )
+from headrace.record.checking import check_message, too_large
 
 BATCH_BYTES = 1024 * 1024
 BATCH_RECORDS = 10_000
-# What a record costs beside its key, value and headers; a bound, not a count.
-_RECORD_OVERHEAD = 64
 _DEDUP_ID = "headrace-dedup-id"
 
 
@@ -41,7 +39,7 @@ class Publisher:
     def publish(
         self, topic: Topic, messages: Sequence[Outgoing], now_ms: int, commit: Commit
     ) -> list[Published]:
-        _check_open(topic)
+        check_open(topic)
         if len(messages) == 1 and not topic.settings.dedup:
             return [self._publish_one(topic, messages[0], now_ms, commit)]
         sizes = [_check(topic, message) for message in messages]
@@ -85,7 +83,7 @@ class Publisher:
     def place(self, topic: Topic, messages: Sequence[Outgoing]) -> list[Outgoing]:
         """The same messages, each with its partition: where they will go, before
         anything is written."""
-        _check_open(topic)
+        check_open(topic)
         if topic.settings.dedup:
             raise InvalidArgument(
                 f"{topic.name!r} drops duplicates as they come, and an abort could not take that "
@@ -148,14 +146,14 @@ class Publisher:
         commit: Commit,
     ) -> PublishedRuns:
         """The fast way, for values and nothing else."""
-        _check_open(topic)
+        check_open(topic)
         if headers:
             _check(topic, Outgoing(b"", headers=headers))
         block = encode_headers(headers) if headers else NO_HEADERS
         most = topic.settings.record_bytes_max - len(block)
         lengths = list(map(len, values))
         if lengths and max(lengths) > most:
-            raise _too_large(topic, max(lengths) + len(block))
+            raise too_large(topic.name, max(lengths) + len(block), topic.settings.record_bytes_max)
         runs: list[tuple[int, int, int]] = []
         for start in range(0, len(values), BATCH_RECORDS):
             numbers = list(range(start, min(start + BATCH_RECORDS, len(values))))
@@ -202,46 +200,14 @@ class Publisher:
         self._partitioners.pop(topic.id, None)
 
 
-def _check_open(topic: Topic) -> None:
+def check_open(topic: Topic) -> None:
+    """InvalidName for what only Headrace itself writes to."""
     if topic.source_id is not None or topic.is_internal:
         raise InvalidName(f"{topic.name!r} is written by Headrace alone; publish to its source")
 
 
 def _check(topic: Topic, message: Outgoing) -> int:
-    """The record's size, or what is wrong with it."""
-    value, key, headers, timestamp_ms, _ = message
-    if value is not None and not isinstance(value, bytes):
-        raise InvalidArgument(f"a value is bytes here, not {type(value).__name__}")
-    size = _RECORD_OVERHEAD + (0 if value is None else len(value))
-    if key is not None:
-        if not isinstance(key, bytes):
-            raise InvalidArgument(f"a key is bytes here, not {type(key).__name__}")
-        if len(key) > limits.KEY_BYTES_MAX:
-            raise RecordTooLarge(f"a key has at most {limits.KEY_BYTES_MAX} bytes, not {len(key)}")
-        size += len(key)
-    if headers:
-        if len(headers) > limits.HEADERS_MAX:
-            raise InvalidArgument(
-                f"a record has at most {limits.HEADERS_MAX} headers, not {len(headers)}"
-            )
-        block = sum(len(name) + len(content or b"") for name, content in headers)
-        if block > limits.HEADER_BYTES_MAX:
-            raise RecordTooLarge(
-                f"headers have at most {limits.HEADER_BYTES_MAX} bytes together, not {block}"
-            )
-        size += block + 8 * len(headers)
-    if timestamp_ms is not None and not 0 <= timestamp_ms <= limits.TIMESTAMP_MS_MAX:
-        raise InvalidArgument(f"a timestamp is in ms since 1970, not {timestamp_ms}")
-    if size - _RECORD_OVERHEAD > topic.settings.record_bytes_max:
-        raise _too_large(topic, size - _RECORD_OVERHEAD)
-    return size
-
-
-def _too_large(topic: Topic, size: int) -> RecordTooLarge:
-    return RecordTooLarge(
-        f"the record has {size} bytes and topic {topic.name!r} takes at most "
-        f"{topic.settings.record_bytes_max}; raise record_bytes_max or store the payload elsewhere"
-    )
+    return check_message(message, topic.name, topic.settings.record_bytes_max)
 
 
 def _pieces(numbers: list[int], sizes: Sequence[int]) -> list[list[int]]:

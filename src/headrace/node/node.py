@@ -9,11 +9,14 @@ a message: who wants to wait adds a listener.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from headrace.calls.face import Face
 from headrace.calls.transacting import Transacting
+from headrace.core.errors import HeadraceError
 from headrace.core.ports import Clock, Disk, Entropy, Lock
+from headrace.core.values import PlacedBatch, Published
 from headrace.node.tracing import Traced
 from headrace.platform.clock import SystemClock
 from headrace.platform.directory import check_format, claim, keep_reserve
@@ -61,6 +64,19 @@ class Node(Traced, Face, Transacting):
             if claimed is not None:
                 claimed.release()
             raise
+
+    def begin_batches(
+        self,
+        batches: Sequence[PlacedBatch],
+        on_answered: Callable[[Sequence[Published | HeadraceError] | HeadraceError], None],
+    ) -> None:
+        """Publish these; in this process the answer is there when it returns."""
+        outcomes: Sequence[Published | HeadraceError] | HeadraceError
+        try:
+            outcomes = self.publish_batches(batches)
+        except HeadraceError as error:
+            outcomes = error
+        on_answered(outcomes)
 
     def close(self) -> None:
         """Sync everything and let go of the directory. Safe to call twice."""

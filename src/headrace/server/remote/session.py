@@ -28,6 +28,7 @@ from headrace.core.values import (
     CursorMove,
     Delivery,
     MessageId,
+    PlacedBatch,
     Publication,
     Published,
 )
@@ -38,7 +39,14 @@ from headrace.server.pages import delayed_page, letters_page
 from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
 from headrace.wire.remote.codec import Request
-from headrace.wire.remote.methods import DelayedPage, Hello, LetterPage, News
+from headrace.wire.remote.methods import (
+    DelayedPage,
+    Hello,
+    LetterPage,
+    News,
+    Stored,
+    refusal_of,
+)
 
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Door
@@ -85,6 +93,7 @@ class Session:
             "transact": self._transact,
             "overview": holdings.glance.overview,
             "figures": self._figures,
+            "publish_batches": self._publish_batches,
         }
 
     async def carry_out(self, request: Request) -> object:
@@ -138,6 +147,15 @@ class Session:
         acks: Sequence[Acknowledged],
     ) -> list[list[Published]]:
         return await transact(self._calls, publications, moves, acks)
+
+    async def _publish_batches(self, batches: Sequence[PlacedBatch]) -> list[Stored]:
+        outcomes = await self._calls.run(Face.publish_batches, batches)
+        return [
+            Stored(-1, False, refusal_of(each))
+            if isinstance(each, HeadraceError)
+            else Stored(each.offset, each.duplicate)
+            for each in outcomes
+        ]
 
     # What is held.
 

@@ -37,6 +37,7 @@ from headrace.core.values import (
     MessageId,
     MessageStatus,
     Outgoing,
+    PlacedBatch,
     Publication,
     Published,
     PublishedRuns,
@@ -100,6 +101,14 @@ class Runs(msgspec.Struct):
     runs: list[tuple[int, int, int]]
 
 
+class Stored(NamedTuple):
+    """What became of one batch: where its first record is, or why it is nowhere."""
+
+    offset: int
+    duplicate: bool
+    refusal: Refusal | None = None
+
+
 Scalar = str | int | float | bool | None
 Settings = dict[str, Scalar]
 Names = Many(str)
@@ -148,6 +157,8 @@ _ALL = (
         list[Published] | Runs,
         is_bulky=True,
     ),
+    Method("publish_batches", {"batches": Many(PlacedBatch)}, list[Stored], is_bulky=True),
+    Method("new_producer_id", {}, int, True),
     # Streams.
     Method(
         "read",
