@@ -25,6 +25,7 @@ from headrace.core.values import (
     Headers,
     MessageId,
     Outgoing,
+    PlacedBatch,
     Publication,
     Receipt,
 )
@@ -32,6 +33,7 @@ from headrace.engine.broker import Broker
 from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.record import NewRecord, build_batch
 from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.door import Door
 from headrace.server.kafka.handlers import HANDLERS
@@ -81,6 +83,20 @@ headers = st.lists(st.tuples(texts, binaries), max_size=3).map(tuple)
 outgoing = st.builds(
     Outgoing, binaries, binaries, headers, st.none() | numbers, st.none() | numbers
 )
+batches = st.one_of(
+    st.binary(max_size=40),
+    st.builds(
+        lambda count, producer_id, sequence: build_batch(
+            [NewRecord(None, b"x", (), 0)] * count,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        ),
+        st.integers(1, 3),
+        st.sampled_from([-1, 0, 7]),
+        st.sampled_from([-1, 0, 1, 2**31 - 1]),
+    ),
+)
 scalars = st.one_of(st.none(), st.booleans(), numbers, st.floats(), texts)
 setting_names = st.sampled_from(["retention_ms", "ordering", "max_attempts", "backoff_ms", "x"])
 anything = st.recursive(
@@ -103,6 +119,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     MessageId: ids,
     MessageId | None: st.none() | ids,
     Outgoing: outgoing,
+    PlacedBatch: st.builds(PlacedBatch, names, numbers, batches.map(bytearray)),
     Receipt: receipts,
     Publication: st.builds(Publication, names, st.lists(outgoing, max_size=3)),
     CursorMove: st.builds(
