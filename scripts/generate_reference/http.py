@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 from scripts.generate_reference.pages import anchor, table
 
 from headrace.server.http.openapi import document
+from headrace.wire.http import frames
+from headrace.wire.http.meanings import FRAMES, describe
+
+FROM_THE_NODE = (frames.Welcome, frames.Done, frames.Delivered, frames.Refused)
 
 _HEAD = """# HTTP: every route and body
 
@@ -32,6 +37,9 @@ def page() -> str:
             "## Errors\n\n",
             f"`application/problem+json`, a {_linked('Problem')}, from any route:\n\n",
             table(("status", "when"), sorted(problems.items())),
+            "\n## WebSocket frames\n\n",
+            "Objects with an `op`, to and from `/ws`; a client sends those above `welcome`.\n",
+            "".join(_frames()),
             "\n## Bodies\n",
             "".join(_body(name, schemas[name]) for name in sorted(schemas)),
         )
@@ -111,6 +119,17 @@ def _body(name: str, schema: dict[str, Any]) -> str:
     return f"\n### {name}\n\n{words}{table(('field', 'type', 'default', ''), rows)}"
 
 
+def _frames() -> Iterator[str]:
+    kinds = [*get_args(frames.Request), *FROM_THE_NODE]
+    _, schemas = msgspec.json.schema_components(kinds, ref_template="#/{name}")
+    describe(schemas, FRAMES)
+    for kind in kinds:
+        schema = schemas[kind.__name__]
+        properties = dict(schema["properties"])
+        [op] = properties.pop("op")["enum"]
+        yield _body(f"Frame `{op}`", {**schema, "properties": properties})
+
+
 def _described(schema: dict[str, Any], required: bool) -> tuple[str, str, str]:
     """Type, default and meaning."""
     default = "required" if required else ""
@@ -131,7 +150,7 @@ def _type(schema: dict[str, Any]) -> str:
         return ", ".join(f"`{each}`" for each in schema["enum"])
     kind = schema.get("type")
     if kind == "array":
-        return f"list of {_type(schema['items'])}"
+        return f"list of {_type(schema.get('items', {}))}"
     if kind == "object":
         inner = schema.get("additionalProperties")
         return f"map of {_type(inner)}" if isinstance(inner, dict) else "object"

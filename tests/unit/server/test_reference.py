@@ -33,6 +33,13 @@ def test_every_field_of_every_body_says_what_it_means() -> None:
     assert not silent, f"say in headrace/wire/http/meanings.py what they mean: {silent}"
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_no_row_of_the_reference_is_without_its_words(name: str) -> None:
+    rows = re.findall(r"^\| `.*\|$", (FOLDER / name).read_text(), re.MULTILINE)
+    assert len(rows) > 100
+    assert not [row for row in rows if row.endswith("|  |")]
+
+
 def test_nothing_is_explained_that_no_body_has() -> None:
     known = {field for _, field in fields()} | {f"{name}.{field}" for name, field in fields()}
     known |= {name for path in document()["paths"] for name in re.findall(r"{(\w+)}", path)}

@@ -297,10 +297,25 @@ MEANINGS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def describe(schemas: Mapping[str, Any]) -> None:
-    """Says at every field what it means."""
+# The words of a WebSocket's frames that mean something else there.
+FRAMES: Mapping[str, str] = {
+    "credit": "How many more messages may come before more credit does.",
+    "id": "The request's own; it comes back with the answer.",
+    "Delivered.message": "The message, as over HTTP.",
+    "Done.messages": "The places of what was enqueued.",
+    "Done.results": "What came of each receipt.",
+    "positions": "The offset to go on from, by partition.",
+    "start": "`earliest` or `latest`, for a consumer that has committed nothing.",
+    "subscription": "The `id` of the request that began it.",
+    "Welcome.consumer": "Who you are; come back with it to go on after your last ack.",
+}
+
+
+def describe(schemas: Mapping[str, Any], first: Mapping[str, str] | None = None) -> None:
+    """Says at every field what it means; `first` is asked before all others."""
+    words = {**MEANINGS, **(first or {})}
     for name, schema in schemas.items():
         for field, described in schema.get("properties", {}).items():
-            meaning = MEANINGS.get(f"{name}.{field}") or MEANINGS.get(field)
+            meaning = words.get(f"{name}.{field}") or words.get(field)
             if meaning is not None:
                 described.setdefault("description", meaning)
