@@ -3,7 +3,7 @@ the sizes of the run."""
 
 from __future__ import annotations
 
-from benchmarks import machine, memory, reopen, throughput, waiting
+from benchmarks import machine, memory, reopen, throughput, tracing, waiting
 from benchmarks.samples import Row, Target
 
 ROWS = (
@@ -30,6 +30,7 @@ ROWS = (
         ),
     ),
     Row("work-one", "Lease and durable ack, one at a time", throughput.work_one),
+    Row("tracing", "Lease and ack one at a time, {traced:,} messages", tracing.tracing),
     Row(
         "memory",
         "Queue state in memory, {pending:,} pending",

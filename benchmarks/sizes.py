@@ -29,6 +29,8 @@ class Sizes(NamedTuple):
     late_delayed: int
     idle_seconds: float
     idle_delayed: int
+    # Worked off with tracing off, by default and of all.
+    traced: int
 
 
 FULL = Sizes(
@@ -49,6 +51,7 @@ FULL = Sizes(
     late_delayed=1_000_000,
     idle_seconds=60.0,
     idle_delayed=100_000,
+    traced=60_000,
 )
 
 QUICK = Sizes(
@@ -69,4 +72,5 @@ QUICK = Sizes(
     late_delayed=1_000,
     idle_seconds=0.2,
     idle_delayed=500,
+    traced=200,
 )

@@ -19,6 +19,7 @@ SYSTEMS = {
     "publish-many": THROUGHPUT,
     "work-many": THROUGHPUT,
     "work-one": THROUGHPUT,
+    "tracing": {"tracing off", "tracing default", "tracing everything"},
     "memory": {"headrace"},
     "reopen": {"headrace"},
     "lateness": {"headrace"},

@@ -13,11 +13,13 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from headrace.client.backend import Backend
+from headrace.client.spans import are_on
 from headrace.client.waiting import (
     SLEEP_MS_MAX,
     Bell,
@@ -64,6 +66,9 @@ class Calls:
             # A fork leaves the threads behind, so the call would never end.
             raise Forked("this handle was opened before the process forked; open another one")
         loop = asyncio.get_running_loop()
+        if are_on():
+            # The span that is at work here is the parent of what is done there.
+            call = partial(copy_context().run, call)
         try:
             future = loop.run_in_executor(self._executor, call)
         except RuntimeError as error:

@@ -29,6 +29,7 @@ from headrace.client.app import App, Next, Reject, Retry, Worker
 from headrace.client.async_queue import AsyncQueue
 from headrace.client.asynchronous import AsyncHeadrace
 from headrace.client.message import AsyncMessage, error_text
+from headrace.client.spans import processing
 from headrace.client.times import Duration, duration_ms
 from headrace.core.errors import DecodeError, HeadraceError, InvalidArgument, StaleReceipt
 from headrace.core.limits import ERROR_CHARACTERS_MAX
@@ -253,7 +254,8 @@ class Station:
         ack: Callable[[AsyncMessage[Any]], Coroutine[Any, Any, None]],
     ) -> None:
         try:
-            await self._handle(message)
+            with processing(message):
+                await self._handle(message)
         except asyncio.CancelledError:
             await self._give_back([message])
             raise

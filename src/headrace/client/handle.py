@@ -47,6 +47,7 @@ from headrace.client.producer import (
 )
 from headrace.client.queue import PREFETCH_DEFAULT, Queue
 from headrace.client.settling import message_id_of
+from headrace.client.spans import are_on, publishing
 from headrace.client.stream import AUTO_COMMIT_SECONDS, Stream
 from headrace.client.times import Duration, Instant
 from headrace.client.traces import TraceChoice, query_of, search, traced_of
@@ -169,7 +170,12 @@ class Headrace:
             timestamp,
         )
         outgoing: Outgoing = to_outgoing(message)
-        [place] = self._reach().publish(topic, [outgoing])
+        if are_on():
+            with publishing(topic, 1) as span:
+                [place] = self._reach().publish(topic, span.to([outgoing]))
+                span.done(topic, [place])
+        else:
+            [place] = self._reach().publish(topic, [outgoing])
         return PublishedMessage(topic, *place)
 
     def publish_many(
@@ -179,12 +185,18 @@ class Headrace:
         `publish`, for all; a `NewMessage` among the values has its own."""
         batch = to_batch(values, options)
         backend = self._reach()
-        if isinstance(batch, SharedBatch):
-            places = backend.publish_values(
-                topic, batch.values, headers=batch.headers, partition=batch.partition
-            )
-        else:
-            places = backend.publish(topic, batch)
+        count = len(batch.values) if isinstance(batch, SharedBatch) else len(batch)
+        with publishing(topic, count) as span:
+            if isinstance(batch, SharedBatch):
+                places = backend.publish_values(
+                    topic,
+                    batch.values,
+                    headers=span.extend(batch.headers),
+                    partition=batch.partition,
+                )
+            else:
+                places = backend.publish(topic, span.to(batch))
+            span.done(topic, places)
         return PublishedMessages(topic, places)
 
     def producer(

@@ -9,10 +9,12 @@ A message that was settled inside the block is left alone at its end.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.client.spans import are_on, processing
 from headrace.client.times import Duration, datetime_of, optional_datetime_of
 from headrace.client.views import UNREAD, RecordView
 from headrace.core.errors import HeadraceError
@@ -30,10 +32,12 @@ T = TypeVar("T")
 class LeasedView(RecordView[T]):
     """A message and the lease on it."""
 
-    __slots__ = ("_queue", "_settled")
+    __slots__ = ("_queue", "_settled", "_span")
 
     _stored: Delivery
     _settled: bool
+    # Of the block that handles it.
+    _span: AbstractContextManager[object] | None
     _queue: Queue[T] | AsyncQueue[T]
 
     @property
@@ -97,6 +101,21 @@ class LeasedView(RecordView[T]):
     def on_settled(self) -> None:
         self._settled = True
 
+    def _enter_span(self) -> None:
+        if are_on():
+            self._span = processing(self)
+            self._span.__enter__()
+
+    def _exit_span(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(kind, error, traceback)
+
 
 class Message(LeasedView[T]):
     """A message under lease. As a context it is acked at the end of the block,
@@ -111,6 +130,7 @@ class Message(LeasedView[T]):
         self._type = queue.value_type
         self._value = UNREAD
         self._settled = False
+        self._span = None
         self._queue = queue
 
     def ack(self) -> None:
@@ -134,6 +154,7 @@ class Message(LeasedView[T]):
         self._queue.extend(self, seconds)
 
     def __enter__(self) -> Message[T]:
+        self._enter_span()
         return self
 
     def __exit__(
@@ -142,6 +163,7 @@ class Message(LeasedView[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._exit_span(kind, error, traceback)
         if self._settled:
             return
         if error is None:
@@ -169,6 +191,7 @@ class AsyncMessage(LeasedView[T]):
         self._type = queue.value_type
         self._value = UNREAD
         self._settled = False
+        self._span = None
         self._queue = queue
 
     async def ack(self) -> None:
@@ -187,6 +210,7 @@ class AsyncMessage(LeasedView[T]):
         await self._queue.extend(self, seconds)
 
     async def __aenter__(self) -> AsyncMessage[T]:
+        self._enter_span()
         return self
 
     async def __aexit__(
@@ -195,6 +219,7 @@ class AsyncMessage(LeasedView[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._exit_span(kind, error, traceback)
         if self._settled:
             return
         if error is None:

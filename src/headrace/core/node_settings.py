@@ -93,6 +93,9 @@ class NodeSettings(SettingsModel):
     # partition has series of its own.
     metrics_cache_ms: int = 1_000
     metrics_partitions: bool = False
+    # Where the node's spans go by OTLP over HTTP, as in http://127.0.0.1:4318. Empty is
+    # what OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without that.
+    otlp_endpoint: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
@@ -112,6 +115,10 @@ class NodeSettings(SettingsModel):
         check_between(
             "transactional_id_expiration_ms", self.transactional_id_expiration_ms, 1, None
         )
+        if self.otlp_endpoint and not self.otlp_endpoint.startswith(("http://", "https://")):
+            raise InvalidArgument(
+                f"otlp_endpoint looks like http://127.0.0.1:4318, not {self.otlp_endpoint!r}"
+            )
         if self.transaction_version not in (0, 2):
             raise InvalidArgument(f"transaction_version is 0 or 2, not {self.transaction_version}")
         for name, door in (("kafka", self.kafka), ("http", self.http), ("grpc", self.grpc)):

@@ -23,6 +23,7 @@ from headrace.platform.descriptors import DESCRIPTORS, limit_for
 from headrace.platform.directory import check_format, claim, give_up_reserve, keep_reserve
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
+from headrace.platform.telemetry import endpoint_of, start_tracing
 from headrace.server.service import Service
 
 logger = logging.getLogger("headrace")
@@ -43,6 +44,10 @@ class OpenDoor(Protocol):
 
     async def open(self) -> None: ...
 
+    async def close(self) -> None: ...
+
+
+class OpenSpans(Protocol):
     async def close(self) -> None: ...
 
 
@@ -78,14 +83,27 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             access_log=settings.access_log,
         )
         await service.finish(broker.commit())
+        spans = _spans(settings, service)
         try:
             await _serve_doors(settings, service, on_ready)
         finally:
+            if spans is not None:
+                await spans.close()
             await service.close()
             if service.commits.failed is None:
                 broker.close()
     finally:
         claimed.release()
+
+
+def _spans(settings: NodeSettings, service: Service) -> OpenSpans | None:
+    """Nothing of it is imported where no endpoint is named."""
+    endpoint = endpoint_of(settings.otlp_endpoint)
+    if not endpoint:
+        return None
+    from headrace.server.spans import NodeSpans
+
+    return NodeSpans(service, start_tracing(endpoint, "headrace"))
 
 
 def _share_descriptors(settings: NodeSettings) -> NodeSettings:
