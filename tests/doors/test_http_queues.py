@@ -158,3 +158,17 @@ def test_a_lease_waits_for_what_comes(http: httpx.Client, doors: DoorsProcess, t
 def test_a_wrong_lease_is_refused(http: httpx.Client, name: str, body: Any, detail: str) -> None:
     answer = http.post(f"/queues/{name}/lease", json=body)
     assert detail in refused(answer, 400, "invalid-argument")
+
+
+def test_a_lease_is_cut_by_its_size_and_the_rest_is_for_the_next(
+    http: httpx.Client, topic: str
+) -> None:
+    publish(http, topic, *("x" * 100_000 for _ in range(30)))
+    sizes = []
+    while messages := lease(http, topic, count=100):
+        sizes.append(len(messages))
+        assert settle(http, "ack", messages) == [True] * len(messages)
+    assert sum(sizes) == 30
+    assert max(sizes) <= 12
+    publish(http, topic, "x" * 900_000)
+    assert len(lease(http, topic, count=100)) == 1

@@ -39,7 +39,7 @@ DEAF_SOCKETS = 10
 DEAF_STREAMS = 5
 # Of 64 KiB each; held for all of them, they would be 768 MB.
 DEAF_MESSAGES = 400
-DEAF_MEGABYTES_MAX = 400
+DEAF_MEGABYTES_MAX = 150
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.doors.door import Door, Leased, New
+from tests.contract.doors.door import Act, Door, Leased, New
 from tests.contract.doors.socket_door import BESIDE
 from tests.contract.doors.test_messages import refused
 
@@ -95,6 +95,15 @@ def test_each_receipt_has_a_result_of_its_own(door: Door, topic: str, group: str
     door.settle("ack", [first.receipt])
     outcomes = door.settle("ack", [first.receipt, "nonsense", second.receipt])
     assert outcomes == ["stale-receipt", "invalid-receipt", None]
+
+
+def test_a_receipt_of_another_group_settles_nothing(door: Door, topic: str, group: str) -> None:
+    door.publish(topic, New(b"a"))
+    [leased] = door.lease(topic, group)
+    acts: tuple[Act, ...] = ("ack", "nack", "reject", "extend", "release")
+    for act in acts:
+        assert door.settle(act, [leased.receipt], group=f"{group}-2") == ["invalid-receipt"]
+    assert door.settle("ack", [leased.receipt], group=group) == [None]
 
 
 def test_a_receipt_of_a_group_that_is_gone_is_refused(door: Door, topic: str, group: str) -> None:

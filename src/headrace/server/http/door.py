@@ -25,6 +25,8 @@ from headrace.server.http.app import Gate, hosts_of, make_app
 from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
+from headrace.server.http.problems import PROBLEM_TYPE
+from headrace.server.http.route import encode
 from headrace.server.http.sockets import Sockets
 from headrace.server.listening import bind
 from headrace.server.live import Live
@@ -32,6 +34,7 @@ from headrace.server.loop_calls import Calls
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
 from headrace.server.survey import Survey
+from headrace.wire.http.group_bodies import Problem
 
 logger = logging.getLogger("headrace.http")
 
@@ -161,13 +164,35 @@ class _Protocol(HttpToolsProtocol):
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > limits.HTTP_HEAD_BYTES_MAX + len(data):
-                self.transport.write(
-                    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-                    b"content-length: 0\r\n\r\n"
-                )
+                self.transport.write(_HEAD_TOO_LARGE)
                 self.transport.close()
                 return
         super().data_received(data)
+
+
+def _head_too_large() -> bytes:
+    detail = (
+        f"what comes before a body has at most {limits.HTTP_HEAD_BYTES_MAX} bytes; send fewer or "
+        "shorter headers"
+    )
+    body = encode(
+        Problem(
+            type="urn:headrace:error:head-too-large",
+            title="Request Header Fields Too Large",
+            status=431,
+            detail=detail,
+            code="head-too-large",
+            retriable=False,
+            request_id="",
+        )
+    )
+    return (
+        b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+        b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b"
+    ) % (PROBLEM_TYPE.encode(), len(body), body)
+
+
+_HEAD_TOO_LARGE = _head_too_large()
 
 
 def _names(text: str) -> list[str]:

@@ -203,7 +203,7 @@ class _Socket:
         raise AssertionError(request)
 
     async def _settle(self, request: Any, act: Any, **options: Any) -> frames.Done:
-        outcomes = await settle(self._calls, act, request.receipts, None, options)
+        outcomes = await settle(self._calls, act, request.receipts, request.group, options)
         results = [
             Settled(receipt=token, ok=True)
             if error is None

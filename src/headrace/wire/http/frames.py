@@ -74,27 +74,31 @@ class Commit(Frame, tag="commit", kw_only=True):
     positions: dict[str, int]
 
 
-class Ack(Frame, tag="ack", kw_only=True):
+class Settle(Frame, kw_only=True):
+    """With a group, receipts of other groups are refused."""
+
     receipts: list[str]
+    group: str | None = None
 
 
-class Release(Frame, tag="release", kw_only=True):
-    receipts: list[str]
+class Ack(Settle, tag="ack", kw_only=True):
+    pass
 
 
-class Nack(Frame, tag="nack", kw_only=True):
-    receipts: list[str]
+class Release(Settle, tag="release", kw_only=True):
+    pass
+
+
+class Nack(Settle, tag="nack", kw_only=True):
     delay: Seconds | None = None
     error: str | None = None
 
 
-class Reject(Frame, tag="reject", kw_only=True):
-    receipts: list[str]
+class Reject(Settle, tag="reject", kw_only=True):
     reason: str | None = None
 
 
-class Extend(Frame, tag="extend", kw_only=True):
-    receipts: list[str]
+class Extend(Settle, tag="extend", kw_only=True):
     visibility: Seconds | None = None
 
 

@@ -1,0 +1,127 @@
+"""Doors that cannot open, and doors that close while clients are inside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.doors.conftest import DoorsProcess, done
+from tests.doors.grpc_client import SECONDS, GrpcClient
+from tests.doors.plain_http import PlainHttp
+from websockets.sync.client import connect
+
+from headrace.core.node_settings import NodeSettings
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+START = "from headrace.cli.main import main; main()"
+
+
+@pytest.mark.parametrize("door", ["http", "grpc"])
+def test_an_address_that_is_taken_is_said_with_what_to_do(tmp_path: Path, door: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        addresses = {"kafka": "127.0.0.1:0", "http": "", "grpc": "", door: address}
+        flags = [f"--{name}={each}" for name, each in addresses.items()]
+        done = subprocess.run(
+            [sys.executable, "-c", START, "serve", "--data", str(tmp_path / "data"), *flags],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert f"cannot listen on {address}: Address already in use" in done.stderr
+    assert f"Choose another address with --{door}" in done.stderr
+
+
+def test_a_default_that_is_taken_leaves_its_door_shut(tmp_path: Path) -> None:
+    default = NodeSettings().grpc
+    with socket.socket() as taken:
+        # Whoever has it, it is taken.
+        with suppress(OSError):
+            taken.bind(("127.0.0.1", int(default.rpartition(":")[2])))
+            taken.listen()
+        node = DoorsProcess(tmp_path / "data", "--grpc", default)
+        try:
+            assert set(node.doors) == {"kafka", "http"}
+            assert httpx.get(f"{node.http}/health/ready").json()["status"] == "ready"
+        finally:
+            assert node.stop() == 0
+
+
+def test_a_node_that_stops_ends_its_streams_and_frees_their_leases(tmp_path: Path) -> None:
+    node = DoorsProcess(tmp_path / "data")
+    address = node.doors["http"]
+    done(httpx.post(f"{node.http}/topics", json={"name": "t", "partitions": 1}), 201)
+    body = {"messages": [{"value": number} for number in range(4)]}
+    done(httpx.post(f"{node.http}/topics/t/messages", json=body))
+    streams = GrpcClient(node.doors["grpc"])
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    wanted = pb.ConsumeOpen(group="g", topics=["t"], credit=2, visibility_ms=3_600_000)
+    requests.put(pb.ConsumeRequest(open=wanted))
+    consuming = streams.queues.Consume(iter(requests.get, None))
+    assert next(consuming).opened.consumer
+    held = len(next(consuming).deliveries.messages)
+    tailing = streams.messages.Tail(pb.TailRequest(topic="t", start=pb.START_EARLIEST))
+    assert next(tailing).records
+    empty = pb.LeaseRequest(group="empty", topics=["t2"], wait_ms=20_000)
+    waiting = streams.queues.Lease.future(empty)
+    with connect(f"ws://{address}/ws") as peer, httpx.Client(timeout=SECONDS) as client:
+        assert json.loads(peer.recv(timeout=SECONDS))["op"] == "welcome"
+        frame = {"op": "dequeue", "id": 1, "topics": ["t"], "group": "g", "credit": 2}
+        peer.send(json.dumps({**frame, "visibility": 3600}))
+        assert json.loads(peer.recv(timeout=SECONDS))["op"] == "done"
+        assert json.loads(peer.recv(timeout=SECONDS))["op"] == "message"
+        with client.stream("GET", f"{node.http}/topics/t/events") as events:
+            assert next(events.iter_lines()) == ": tailing t"
+            node.process.send_signal(signal.SIGTERM)
+            assert node.stop() == 0
+    for call in (consuming, tailing, waiting):
+        call.cancel()
+    requests.put(None)
+    streams.close()
+    assert held
+    again = DoorsProcess(tmp_path / "data")
+    try:
+        leased = done(httpx.post(f"{again.http}/queues/g/lease", json={"topics": ["t"]}))
+        assert [each["value"] for each in leased["messages"]] == [0, 1, 2, 3]
+        assert {each["attempt"] for each in leased["messages"]} == {1}
+    finally:
+        assert again.stop() == 0
+
+
+def test_a_poll_whose_client_is_gone_leases_nothing(doors: DoorsProcess, topic: str) -> None:
+    """What comes is for the next who asks, and not for somebody who left."""
+    lease = {"topics": [topic], "wait": 30, "visibility": 3600}
+
+    async def run() -> Any:
+        address = doors.doors["http"]
+        gone = await PlainHttp(address).connect()
+        gone.send("POST", f"/queues/g-{topic}/lease", lease)
+        other = await PlainHttp(address).connect()
+        group = {"topics": [topic], "count": 1}
+        # The group is there, so the poll before has been heard of, or will find it.
+        await other.ask(f"/queues/g-{topic}/lease", group)
+        gone.close()
+        # The node sees the end of a connection before it reads what comes on another
+        # that is made after it.
+        later = await PlainHttp(address).connect()
+        await later.ask(f"/queues/g-{topic}/lease", group)
+        await later.ask(f"/topics/{topic}/messages", {"value": "for the living"})
+        found = await later.ask(f"/queues/g-{topic}/lease", lease)
+        other.close()
+        later.close()
+        return found
+
+    [message] = asyncio.run(run())["messages"]
+    assert (message["value"], message["attempt"]) == ("for the living", 1)
