@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.calls.served import Served
+from headrace.calls.steps import run_to_end
 from headrace.core.overview_values import Overview
 from headrace.engine.overview import overlook
 
@@ -12,9 +13,4 @@ class OverviewCalls(Served):
         """Totals of all topics and groups, in one go: where others wait, `overlook` is
         gone through in slices instead."""
         with self._reading() as now_ms:
-            steps = overlook(self._broker, now_ms)
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]
+            return run_to_end(overlook(self._broker, now_ms))

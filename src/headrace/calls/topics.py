@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
+from headrace.calls.steps import run_to_end
 from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
@@ -47,10 +48,10 @@ class TopicCalls(Served):
         broker = self._broker
         with self._writing() as (now_ms, commit):
             topic = broker.topics.named(name)
-            grown = broker.grow_topic(
+            steps = broker.topic_growth(
                 topic, partitions, now_ms, commit, break_key_order=break_key_order
             )
-            info = self._describe(grown)
+            info = self._describe(run_to_end(steps))
         self._notify_changed()
         return info
 

@@ -7,7 +7,7 @@ holds the lock, syncs the files and asks again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.core import limits
@@ -38,6 +38,7 @@ from headrace.engine.delayed import cancel, deliver_at_ms, list_delayed
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
 from headrace.engine.groups import Groups
+from headrace.engine.growth import growth
 from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
@@ -254,15 +255,15 @@ class Broker:
             commit.data.append((kept, kept.log.end_offset))
         return Deleted(gone, closing)
 
-    def grow_topic(
+    def topic_growth(
         self, topic: Topic, partitions: int, now_ms: int, commit: Commit, *, break_key_order: bool
-    ) -> Topic:
-        """More partitions, which every queue group of the topic reads as well."""
-        added = self.topics.grow(topic, partitions, now_ms, break_key_order=break_key_order)
-        grown = self.topics.named(topic.name)
-        for group in self.topics.catalog.groups.values():
-            if topic.id in group.topics:
-                self.groups.open_views(group, added, now_ms, commit)
+    ) -> Generator[None, None, Topic]:
+        """More partitions, which every queue group of the topic reads as well; in
+        slices of one, and seen when all of them are there."""
+        grown = yield from growth(
+            self.topics, self.groups, topic, partitions, now_ms, commit,
+            break_key_order=break_key_order,
+        )  # fmt: skip
         self.cursors.on_topic_changed(grown)
         return grown
 

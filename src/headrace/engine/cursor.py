@@ -293,6 +293,9 @@ class Cursors:
     def of(self, group: str) -> dict[Place, Cursor]:
         return dict(self._table.get(group, {}))
 
+    def count(self, group: str) -> int:
+        return len(self._table.get(group, ()))
+
     def groups(self) -> set[str]:
         return set(self._table) | set(self._groups)
 

@@ -53,6 +53,8 @@ class Topics:
         self._partitions: dict[bytes, list[Partition]] = {}
         # Of topics that are being made.
         self._names_taken: set[str] = set()
+        # Topics to which partitions are being added.
+        self._growing: set[bytes] = set()
 
     @property
     def catalog(self) -> Catalog:
@@ -203,10 +205,6 @@ class Topics:
         if len(self.catalog.topics) >= limits.TOPICS_MAX:
             raise LimitExceeded(f"there are {limits.TOPICS_MAX} topics, the most allowed")
 
-    def _make_folders(self, topic: Topic) -> None:
-        for index in range(topic.partitions):
-            make_folder(self._disk, f"{topic.folder}/{index}")
-
     def _lead(self, partitions: Iterable[Partition], now_ms: int) -> None:
         for partition in partitions:
             partition.become_leader(self.catalog.epoch, now_ms, end_leases=False)
@@ -262,10 +260,54 @@ class Topics:
             )
         return self._change_topic(topic, topic.partitions, changed, now_ms)
 
-    def grow(
-        self, topic: Topic, partitions: int, now_ms: int, *, break_key_order: bool
-    ) -> list[Partition]:
+    def growth(
+        self,
+        topic: Topic,
+        partitions: int,
+        now_ms: int,
+        *,
+        break_key_order: bool,
+        prepare: Callable[[Partition], None],
+    ) -> Generator[None, None, list[Partition]]:
+        """More partitions, in slices of one. Nobody sees them before all of them are
+        there, prepared by `prepare`, and meanwhile nobody else can add any."""
+        self._check_growth(topic, partitions, break_key_order=break_key_order)
+        grown = replace(topic, partitions=partitions)
+        opened: list[Partition] = []
+        self._growing.add(topic.id)
+        try:
+            for index in range(topic.partitions, partitions):
+                make_folder(self._disk, f"{topic.folder}/{index}")
+                partition = self._open_partition(grown, index, now_ms)
+                opened.append(partition)
+                # What a growth that was cut short has left.
+                partition.load(self.catalog.groups_by_id, now_ms)
+                self._lead([partition], now_ms)
+                prepare(partition)
+                yield
+                if topic.id not in self.catalog.topics_by_id:
+                    raise UnknownTopic(f"topic {topic.name!r} was deleted while it grew")
+            settings = self.catalog.topics_by_id[topic.id].settings
+            event = TopicAltered(topic.id, partitions, settings.to_mapping())
+            self.change([event], now_ms)
+        except BaseException:
+            for partition in opened:
+                partition.close_files()
+                with contextlib.suppress(OSError):
+                    self._disk.remove_tree(partition.path)
+            raise
+        finally:
+            self._growing.discard(topic.id)
+        self._partitions[topic.id] += opened
+        self._on_topic_changed(topic.id, now_ms)
+        return opened
+
+    def _check_growth(self, topic: Topic, partitions: int, *, break_key_order: bool) -> None:
         self._check_count(partitions)
+        if topic.id in self._growing:
+            raise InvalidArgument(
+                f"topic {topic.name!r} is being grown already; try again when that is done"
+            )
         if partitions < topic.partitions:
             raise InvalidArgument(
                 f"topic {topic.name!r} has {topic.partitions} partitions; a topic cannot shrink"
@@ -282,17 +324,15 @@ class Topics:
                 "may move to another one while its older messages wait; pass break_key_order=True "
                 "if that is fine"
             )
-        self._make_folders(replace(topic, partitions=partitions))
-        grown = self._change_topic(topic, partitions, topic.settings, now_ms)
-        added = self._open(grown, now_ms)
-        self._lead(added, now_ms)
-        return added
 
     def _change_topic(
         self, topic: Topic, partitions: int, settings: TopicSettings, now_ms: int
     ) -> Topic:
         self.change([TopicAltered(topic.id, partitions, settings.to_mapping())], now_ms)
-        changed = self.catalog.topics_by_id[topic.id]
+        return self._on_topic_changed(topic.id, now_ms)
+
+    def _on_topic_changed(self, topic_id: bytes, now_ms: int) -> Topic:
+        changed = self.catalog.topics_by_id[topic_id]
         for partition in self.partitions(changed):
             partition.on_topic_changed(changed, now_ms)
         return changed

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headrace.core.overview_values import Overview
 from headrace.engine.overview import overlook
 from headrace.server.service import Service
-from headrace.server.slices import Slices
+from headrace.server.slices import in_slices
 
 
 class Glance:
@@ -29,16 +29,11 @@ class Glance:
 
     async def _look(self) -> Overview:
         service = self._service
-        steps = overlook(
-            service.broker,
-            service.clock.now_ms(),
-            patience=service.disk.without_waiting,
-            members_of=self._members_of,
+        return await in_slices(
+            overlook(
+                service.broker,
+                service.clock.now_ms(),
+                patience=service.disk.without_waiting,
+                members_of=self._members_of,
+            )
         )
-        slices = Slices()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-            await slices.rest()

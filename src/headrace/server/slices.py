@@ -5,6 +5,12 @@
         ...
         await slices.rest()      returns at once until a millisecond is over
 
+Or as a generator that yields where others may have their turn, for work that is mostly
+small: `answer` goes straight through a small one, and through a large one in slices.
+
+    def handle(call, request):
+        return answer(len(request.topics), _steps(call, request))
+
 What is done in slices must hold at every rest: others see it, and may change what it
 is about.
 
@@ -16,6 +22,13 @@ meanwhile is served from end to end.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import closing
+from typing import Any, TypeVar
+
+from headrace.calls.steps import Steps, run_to_end
+
+T = TypeVar("T")
 
 SLICE_SECONDS = 0.001
 # A request about no more than this is answered in one piece.
@@ -32,3 +45,20 @@ class Slices:
         if self._loop.time() >= self._end:
             await asyncio.sleep(self._pause_seconds)
             self._end = self._loop.time() + SLICE_SECONDS
+
+
+def answer(size: int, steps: Steps[T]) -> T | Coroutine[Any, Any, T]:
+    """What the steps make: at once where their number is small."""
+    return run_to_end(steps) if size <= SMALL else in_slices(steps)
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    slices = Slices()
+    # Whoever goes away meanwhile leaves nothing half done.
+    with closing(steps):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            await slices.rest()

@@ -6,7 +6,7 @@
 
 A topic that keeps the order of keys does not grow over this wire: its keys would
 move while older messages of theirs still wait, and there is no way to say here that
-this is fine.
+this is fine. Many partitions are made in slices, and seen when all of them are there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from headrace.engine.commit import Commit
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.slices import in_slices
 from headrace.wire.kafka.generated.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -38,13 +39,13 @@ async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitio
             code, message = Error.INVALID_REQUEST, "the request names this topic twice"
             results.append(CreatePartitionsTopicResult(topic.name, code, message))
         else:
-            results.append(_grow(call, topic, commit, validate_only=request.validate_only))
+            results.append(await _grow(call, topic, commit, validate_only=request.validate_only))
     await call.service.finish(commit)
     call.service.wake_watching()
     return CreatePartitionsResponse(results=results)
 
 
-def _grow(
+async def _grow(
     call: Call, wanted: CreatePartitionsTopic, commit: Commit, *, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     service = call.service
@@ -75,7 +76,9 @@ def _grow(
             )
         if not validate_only:
             now_ms = service.clock.now_ms()
-            service.broker.grow_topic(topic, total, now_ms, commit, break_key_order=False)
+            await in_slices(
+                service.broker.topic_growth(topic, total, now_ms, commit, break_key_order=False)
+            )
     except InvalidArgument as error:
         return CreatePartitionsTopicResult(name, code, str(error))
     except HeadraceError as error:

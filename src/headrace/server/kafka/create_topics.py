@@ -16,11 +16,11 @@ slices; a topic is seen when it is whole.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import Coroutine, Generator, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
+from headrace.calls.steps import Steps, run_to_end
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
 from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
@@ -28,7 +28,7 @@ from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import TOPIC_CONFIGS, InvalidConfig, Source
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.slices import SMALL, Slices
+from headrace.server.slices import SMALL, in_slices
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -42,8 +42,7 @@ from headrace.wire.kafka.primitives import ZERO_UUID
 
 DEFAULT = -1
 
-# Yields whenever others may have their turn.
-Making = Generator[None, None, CreatableTopicResult]
+Making = Steps[CreatableTopicResult]
 
 
 def handle(
@@ -54,7 +53,7 @@ def handle(
         return _create_in_slices(call, request)
     results: list[CreatableTopicResult] = []
     for making in _makings(call, request):
-        results.append(_finish(making))
+        results.append(run_to_end(making))
     response = CreateTopicsResponse(topics=results)
     waiting = service.submit(service.commit())
     service.wake_watching()
@@ -68,25 +67,8 @@ async def _when_safe(
     return response
 
 
-def _finish(making: Making) -> CreatableTopicResult:
-    try:
-        while True:
-            next(making)
-    except StopIteration as made:
-        return made.value  # type: ignore[no-any-return]
-
-
 async def _create_in_slices(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    slices = Slices()
-    results: list[CreatableTopicResult] = []
-    for making in _makings(call, request):
-        with contextlib.closing(making):
-            try:
-                while True:
-                    next(making)
-                    await slices.rest()
-            except StopIteration as made:
-                results.append(made.value)
+    results = [await in_slices(making) for making in _makings(call, request)]
     call.service.wake_watching()
     await call.service.finish(call.service.commit())
     return CreateTopicsResponse(topics=results)

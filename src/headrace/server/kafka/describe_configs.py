@@ -7,11 +7,14 @@ and do not exist are left out, as Kafka does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
+from headrace.calls.steps import Steps
 from headrace.server.kafka.config_resources import attempt, describe
 from headrace.server.kafka.configs import Entry, Source
 from headrace.server.kafka.door import Call
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -24,10 +27,18 @@ from headrace.wire.kafka.generated.describe_configs_response import (
 )
 
 
-def handle(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(call, request, resource) for resource in request.resources]
-    )
+def handle(
+    call: Call, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
+    return answer(len(request.resources), _describe_all(call, request))
+
+
+def _describe_all(call: Call, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    results = []
+    for resource in request.resources:
+        results.append(_describe(call, request, resource))
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

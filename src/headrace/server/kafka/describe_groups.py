@@ -9,9 +9,14 @@ queue groups by ShareGroupDescribe.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.calls.steps import Steps
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated import (
     consumer_protocol_assignment,
     consumer_protocol_subscription,
@@ -33,8 +38,18 @@ from headrace.wire.kafka.generated.describe_groups_response import (
 _VERSION_0 = b"\x00\x00"
 
 
-def handle(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=tuple(_describe(call, name) for name in request.groups))
+def handle(
+    call: Call, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+    return answer(len(request.groups), _describe_all(call, request))
+
+
+def _describe_all(call: Call, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+    described = []
+    for name in request.groups:
+        described.append(_describe(call, name))
+        yield
+    return DescribeGroupsResponse(groups=described)
 
 
 def _describe(call: Call, name: str) -> DescribedGroup:

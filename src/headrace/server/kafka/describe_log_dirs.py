@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
+from headrace.calls.steps import Steps
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from headrace.wire.kafka.generated.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -22,17 +25,29 @@ from headrace.wire.kafka.generated.describe_log_dirs_response import (
 )
 
 
-def handle(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(
+    call: Call, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse | Coroutine[Any, Any, DescribeLogDirsResponse]:
     catalog = call.service.broker.topics.catalog
-    topics = []
+    wanted: list[tuple[Topic, Sequence[int]]]
     if request.topics is None:
-        for _, topic in sorted(catalog.topics.items()):
-            topics.append(_describe(call, topic, range(topic.partitions)))
+        wanted = [(topic, range(topic.partitions)) for _, topic in sorted(catalog.topics.items())]
     else:
-        for name, partitions in request.topics:
-            found = catalog.topics.get(name)
-            if found is not None:
-                topics.append(_describe(call, found, partitions))
+        wanted = [
+            (catalog.topics[name], partitions)
+            for name, partitions in request.topics
+            if name in catalog.topics
+        ]
+    size = sum(1 + len(partitions) for _, partitions in wanted)
+    return answer(size, _describe_all(call, wanted))
+
+
+def _describe_all(
+    call: Call, wanted: Sequence[tuple[Topic, Sequence[int]]]
+) -> Steps[DescribeLogDirsResponse]:
+    topics = []
+    for topic, partitions in wanted:
+        topics.append((yield from _describe(call, topic, partitions)))
     path = log_directory(call)
     total, _, free = shutil.disk_usage(path)
     result = DescribeLogDirsResult(Error.NONE, path, topics, total, free)
@@ -43,13 +58,11 @@ def log_directory(call: Call) -> str:
     return os.path.abspath(call.door.settings.data)
 
 
-def _describe(call: Call, topic: Topic, wanted: Sequence[int]) -> DescribeLogDirsTopic:
-    partitions = call.service.broker.topics.partitions(topic)
-    return DescribeLogDirsTopic(
-        topic.name,
-        [
-            DescribeLogDirsPartition(index, partitions[index].log.size_bytes)
-            for index in wanted
-            if 0 <= index < len(partitions)
-        ],
-    )
+def _describe(call: Call, topic: Topic, wanted: Sequence[int]) -> Steps[DescribeLogDirsTopic]:
+    found = []
+    for index in wanted:
+        partition = call.service.broker.topics.find(topic.id, index)
+        if partition is not None:
+            found.append(DescribeLogDirsPartition(index, partition.log.size_bytes))
+        yield
+    return DescribeLogDirsTopic(topic.name, found)

@@ -3,10 +3,15 @@ the open transaction of each began."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.calls.steps import Steps
 from headrace.core.errors import HeadraceError
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import partition_of
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_producers_request import DescribeProducersRequest
 from headrace.wire.kafka.generated.describe_producers_response import (
     DescribeProducersResponse,
@@ -16,15 +21,24 @@ from headrace.wire.kafka.generated.describe_producers_response import (
 )
 
 
-def handle(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                topic.name, [_describe(call, topic.name, each) for each in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(
+    call: Call, request: DescribeProducersRequest
+) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
+    size = sum(len(topic.partition_indexes) for topic in request.topics)
+    return answer(size, _describe_all(call, request))
+
+
+def _describe_all(
+    call: Call, request: DescribeProducersRequest
+) -> Steps[DescribeProducersResponse]:
+    topics = []
+    for topic in request.topics:
+        found = []
+        for index in topic.partition_indexes:
+            found.append(_describe(call, topic.name, index))
+            yield
+        topics.append(TopicResponse(topic.name, found))
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(call: Call, name: str, index: int) -> PartitionResponse:

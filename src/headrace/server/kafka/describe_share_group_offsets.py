@@ -7,13 +7,16 @@ topics, all that the group reads are described.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
+from headrace.calls.steps import Steps
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.partition import Partition
 from headrace.engine.window import ACKED
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -31,15 +34,33 @@ _UNKNOWN = -1
 
 def handle(
     call: Call, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(
-        groups=tuple(_describe(call, wanted) for wanted in request.groups)
-    )
+) -> DescribeShareGroupOffsetsResponse | Coroutine[Any, Any, DescribeShareGroupOffsetsResponse]:
+    size = sum(_count(call, wanted) for wanted in request.groups)
+    return answer(size, _describe_all(call, request))
+
+
+def _count(call: Call, wanted: DescribeShareGroupOffsetsRequestGroup) -> int:
+    if wanted.topics is not None:
+        return sum(1 + len(topic.partitions) for topic in wanted.topics)
+    group = call.door.shares.group(wanted.group_id)
+    by_id = call.service.broker.topics.catalog.topics_by_id
+    topics = () if group is None else group.topics
+    return sum(by_id[topic_id].partitions for topic_id in topics if topic_id in by_id)
+
+
+def _describe_all(
+    call: Call, request: DescribeShareGroupOffsetsRequest
+) -> Steps[DescribeShareGroupOffsetsResponse]:
+    groups = []
+    for wanted in request.groups:
+        groups.append((yield from _describe(call, wanted)))
+        yield
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 def _describe(
     call: Call, wanted: DescribeShareGroupOffsetsRequestGroup
-) -> DescribeShareGroupOffsetsResponseGroup:
+) -> Steps[DescribeShareGroupOffsetsResponseGroup]:
     group = call.door.shares.group(wanted.group_id)
     if group is None:
         return DescribeShareGroupOffsetsResponseGroup(
@@ -48,23 +69,22 @@ def _describe(
             error_message=f"there is no share group {wanted.group_id!r}",
         )
     catalog = call.service.broker.topics.catalog
+    topics = []
     if wanted.topics is not None:
-        topics = [_describe_topic(call, group, topic) for topic in wanted.topics]
+        for each in wanted.topics:
+            topics.append((yield from _describe_topic(call, group, each)))
     else:
-        topics = [
-            _answer(call, group, topic, range(topic.partitions))
-            for topic in catalog.topics.values()
-            if topic.id in group.topics
-        ]
-    return DescribeShareGroupOffsetsResponseGroup(wanted.group_id, tuple(topics))
+        for topic in [each for each in catalog.topics.values() if each.id in group.topics]:
+            topics.append((yield from _answer(call, group, topic, range(topic.partitions))))
+    return DescribeShareGroupOffsetsResponseGroup(wanted.group_id, topics)
 
 
 def _describe_topic(
     call: Call, group: Group, wanted: DescribeShareGroupOffsetsRequestTopic
-) -> DescribeShareGroupOffsetsResponseTopic:
+) -> Steps[DescribeShareGroupOffsetsResponseTopic]:
     topic = call.service.broker.topics.catalog.topics.get(wanted.topic_name)
     if topic is not None:
-        return _answer(call, group, topic, wanted.partitions)
+        return (yield from _answer(call, group, topic, wanted.partitions))
     return DescribeShareGroupOffsetsResponseTopic(
         wanted.topic_name,
         partitions=tuple(
@@ -81,13 +101,13 @@ def _describe_topic(
 
 def _answer(
     call: Call, group: Group, topic: Topic, indexes: Iterable[int]
-) -> DescribeShareGroupOffsetsResponseTopic:
+) -> Steps[DescribeShareGroupOffsetsResponseTopic]:
     topics = call.service.broker.topics
-    return DescribeShareGroupOffsetsResponseTopic(
-        topic.name,
-        topic.id,
-        tuple(_place(group, index, topics.find(topic.id, index)) for index in indexes),
-    )
+    partitions = []
+    for index in indexes:
+        partitions.append(_place(group, index, topics.find(topic.id, index)))
+        yield
+    return DescribeShareGroupOffsetsResponseTopic(topic.name, topic.id, partitions)
 
 
 def _place(

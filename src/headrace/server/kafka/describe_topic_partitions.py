@@ -10,12 +10,17 @@ a null one for an error of its own.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.calls.steps import Steps
 from headrace.core.errors import InvalidName
 from headrace.core.values import check_name
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.nodes import TOPIC_OPERATIONS
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
 )
@@ -29,7 +34,18 @@ from headrace.wire.kafka.generated.describe_topic_partitions_response import (
 PARTITIONS_MAX = 2_000
 
 
-def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(
+    call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
+    return answer(
+        min(request.response_partition_limit, PARTITIONS_MAX) + len(request.topics),
+        _describe_page(call, request),
+    )
+
+
+def _describe_page(
+    call: Call, request: DescribeTopicPartitionsRequest
+) -> Steps[DescribeTopicPartitionsResponse]:
     catalog = call.service.broker.topics.catalog
     names = sorted({topic.name for topic in request.topics})
     if not names:
@@ -38,6 +54,7 @@ def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopic
     left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
     described: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        yield
         if after is not None and name < after.topic_name:
             continue
         first = 0
@@ -50,7 +67,7 @@ def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopic
             described.append(_unknown(name))
             continue
         end = min(topic.partitions, first + left)
-        described.append(_describe(call, topic, first, end))
+        described.append((yield from _describe(call, topic, first, end)))
         left -= max(end - first, 0)
         if end < topic.partitions:
             return DescribeTopicPartitionsResponse(0, described, Cursor(name, end))
@@ -68,18 +85,24 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _describe(
     call: Call, topic: Topic, first: int, end: int
-) -> DescribeTopicPartitionsResponseTopic:
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
     node = (call.service.node_id,)
+    partitions = []
+    for index in range(first, end):
+        # Gone, when the topic was deleted meanwhile.
+        found = call.service.broker.topics.find(topic.id, index)
+        if found is not None:
+            partitions.append(
+                DescribeTopicPartitionsResponsePartition(
+                    Error.NONE, index, node[0], found.epoch, node, node, (), ()
+                )
+            )
+        yield
     return DescribeTopicPartitionsResponseTopic(
         Error.NONE,
         topic.name,
         topic.id,
         topic.is_internal,
-        [
-            DescribeTopicPartitionsResponsePartition(
-                Error.NONE, partition.index, node[0], partition.epoch, node, node, (), ()
-            )
-            for partition in call.service.broker.topics.partitions(topic)[first:end]
-        ],
+        partitions,
         TOPIC_OPERATIONS,
     )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.calls.steps import Steps
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_transactions_request import DescribeTransactionsRequest
 from headrace.wire.kafka.generated.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -12,10 +17,20 @@ from headrace.wire.kafka.generated.describe_transactions_response import (
 )
 
 
-def handle(call: Call, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        0, tuple(_describe(call, name) for name in request.transactional_ids)
-    )
+def handle(
+    call: Call, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+    return answer(len(request.transactional_ids), _describe_all(call, request))
+
+
+def _describe_all(
+    call: Call, request: DescribeTransactionsRequest
+) -> Steps[DescribeTransactionsResponse]:
+    described = []
+    for name in request.transactional_ids:
+        described.append(_describe(call, name))
+        yield
+    return DescribeTransactionsResponse(0, described)
 
 
 def _describe(call: Call, name: str) -> TransactionState:

@@ -18,9 +18,12 @@ again when it has taken them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
+from headrace.calls.steps import Steps, run_to_end
 from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
 from headrace.core.limits import FETCH_BYTES_MAX
 from headrace.core.ports import Buffer, WouldWait
@@ -30,6 +33,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.fetch_session import FetchSession, Key, Told
 from headrace.server.kafka.names import topic_of
+from headrace.server.slices import Slices, in_slices
 from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest
 from headrace.wire.kafka.generated.fetch_response import (
     AbortedTransaction,
@@ -41,18 +45,23 @@ from headrace.wire.kafka.generated.fetch_response import (
 
 READ_COMMITTED = 1
 WAIT_MS_MAX = 60_000
+# More partitions than these are read in slices.
+MANY = 256
 # An index, where to look in the log, and the records: each may have to be brought
 # into memory, and memory may be short.
 WARMINGS_MAX = 8
 _NOT_READ = Error.KAFKA_STORAGE_ERROR
 
 
-def handle(call: Call, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+def handle(
+    call: Call, request: FetchRequest
+) -> FetchResponse | asyncio.Future[FetchResponse] | Coroutine[Any, Any, FetchResponse]:
     session = call.door.fetch_sessions.find(request)
     if isinstance(session, Error):
         return FetchResponse(error_code=session)
     is_full = request.session_epoch <= 0
-    return _Reading(call, request, session, is_full=is_full).start()
+    reading = _Reading(call, request, session, is_full=is_full)
+    return reading.start() if len(session.wanted) <= MANY else reading.answer_in_slices()
 
 
 class _Reading:
@@ -70,6 +79,8 @@ class _Reading:
         self._passed: dict[Key, tuple[str, int]] = {}
         # What was read from at the last look, and how much there was to read then.
         self._partitions: list[Partition] = []
+        # How many bytes of the answer are left.
+        self._left = 0
         self._log_bytes = 0
         self._stable_ends: list[int] = []
         self._is_committed = request.isolation_level == READ_COMMITTED
@@ -80,6 +91,9 @@ class _Reading:
         # What is not in memory, and how often that was so.
         self._cold: list[WouldWait] = []
         self._warmings = 0
+        # Of a fetch in slices: that there may be more to read, and that it has to end.
+        self._news = asyncio.Event()
+        self._is_over = False
         self._answer: asyncio.Future[FetchResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -173,32 +187,108 @@ class _Reading:
         else:
             self._answer.set_result(self.response())
 
+    # Very many partitions.
+
+    async def answer_in_slices(self) -> FetchResponse:
+        """The same, with turns for others while it looks. It listens before it looks for
+        the last time, so nothing that comes between the two is missed."""
+        service, connection = self._call.service, self._call.connection
+        wait_ms = min(max(self._request.max_wait_ms, 0), WAIT_MS_MAX)
+        deadline = service.loop.time() + wait_ms / 1000
+        self._call.door.polls.add(self._on_over)
+        connection.on_closed.append(self._on_over)
+        try:
+            while not self._is_over:
+                await self._read_in_slices()
+                if self._cold:
+                    self._warmings += 1
+                    await service.read_in_thread(self._cold)
+                elif self._is_due() or service.loop.time() >= deadline:
+                    break
+                elif not self._waited:
+                    await self._listen()
+                elif not await self._wait_for_news(deadline):
+                    break
+        finally:
+            service.stop_waiting(self._waited, self._news.set)
+            self._call.door.polls.discard(self._on_over)
+            if self._on_over in connection.on_closed:
+                connection.on_closed.remove(self._on_over)
+        if connection.is_closed:
+            raise asyncio.CancelledError
+        return await in_slices(self._respond())
+
+    def _on_over(self) -> None:
+        """The connection is gone, or the node stops: nobody waits any more."""
+        self._is_over = True
+        self._news.set()
+
+    async def _listen(self) -> None:
+        self._waited = self._partitions
+        slices = Slices()
+        for partition in self._waited:
+            self._call.service.wait_on((partition,), self._news.set)
+            await slices.rest()
+
+    async def _wait_for_news(self, deadline: float) -> bool:
+        """Whether there may be enough now; False when the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                while not self._is_over:
+                    await self._news.wait()
+                    self._news.clear()
+                    if self._may_be_enough():
+                        return True
+        # What came meanwhile was too little to wake up for, and is due now.
+        await self._read_in_slices()
+        return False
+
     # Reading.
 
     def _read(self) -> None:
+        self._begin_look()
+        with self._patience():
+            for key, wanted in self._session.wanted.items():
+                self._look_at(key, wanted)
+        self._end_look()
+
+    async def _read_in_slices(self) -> None:
+        self._begin_look()
+        slices = Slices()
+        # The client may change its session meanwhile.
+        for key, wanted in list(self._session.wanted.items()):
+            with self._patience():
+                self._look_at(key, wanted)
+            await slices.rest()
+        self._end_look()
+
+    def _begin_look(self) -> None:
         self._found = {}
         self._passed = {}
         self._partitions = []
         self._size = 0
-        left = min(self._request.max_bytes, FETCH_BYTES_MAX)
-        if self._call.connection.is_congested:
-            left = -1
         self._cold = []
-        # Who was promised memory and finds none again and again waits here.
-        patience = nullcontext() if self._warmings >= WARMINGS_MAX else self._at_once()
-        with patience:
-            for key, wanted in self._session.wanted.items():
-                data, size = self._read_partition(key, wanted, left)
-                self._found[key] = data
-                self._has_errors |= data.error_code != 0
-                self._size += size
-                left -= size
+        self._left = min(self._request.max_bytes, FETCH_BYTES_MAX)
+        if self._call.connection.is_congested:
+            self._left = -1
+
+    def _look_at(self, key: Key, wanted: FetchPartition) -> None:
+        data, size = self._read_partition(key, wanted, self._left)
+        self._found[key] = data
+        self._has_errors |= data.error_code != 0
+        self._size += size
+        self._left -= size
+
+    def _end_look(self) -> None:
         if self._request.min_bytes > 1:
             self._log_bytes = sum(partition.log.size_bytes for partition in self._partitions)
             if self._is_committed:
                 self._stable_ends = self._find_stable_ends()
 
-    def _at_once(self) -> AbstractContextManager[None]:
+    def _patience(self) -> AbstractContextManager[None]:
+        """Who was promised memory and finds none again and again waits here."""
+        if self._warmings >= WARMINGS_MAX:
+            return nullcontext()
         return self._call.service.disk.without_waiting()
 
     def _read_partition(
@@ -265,6 +355,9 @@ class _Reading:
     # Answering.
 
     def response(self) -> FetchResponse:
+        return run_to_end(self._respond())
+
+    def _respond(self) -> Steps[FetchResponse]:
         session = self._session
         counts = self._call.service.counts
         for key, (topic, passed) in self._passed.items():
@@ -277,8 +370,9 @@ class _Reading:
                 topics.setdefault(key[:2], []).append(data)
             if session.id:
                 session.told[key] = told
-                if data.records:
+                if data.records and key in session.wanted:
                     session.wanted.move_to_end(key)
+            yield
         return FetchResponse(
             session_id=session.id,
             responses=tuple(

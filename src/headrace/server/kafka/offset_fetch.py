@@ -13,13 +13,17 @@ UNSTABLE_OFFSET_COMMIT of a position that a transaction is about to change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
+from headrace.calls.steps import Steps
 from headrace.core.errors import HeadraceError
+from headrace.engine.catalog import Topic
 from headrace.engine.cursor import Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -35,14 +39,41 @@ from headrace.wire.kafka.generated.offset_fetch_response import (
 )
 
 
-def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+class _Topic(Protocol):
+    """What topics of both forms of the request have."""
+
+    @property
+    def partition_indexes(self) -> Sequence[int]: ...
+
+
+def handle(
+    call: Call, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    return answer(_size(call, request), _answer(call, request))
+
+
+def _size(call: Call, request: OffsetFetchRequest) -> int:
+    """About how many positions are asked for."""
+    if call.version < 8:
+        return _count(call, request.group_id, request.topics)
+    return sum(1 + _count(call, group.group_id, group.topics) for group in request.groups)
+
+
+def _count(call: Call, group: str, topics: Sequence[_Topic] | None) -> int:
+    if topics is None:
+        return call.service.broker.cursors.count(group)
+    return sum(len(topic.partition_indexes) for topic in topics)
+
+
+def _answer(call: Call, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     stable = request.require_stable
     if call.version >= 8:
-        return OffsetFetchResponse(
-            groups=tuple(_fetch(call, group, stable) for group in request.groups)
-        )
+        groups = []
+        for group in request.groups:
+            groups.append((yield from _fetch(call, group, stable)))
+        return OffsetFetchResponse(groups=groups)
     topics = request.topics
-    found = _fetch(
+    found = yield from _fetch(
         call,
         OffsetFetchRequestGroup(
             request.group_id,
@@ -81,23 +112,28 @@ def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     )
 
 
-def _fetch(call: Call, wanted: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+def _fetch(
+    call: Call, wanted: OffsetFetchRequestGroup, stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
     name = wanted.group_id
     refusal = call.door.groups.check_fetch(name, wanted.member_id, wanted.member_epoch)
     if refusal:
         return OffsetFetchResponseGroup(name, error_code=refusal)
     if wanted.topics is None:
-        return OffsetFetchResponseGroup(name, _everything(call, name, stable))
-    return OffsetFetchResponseGroup(
-        name, tuple(_fetch_topic(call, name, topic, stable) for topic in wanted.topics)
-    )
+        return OffsetFetchResponseGroup(name, (yield from _everything(call, name, stable)))
+    topics = []
+    for topic in wanted.topics:
+        topics.append((yield from _fetch_topic(call, name, topic, stable)))
+        yield
+    return OffsetFetchResponseGroup(name, topics)
 
 
-def _everything(call: Call, group: str, stable: bool) -> Sequence[OffsetFetchResponseTopics]:
+def _everything(call: Call, group: str, stable: bool) -> Steps[Sequence[OffsetFetchResponseTopics]]:
     broker = call.service.broker
     by_topic: dict[bytes, list[OffsetFetchResponsePartitions]] = {}
     for place in sorted(broker.cursors.of(group)):
         by_topic.setdefault(place[0], []).append(_partition(call, group, place, stable))
+        yield
     topics = broker.topics.catalog.topics_by_id
     return tuple(
         OffsetFetchResponseTopics(topics[topic_id].name, topic_id, tuple(partitions))
@@ -108,19 +144,20 @@ def _everything(call: Call, group: str, stable: bool) -> Sequence[OffsetFetchRes
 
 def _fetch_topic(
     call: Call, group: str, wanted: OffsetFetchRequestTopics, stable: bool
-) -> OffsetFetchResponseTopics:
+) -> Steps[OffsetFetchResponseTopics]:
     unknown = Error.UNKNOWN_TOPIC_ID if call.version >= 10 else Error.NONE
+    topic: Topic | None
     try:
         topic = topic_of(call.service, wanted.name, wanted.topic_id)
     except HeadraceError:
-        partitions = tuple(
-            OffsetFetchResponsePartitions(index, -1, error_code=unknown)
-            for index in wanted.partition_indexes
-        )
-    else:
-        partitions = tuple(
-            _partition(call, group, (topic.id, index), stable) for index in wanted.partition_indexes
-        )
+        topic = None
+    partitions = []
+    for index in wanted.partition_indexes:
+        if topic is None:
+            partitions.append(OffsetFetchResponsePartitions(index, -1, error_code=unknown))
+        else:
+            partitions.append(_partition(call, group, (topic.id, index), stable))
+        yield
     return OffsetFetchResponseTopics(wanted.name, wanted.topic_id, partitions)
 
 
