@@ -3,19 +3,24 @@ the rollup and its status, with the settings that the documentation shows."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 from click.testing import CliRunner
-from tests.pipelines.conftest import NOON_MS, metric
+from tests.pipelines.conftest import NOON, NOON_MS, metric
 from tests.spark.conftest import Topic
 
+import headrace
 from headrace.cli.main import cli
-from headrace.pipelines.archive.job import ArchiveSettings, raw_table
-from headrace.pipelines.archive.reading import read_union
+from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings, raw_table
+from headrace.pipelines.archive.reading import read_union, seam, starting_offsets
 from headrace.pipelines.registry import pipeline_named, settings_of
+from headrace.pipelines.running import read_batch
 from headrace.pipelines.settings import read_toml
 from headrace.pipelines.table import open_table
 
@@ -68,6 +73,78 @@ def test_an_archive_and_the_live_topic_are_one_without_gap_or_overlap(
     assert union.select("topic", "partition", "offset").distinct().count() == 72
     _check_compaction(spark, settings)
     _check_audit(topic, tmp_path)
+    _check_seam(spark, topic, settings)
+
+
+def _check_seam(spark: SparkSession, topic: Topic, settings: ArchiveSettings) -> None:
+    """Each record is on one side of the seam, whatever happens to either."""
+    # A batch that is in the lake and not in the ledger: its process was killed there.
+    live = read_batch(spark, settings, startingOffsets=starting_offsets(seam(settings)))
+    assert ArchiveJob(settings).take(live, 99, "killed").rows_in == 10
+    # The topic has forgotten what is in the lake, and has a partition more.
+    topic.delete_before({0: 20, 1: 20})
+    topic.grow(3)
+    topic.publish([b"{}"] * 5, partition=2)
+    places = read_union(spark, settings).select("partition", "offset").collect()
+    assert sorted(tuple(each) for each in places) == [
+        *((0, n) for n in range(36)),
+        *((1, n) for n in range(36)),
+        *((2, n) for n in range(5)),
+    ]
+
+
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "total", "type": ["null", "double"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+
+
+def _avro(number: int) -> bytes:
+    stream = io.BytesIO()
+    row = {"id": number, "total": None if number == 7 else number / 2, "at": NOON}
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO_SCHEMA), row)
+    return stream.getvalue()
+
+
+def test_an_archive_of_avro_is_typed_and_is_replayed_from_the_lake(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.publish([*(_avro(number) for number in range(20)), b"not Avro"])
+    schema = tmp_path / "order.avsc"
+    schema.write_text(json.dumps(AVRO_SCHEMA))
+    columns = "id BIGINT, total DOUBLE, at TIMESTAMP"
+    values = _values(
+        "archive", topic, tmp_path, trigger="once", format="parquet",
+        value_format="avro", value_schema=columns, avro_schema=str(schema),
+    )  # fmt: skip
+    code, said = _run(values)
+    assert code == 0 and "1 could not be decoded" in said[-1], said
+    typed = spark.read.parquet(str(tmp_path / "lake" / "typed"))
+    rows = {row.id: row for row in typed.collect()}
+    assert sorted(rows) == list(range(20))
+    assert rows[7].total is None and rows[8].total == 4.0
+    assert rows[0].at.astimezone(UTC) == NOON
+    # The lake is all that is left of them.
+    topic.delete_before({0: 11, 1: 10})
+    again = Topic(topic.node, f"{topic.name}-again")
+    again.create(1)
+    code, said = _run(
+        _values(
+            "replay", topic, tmp_path, source="lake", format="parquet", to_topic=again.name,
+            state=str(tmp_path / "state.json"), where="length(value) < 20", rate=0, chunk_rows=8,
+            start="2020-01-01T00:00:00+00:00",
+        )
+    )  # fmt: skip
+    assert code == 0 and said[-1] == f"21 records written to {again.name}", said
+    found = sorted(message.value() or b"" for message in again.consume(21))
+    assert found == sorted([*(_avro(number) for number in range(20)), b"not Avro"])
+    origins = [dict(message.headers() or ()) for message in again.consume(21)]
+    assert all(topic.name in str(each["headrace-replayed-from"]) for each in origins)
 
 
 def _check_compaction(spark: SparkSession, settings: ArchiveSettings) -> None:
@@ -88,6 +165,26 @@ def _check_audit(topic: Topic, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "audit.json").read_text())
     assert sum(each["waiting"] for each in found["partitions"]) == 10
     assert found["hours"][0]["rows"] == 62 and found["hours"][0]["p99"] > 0
+
+
+def test_a_directory_that_no_process_has_open_is_archived(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data = str(tmp_path / "data")
+    values = read_toml(str(EXAMPLES / "archive.toml")) | {
+        "servers": "", "path": data, "trigger": "once", "lake": str(tmp_path / "lake"),
+        "value_format": "raw", "value_schema": "",
+    }  # fmt: skip
+    with headrace.open(data) as handle:
+        handle.create_topic("orders", partitions=2)
+    for run in (1, 2):
+        with headrace.open(data) as handle:
+            handle.publish_many("orders", [f"order {number}" for number in range(50)])
+        code, said = _run(values)
+        assert code == 0 and said[-1].startswith("50 records archived"), said
+        settings = settings_of("archive", values)
+        assert isinstance(settings, ArchiveSettings)
+        assert len(raw_table(settings).rows()) == 50 * run
 
 
 def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(

@@ -8,11 +8,13 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipelines.conftest import NOON_MS, metric
+from tests.spark.session import SETTINGS
 
 from headrace.pipelines.registry import pipeline_named
 from headrace.pipelines.rollup.job import RollupSettings
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.spark.conftest import Topic
 
-ROWS = 400
+ROWS = 200
 PER_BATCH = 100
 PROGRAM = "from headrace.cli.main import main; main()"
 
@@ -44,15 +46,17 @@ def test_a_rollup_whose_driver_is_killed_counts_every_row_once(
         "trigger": "once",
         "rows_per_batch_max": PER_BATCH,
         "watermark": "1m",
-        "compact_every": 3,
+        "compact_every": 2,
     }
     config = tmp_path / "rollup.toml"
     config.write_text(
         "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+        + "[spark]\n"
+        + "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in SETTINGS.items())
     )
     chance = random.Random(11)
     for _ in range(max(1, kills // 10)):
-        _run_and_kill(config, after_batches=chance.randrange(2))
+        _run_and_kill(config, tmp_path / "lake", commits=chance.randint(1, 4))
     chosen = RollupSettings.from_mapping(settings)
     said: list[str] = []
     assert pipeline_named("rollup").run(chosen, master=None, say=said.append) == 0
@@ -61,20 +65,24 @@ def test_a_rollup_whose_driver_is_killed_counts_every_row_once(
     assert (found.rows_in, found.rows_bad) == (ROWS, ROWS // 100)
 
 
-def _run_and_kill(config: Path, *, after_batches: int) -> None:
-    """One life: it is killed when it has begun the batch after so many."""
+def _run_and_kill(config: Path, lake: Path, *, commits: int) -> None:
+    """One life: it is killed when so many commits to its tables were begun, which is
+    in the middle of a batch; a batch has a handful."""
     command = [sys.executable, "-c", PROGRAM, "pipeline", "run", "rollup", "--config", str(config)]
     process = subprocess.Popen(
-        [*command, "--master", "local[2]"], stderr=subprocess.PIPE, text=True, process_group=0
+        [*command, "--master", "local[2]"], stderr=subprocess.DEVNULL, process_group=0
     )
-    assert process.stderr is not None
-    seen = 0
-    for line in process.stderr:
-        if line.startswith("batch "):
-            seen += 1
-        if seen > after_batches:
-            break
+    enough = _commits(lake) + commits
+    while process.poll() is None and _commits(lake) < enough:
+        try:
+            process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            continue
     # The whole group: a JVM without its Python would go away by itself, later.
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    process.stderr.close()
+
+
+def _commits(lake: Path) -> int:
+    return len(list(lake.glob("*/_delta_log/*.json")))

@@ -156,7 +156,7 @@ def test_a_plan_redrives_its_kinds_and_leaves_the_others(
     said: list[str] = []
     code = pipeline_named("triage").run(settings_of("triage", values), master=None, say=said.append)
     assert code == 0 and said[0].startswith("6 dead letters of 2 kinds"), said
-    assert "order # timed out" in report.read_text()
+    assert "order # timed out" in report.read_text() and "orders.dlq:0:5" in report.read_text()
     assert sorted((step.action, step.letters) for step in read_plan(str(plan))) == [
         ("leave", 3),
         ("redrive", 3),

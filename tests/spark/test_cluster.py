@@ -168,20 +168,23 @@ class Flow:
 
 
 def kill_executor(flow: Flow, chance: random.Random) -> None:
-    _kill(chance, flow.cluster.executors())
+    _kill_one(flow, chance, flow.cluster.executors)
 
 
 def kill_task(flow: Flow, chance: random.Random) -> None:
     """The Python of a task dies, and the task fails."""
-    _kill(chance, flow.cluster.python_workers())
+    _kill_one(flow, chance, flow.cluster.python_workers)
 
 
-def _kill(chance: random.Random, pids: list[int]) -> None:
-    if pids:
+def _kill_one(flow: Flow, chance: random.Random, find: Callable[[], list[int]]) -> None:
+    for _ in range(RUN_SECONDS * 20):
         try:
-            os.kill(chance.choice(pids), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+            os.kill(chance.choice(find()), signal.SIGKILL)
+            return
+        except (IndexError, ProcessLookupError):
+            # Nobody is there at the moment, or not any more.
+            flow.waits(0.05)
+    raise AssertionError("there is nobody to kill")
 
 
 def restart_node(flow: Flow, chance: random.Random) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.settings import check_between
 from headrace.pipelines.page import Section, bars, cards, columns, page, paragraph, sample, table
 from headrace.pipelines.registry import Say
-from headrace.pipelines.schema import schema_of
+from headrace.pipelines.running import place_options
 from headrace.pipelines.session import spark_session
 from headrace.pipelines.settings import PipelineSettings
 from headrace.pipelines.triage.plan import Step, plan_text, propose
@@ -93,23 +93,12 @@ def triage(spark: SparkSession, settings: TriageSettings) -> Findings:
 
 def read_letters(spark: SparkSession, settings: TriageSettings) -> DataFrame:
     """The letters that are dead now: those that were redriven or purged still lie
-    in the log, and only the node knows which they are."""
-    import headrace
-    from headrace.pipelines.triage.transform import LETTER_SCHEMA
+    in the log, and only the view knows which they are."""
+    from headrace.pipelines.triage import transform
 
-    if settings.path:
-        handle = headrace.open(settings.path, read_only=True)
-    else:
-        handle = headrace.connect(settings.servers)
-    with handle:
-        rows = [
-            (
-                str(letter.id), letter.source.topic, letter.group, letter.reason, letter.error,
-                letter.attempts, letter.redrives, letter.failed_at, letter.raw,
-            )
-            for letter in handle.dead_letters(settings.topic)
-        ]  # fmt: skip
-    return spark.createDataFrame(rows, schema_of(LETTER_SCHEMA))
+    options = {**place_options(settings), "subscribe": settings.topic, "view": "dead-letters"}
+    view = spark.read.format("headrace").options(**(options | settings.options)).load()
+    return transform.letters(view, settings.topic)
 
 
 def plan_of(findings: Findings, rate: float) -> list[Step]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from headrace.engine.catalog import DEAD_LETTER_SUFFIX
 from headrace.pipelines.triage.kinds import shape_of, signature_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,24 @@ LETTER_SCHEMA = (
     "redrives int, failed_at timestamp, value binary"
 )
 KIND = ("origin", "group", "reason", "signature", "shape")
+
+
+def letters(view: DataFrame, topic: str) -> DataFrame:
+    """The connector's view of the topic's dead letters, as they are told of here."""
+    place = F.concat_ws(
+        ":", F.lit(f"{topic}{DEAD_LETTER_SUFFIX}"), "letterPartition", "letterOffset"
+    )
+    return view.select(
+        place.alias("id"),
+        F.col("topic").alias("origin"),
+        F.col("groupName").alias("group"),
+        "reason",
+        "error",
+        "attempts",
+        "redrives",
+        F.col("failedAt").alias("failed_at"),
+        "value",
+    )
 
 
 def with_kinds(letters: DataFrame) -> DataFrame:
