@@ -13,13 +13,14 @@ import argparse
 import json
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import machine
-from benchmarks.spark.kafka_jars import VERSION, NoConnector, jars
+from benchmarks.spark.kafka_jars import NoConnector, connector
 
 PROJECT = Path(__file__).parent.parent.parent
 
@@ -30,16 +31,16 @@ def main() -> int:
     place.mkdir(parents=True, exist_ok=True)
     described = machine.describe(place)
     described["command"] = " ".join(["python -m benchmarks.spark", *sys.argv[1:]])
-    connector: list[Path] = []
-    described["spark-sql-kafka"] = VERSION
+    described["pyspark"] = version("pyspark")
+    jars: list[Path] = []
     if arguments.no_kafka:
         described["spark-sql-kafka"] = "not run: --no-kafka"
     else:
         try:
-            connector = jars()
+            described["spark-sql-kafka"], jars = connector(version("pyspark"))
         except NoConnector as error:
             described["spark-sql-kafka"] = f"not run: {error}"
-    spark = _session(place, connector)
+    spark = _session(place, jars)
     from benchmarks.spark.measuring import Bench, Measured
     from benchmarks.spark.rows import ROWS
 
@@ -47,7 +48,7 @@ def main() -> int:
     measured: list[Measured] = []
     try:
         for name in arguments.only or ROWS:
-            for each in ROWS[name](bench, bool(connector)):
+            for each in ROWS[name](bench, bool(jars)):
                 measured.append(each)
                 shown = each.note or (
                     f"{each.rows_per_second / 1e6:.2f} M rows/s, {each.share or 1:.0%}, "
@@ -65,7 +66,7 @@ def main() -> int:
     return 0
 
 
-def _session(place: Path, connector: list[Path]):  # type: ignore[no-untyped-def]
+def _session(place: Path, jars: list[Path]):  # type: ignore[no-untyped-def]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     paths = [str(PROJECT), str(PROJECT / "src"), os.environ.get("PYTHONPATH", "")]
@@ -82,7 +83,7 @@ def _session(place: Path, connector: list[Path]):  # type: ignore[no-untyped-def
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(place / "local"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
-        **({"spark.jars": ",".join(map(str, connector))} if connector else {}),
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

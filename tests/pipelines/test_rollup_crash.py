@@ -70,7 +70,9 @@ def _run_and_kill(config: Path, lake: Path, *, commits: int) -> None:
     in the middle of a batch; a batch has a handful."""
     command = [sys.executable, "-c", PROGRAM, "pipeline", "run", "rollup", "--config", str(config)]
     process = subprocess.Popen(
-        [*command, "--master", "local[2]"], stderr=subprocess.DEVNULL, process_group=0
+        [*command, "--master", "local[2]", "--once", "--set", "compact_every=2"],
+        stderr=subprocess.DEVNULL,
+        process_group=0,
     )
     enough = _commits(lake) + commits
     while process.poll() is None and _commits(lake) < enough:

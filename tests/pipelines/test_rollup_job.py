@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from headrace.pipelines.table import LakeTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "pipelines.md"
 SERIES = ("cpu", "disk", "net")
 MINUTE_MS = 60_000
 
@@ -77,6 +79,15 @@ def test_counts_of_all_tables_add_up_to_what_came_in(
     assert job.tables.bad.read(spark).count() == 2
     late = job.tables.late.read(spark).collect()
     assert len(late) == 12 and all(row.ts < row.watermark for row in late)
+    _check_page(spark, job)
+
+
+def _check_page(spark: SparkSession, job: RollupJob) -> None:
+    """The query that the page shows: any quantile, from sketches that were stored."""
+    [query] = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    job.tables.rollups["1h"].read(spark).createOrReplaceTempView("rollup_1h")
+    [[found]] = spark.sql(query.replace("latency_ms", "disk")).collect()
+    assert 157.0 <= found <= 159.0
 
 
 def test_a_batch_that_fails_after_any_commit_is_counted_once(

@@ -1,15 +1,12 @@
-"""Reading a directory that no process has open, and what queues know of a topic."""
+"""A directory that no process has open, as a table and as a stream, in a real Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from tests.interop.conftest import NodeProcess
 from tests.spark.test_batch_read import numbers, values
 
 import headrace
@@ -49,13 +46,6 @@ def test_a_directory_is_read_in_parallel_straight_from_its_segments(
     assert values(read(spark, data, **bounds)) == numbers(490, 505)
 
 
-def test_a_directory_that_somebody_has_open_is_refused(spark: SparkSession, data: Path) -> None:
-    with headrace.open(str(data)), pytest.raises(PySparkException, match="set 'servers' instead"):
-        read(spark, data).count()
-    with pytest.raises(PySparkException, match="option 'path'.*nowhere"):
-        read(spark, data.parent / "nowhere").count()
-
-
 def test_a_stream_takes_from_a_directory_what_came_since_its_last_run(
     spark: SparkSession, data: Path, tmp_path: Path
 ) -> None:
@@ -79,9 +69,7 @@ def test_a_stream_takes_from_a_directory_what_came_since_its_last_run(
     assert run() == numbers(0, 1_010)
 
 
-@pytest.fixture(params=["servers", "path"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A node or a directory with a letter of `orders`, and a message that is delayed."""
+def test_dead_letters_and_delayed_messages_are_tables(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "data"
     with headrace.open(str(path)) as handle:
         handle.create_topic("orders", partitions=1)
@@ -90,26 +78,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, 
             [message] = queue.receive(max=1, wait=0)
             message.nack(error="no such customer")
         handle.publish("orders", b"later", delay=3_600)
-    if request.param == "path":
-        yield {"path": str(path)}
-        return
-    node = NodeProcess(path)
-    yield {"servers": node.bootstrap}
-    node.stop()
-
-
-def test_dead_letters_and_delayed_messages_are_tables(
-    spark: SparkSession, place: dict[str, str]
-) -> None:
-    def view(name: str) -> DataFrame:
-        reader = spark.read.format("headrace").options(**place)
-        return reader.options(subscribe="orders", view=name).load()
-
-    [letter] = view("dead-letters").collect()
+    [letter] = read(spark, path, view="dead-letters").collect()
     assert (bytes(letter.key), bytes(letter.value)) == (b"k", b"bad")
     assert (letter.topic, letter.partition, letter.offset) == ("orders", 0, 0)
     assert (letter.groupName, letter.error, letter.attempts) == ("billing", "no such customer", 1)
     assert ("from", b"shop") in [(each.key, bytes(each.value)) for each in letter.headers]
-    [delayed] = view("delayed").collect()
+    [delayed] = read(spark, path, view="delayed").collect()
     assert bytes(delayed.value) == b"later" and delayed.offset == 1
     assert (delayed.deliverAt - delayed.timestamp).total_seconds() == pytest.approx(3_600, abs=1)

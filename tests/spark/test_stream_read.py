@@ -115,6 +115,21 @@ def test_a_topic_that_was_made_again_is_read_anew_when_allowed(query: Query, top
     assert query.values() == [*numbers(0, 100), *numbers(500, 540)]
 
 
+def test_a_topic_that_is_gone_stops_the_query_or_is_left_out(query: Query, topic: Topic) -> None:
+    other = Topic(topic.node, f"{topic.name}-other")
+    other.create(1)
+    topic.publish(numbers(0, 10), partition=0)
+    other.publish(numbers(10, 20), partition=0)
+    both = f"{topic.name},{other.name}"
+    query.run(subscribe=both)
+    topic.delete()
+    other.publish(numbers(20, 30), partition=0)
+    with pytest.raises(StreamingQueryException, match="does not exist any more.*checkpoint"):
+        query.run(subscribe=both)
+    query.run(subscribe=both, failOnDataLoss=False)
+    assert query.values() == numbers(0, 30)
+
+
 def test_progress_is_shown_by_the_group(query: Query, topic: Topic) -> None:
     topic.publish(numbers(0, 100))
     # Spark tells a source that a batch is done when it plans the next one.

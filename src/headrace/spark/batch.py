@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from headrace.client.kafka.cluster import KafkaCluster
 from headrace.spark.filters import Narrowing, narrow
-from headrace.spark.letters import ensure_letters
 from headrace.spark.options import ReadOptions
 from headrace.spark.planning import Planner, batch_ranges, connect, narrowed
 from headrace.spark.rows import read_range
@@ -30,6 +29,8 @@ class HeadraceReader(DataSourceReader):
             planner = Planner(options, cluster)
             ranges = narrowed(planner, batch_ranges(planner, options), self._narrowing)
             if options.decoding is not None and options.decoding.to_dead_letters:
+                from headrace.spark.letters import ensure_letters
+
                 assert isinstance(cluster, KafkaCluster)
                 topics = planner.existing_topics()
                 ensure_letters(cluster, {n: len(t.partitions) for n, t in topics.items()})

@@ -31,7 +31,7 @@ from headrace.record import split_batches
 from headrace.spark.splits import OffsetRange
 from headrace.wire.kafka.generated.fetch_response import AbortedTransaction
 
-_READ_BYTES: Final = 16 * 1024 * 1024
+_READ_BYTES: Final = 2 * 1024 * 1024
 
 
 class Directory:

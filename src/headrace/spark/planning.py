@@ -3,12 +3,16 @@
     options ─> topics ─> bounds of each partition ─> ranges ─> splits
 
 Runs on the driver. Everything is looked up by Kafka's protocol; nothing is read.
+
+Spark plans in a process of its own each time, so what only some queries need, such as
+what reads directories, is imported when it is needed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from headrace.client.kafka.cluster import (
     EARLIEST,
@@ -19,16 +23,25 @@ from headrace.client.kafka.cluster import (
     TopicInfo,
 )
 from headrace.core.errors import InvalidOption
-from headrace.spark.directory import Directory
 from headrace.spark.filters import Narrowing
 from headrace.spark.offset_words import Bound
 from headrace.spark.offsets import Position, TopicPosition
 from headrace.spark.options import ReadOptions
 from headrace.spark.splits import OffsetRange
 
+if TYPE_CHECKING:
+    from headrace.spark.directory import Directory
+
 
 def connect(options: ReadOptions) -> KafkaCluster | Directory:
-    return connect_servers(options) if options.path is None else Directory(options.path)
+    return connect_servers(options) if options.path is None else directory_of(options)
+
+
+def directory_of(options: ReadOptions) -> Directory:
+    from headrace.spark.directory import Directory
+
+    assert options.path is not None
+    return Directory(options.path)
 
 
 def connect_servers(options: ReadOptions) -> KafkaCluster:

@@ -12,7 +12,7 @@ records, and an Arrow batch costs as much as thousands of rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -30,11 +30,12 @@ from headrace.record.columns import (
 )
 from headrace.spark.decoding import Decoder, decoder_of
 from headrace.spark.decoding_options import DECODED
-from headrace.spark.directory import Directory
-from headrace.spark.letters import LetterSender
 from headrace.spark.options import HEADERS, ReadOptions
-from headrace.spark.planning import connect_servers
+from headrace.spark.planning import connect_servers, directory_of
 from headrace.spark.splits import OffsetRange
+
+if TYPE_CHECKING:
+    from headrace.spark.letters import LetterSender
 
 # Of records, uncompressed, in one Arrow batch.
 BYTES_PER_BATCH: Final = 4 * 1024 * 1024
@@ -140,7 +141,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split."""
     if options.path is not None:
-        with Directory(options.path) as directory:
+        with directory_of(options) as directory:
             fetched = directory.fetch(range, options.isolation_level)
             yield from _read(RowReader(options, schema, range), fetched, range)
         return
@@ -158,6 +159,8 @@ def read_range(
         )
         letters = None
         if options.decoding is not None and options.decoding.to_dead_letters:
+            from headrace.spark.letters import LetterSender
+
             letters = LetterSender(cluster, range, options.progress_group)
         yield from _read(RowReader(options, schema, range, letters), fetch, range)
         if letters is not None:

@@ -1,7 +1,8 @@
 """The data source that Spark finds under the name `headrace`.
 
 Options are checked when a query is planned: by `schema` and again wherever Spark makes
-a reader or a writer, each in a process of its own.
+a reader or a writer, each in a process of its own. So a process imports what it needs
+and no more: what it imports, every query waits for.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ class HeadraceSource(DataSource):
         return table_ddl(parse_shape(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from headrace.spark.batch import HeadraceReader, PushingReader
         from headrace.spark.options import parse_read_options
-        from headrace.spark.views import ViewReader
 
         options = parse_read_options(self.options, "batch")
         if options.view != "stream":
+            from headrace.spark.views import ViewReader
+
             return ViewReader(options, schema)
+        from headrace.spark.batch import HeadraceReader, PushingReader
+
         return (PushingReader if options.push_filters else HeadraceReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> HeadraceStreamReader:

@@ -39,12 +39,10 @@ from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster, TopicI
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.errors import DataLost, HeadraceError
 from headrace.core.values import SPARK_PROGRESS
-from headrace.spark.directory import Directory
-from headrace.spark.letters import ensure_letters
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
 from headrace.spark.options import ReadOptions
-from headrace.spark.planning import Planner, connect_servers
+from headrace.spark.planning import Planner, connect_servers, directory_of
 from headrace.spark.rows import read_range
 from headrace.spark.schema import arrow_schema
 from headrace.spark.splits import OffsetRange, Split, cut
@@ -73,7 +71,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> Planner:
         if self._options.path is not None:
             # Looked at anew each time: it may have been written to since.
-            with Directory(self._options.path) as directory:
+            with directory_of(self._options) as directory:
                 return Planner(self._options, directory)
         if self._connected is None:
             self._connected = connect_servers(self._options)
@@ -203,6 +201,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         ranges = self._ranges(decode_position(start), decode_position(end))
         if ranges and options.decoding is not None and options.decoding.to_dead_letters:
+            from headrace.spark.letters import ensure_letters
+
             assert self._connected is not None
             topics = self._planner().topics()
             ensure_letters(
