@@ -39,7 +39,7 @@ def archive_settings(servers: str, source: str, folder: Path, trigger: str) -> A
             "lake": str(folder / "lake"),
             "trigger": trigger,
             "rows_per_batch_max": ROWS_PER_BATCH,
-            "compact_every": 4,
+            "compact_every": 6,
         }
     )
 

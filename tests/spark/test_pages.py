@@ -32,6 +32,8 @@ def test_the_page_runs_from_top_to_bottom(
         namespace: dict[str, Any] = {"__name__": "__main__"}
         for block in blocks():
             source = block.replace("127.0.0.1:9092", node.bootstrap)
+            # Spark looks from the folder in which its JVM was started, which is not ours.
+            source = source.replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
             exec(compile(source, str(PAGE), "exec", dont_inherit=True), namespace)
         # 333 by the query, and all of them again by hand.
         assert len(Topic(node, "large-orders").consume(333 + 1_000)) == 1_333
