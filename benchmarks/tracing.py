@@ -16,7 +16,7 @@ from benchmarks.samples import Sample, percentile
 from benchmarks.sizes import VALUE_BYTES, Sizes
 
 SHARES: dict[str, float | None] = {"off": None, "default": 0.01, "everything": 1}
-BATCH = 10_000
+BATCH = 1_000
 
 
 def tracing(place: Path, sizes: Sizes) -> list[Sample]:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from headrace.calls import Face
 from headrace.core.settings import TopicSettings
+from headrace.engine import state_log
 from headrace.engine.broker import Broker
 from headrace.engine.partition import Partition
 from headrace.log.segment import Segment
@@ -18,7 +20,9 @@ from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch, check_batch
 from headrace.server.deletion import delete_topics
+from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
+from headrace.server.tracing import trace
 
 COMPACT: dict[str, Any] = {"cleanup": "compact", "retention_ms": None, "segment_bytes": 4_096}
 
@@ -174,5 +178,34 @@ def test_old_segments_go_and_delayed_messages_stay(monkeypatch: pytest.MonkeyPat
         assert 0 < kept[0] <= 30
         assert kept[-1] == 60
         await bench.service.close()
+
+    play(scenario)
+
+
+def test_state_logs_that_wait_to_be_cut_are_followed_beside_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state_log, "SNAPSHOT_BYTES_MIN", 2_000)
+
+    async def scenario() -> None:
+        bench = Bench(trace_sample=1)
+        calls = Calls(bench.service)
+        await calls.run(Face.open_queue, "billing", ["orders"], "worker")
+        await bench.append(60)
+        while True:
+            leased = await calls.run(Face.lease, "billing", ["orders"], "worker", 1)
+            if not leased:
+                break
+            await calls.run(Face.ack, "billing", [leased[0].receipt])
+        state = bench.partition.state
+        assert state is not None
+        while bench.broker.follower.due:
+            await asyncio.sleep(0)
+        assert state.log.start_offset > 0
+        for offset in (0, 30, 59):
+            told = await trace(calls, f"orders:0:{offset}")
+            assert [event.kind for event in told.events] == ["published", "leased", "acked"]
+        await bench.service.close()
+        bench.broker.close()
 
     play(scenario)
