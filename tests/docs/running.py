@@ -186,7 +186,7 @@ class PageRun:
         assert ran.returncode == 0, (str(block), line, ran.stdout)
 
     def _finished(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=self.folder,
             env=self.environment,
@@ -194,8 +194,16 @@ class PageRun:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=WAIT_SECONDS,
+            start_new_session=True,
         )
+        try:
+            shown, _ = process.communicate(timeout=WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            # The shell, and whatever it has started.
+            os.killpg(process.pid, signal.SIGKILL)
+            shown, _ = process.communicate()
+            raise AssertionError(f"{command} has no end; it showed: {shown}") from None
+        return subprocess.CompletedProcess(command, process.returncode, shown)
 
 
 @pytest.fixture

@@ -299,6 +299,8 @@ MEANINGS: Mapping[str, str] = {
 
 # The words of a WebSocket's frames that mean something else there.
 FRAMES: Mapping[str, str] = {
+    "Ack.group": "When given, receipts of other groups are refused.",
+    "Release.group": "When given, receipts of other groups are refused.",
     "credit": "How many more messages may come before more credit does.",
     "id": "The request's own; it comes back with the answer.",
     "Delivered.message": "The message, as over HTTP.",
