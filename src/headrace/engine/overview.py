@@ -143,17 +143,20 @@ class _Look:
         waiting: list[_Waiting] = []
         behind: Counter[bytes] = Counter()
         for partition, view in self._broker.groups.views(group):
-            for state in _STATES:
-                found = view.window.count_in(state)
-                counts[state] += found
-                behind[partition.topic.id] += found
+            window = view.window
+            # Most partitions of most groups have nothing to do.
+            if window.start < window.end:
+                for state in _STATES:
+                    found = window.count_in(state)
+                    counts[state] += found
+                    behind[partition.topic.id] += found
+                ready = window.count_in(READY)
+                if ready:
+                    waiting.append((ready, partition, partial(_first_ready, view)))
             published += view.window.end
             delivered += view.totals["delivered"]
             dead += view.totals["dead_lettered"]
             self._delivered[partition.topic.id] += view.totals["delivered"]
-            ready = view.window.count_in(READY)
-            if ready:
-                waiting.append((ready, partition, partial(_first_ready, view)))
             yield
         self._note_lag(behind)
         oldest_ms = yield from self._oldest(waiting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,9 @@ def row_of(lines: list[str], name: str) -> list[str]:
 def test_the_screen_follows_the_work_and_the_keys(node: NodeProcess, open_session: Open) -> None:
     session = open_session()
     lines = session.wait_for("billing ")
-    assert len(lines) == 24 and lines[0].startswith(f"headrace 0.1.0 at {node.bootstrap}  up ")
+    assert len(lines) == 24 and lines[0].startswith(
+        f"headrace {version('headrace')} at {node.bootstrap}  up "
+    )
     assert "  mem " in lines[0]
     # partitions, in, out, size and its unit, records, lag, dead.
     assert row_of(lines, "orders")[-3:] == ["30", "17", "3"]
