@@ -3,6 +3,7 @@
     memory      a memory disk, kept while a test closes and opens again
     directory   a real directory under tmp_path
     remote      a node behind a socket, on a memory disk
+    grpc        the same node behind a stream of gRPC
 
 Each has a clock that a test moves. A test that needs real time asks for it.
 """
@@ -17,7 +18,10 @@ from tests.contract.loop_node import LoopNode
 
 import headrace
 from headrace import testing
+from headrace.client.grpc_link import GrpcLink
+from headrace.client.link import Link
 from headrace.client.remote import RemoteBackend
+from headrace.client.socket_link import SocketLink
 from headrace.core.ports import Clock
 
 
@@ -63,15 +67,21 @@ class RemoteSdkBackend(SdkBackend):
 
     is_exclusive = False
 
-    def __init__(self) -> None:
+    def __init__(self, link: type[Link] = SocketLink) -> None:
         super().__init__("", testing.MemoryDisk())
         self._node: LoopNode | None = None
+        self._link = link
 
     def _backend(self, clock: Clock | None, auto_create: bool) -> RemoteBackend:
         if self._node is None:
             assert self._disk is not None
-            self._node = LoopNode(self._disk, clock or self.clock)
-        return RemoteBackend(self._node.address, auto_create=auto_create, clock=clock or self.clock)
+            self._node = LoopNode(self._disk, clock or self.clock, (self._link.door,))
+        return RemoteBackend(
+            self._node.addresses[self._link.door],
+            auto_create=auto_create,
+            clock=clock or self.clock,
+            link=self._link,
+        )
 
     def open(
         self, *, clock: Clock | None = None, read_only: bool = False, auto_create: bool = False
@@ -105,10 +115,15 @@ def _on_a_node(tmp_path: Path) -> SdkBackend:
     return RemoteSdkBackend()
 
 
+def _over_grpc(tmp_path: Path) -> SdkBackend:
+    return RemoteSdkBackend(GrpcLink)
+
+
 BACKENDS: dict[str, Callable[[Path], SdkBackend]] = {
     "memory": _in_memory,
     "directory": _in_a_directory,
     "remote": _on_a_node,
+    "grpc": _over_grpc,
 }
 
 

@@ -20,6 +20,7 @@ from tests.interop.conftest import NodeProcess
 
 import headrace
 from headrace.client.caller import Caller
+from headrace.client.socket_link import SocketLink
 from headrace.core.errors import Disconnected, InvalidArgument, StaleReceipt, Unreachable
 from headrace.wire.remote import codec
 
@@ -54,7 +55,7 @@ def caller_of(handle: headrace.Headrace) -> Caller:
 def cut(handle: headrace.Headrace) -> None:
     """As a broken network does it, without a word."""
     link = caller_of(handle)._link
-    assert link is not None
+    assert isinstance(link, SocketLink)
     link._socket.shutdown(socket.SHUT_RDWR)
 
 

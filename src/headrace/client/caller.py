@@ -26,6 +26,7 @@ from typing import Any
 
 from headrace.client.link import Answered, Link, Pending
 from headrace.client.probing import explain
+from headrace.client.socket_link import SocketLink
 from headrace.core.errors import Closed, Disconnected, HeadraceError, Unreachable
 from headrace.core.node_settings import Address
 from headrace.core.ports import Clock
@@ -70,8 +71,10 @@ class Caller:
         auto_create: bool = False,
         retry_seconds: float = RETRY_SECONDS,
         clock: Clock | None = None,
+        link: type[Link] = SocketLink,
     ) -> None:
         self.address = address
+        self._link_kind = link
         self._node_clock = NodeClock()
         self._clock: Clock = self._node_clock if clock is None else clock
         self._auto_create = auto_create
@@ -188,11 +191,11 @@ class Caller:
     def _connect(self) -> Hello:
         """Make a link, and say what we are and hold."""
         try:
-            link = Link(self.address, self._client_id)
+            link = self._link_kind(self.address, self._client_id)
         except OSError as error:
             raise Unreachable(
                 f"no node answers at {self.address} ({error.strerror or error}); start one with: "
-                f"headrace serve --kafka {self.address}"
+                f"headrace serve --{self._link_kind.door} {self.address}"
             ) from error
         try:
             pending = link.send(encode_request("hello", (self._auto_create,)))

@@ -6,7 +6,8 @@
     async with headrace.connect_async("127.0.0.1:9092") as handle:
         await handle.publish("orders", {"id": 7})
 
-Without an address it is taken from HEADRACE_URL.
+`grpc://127.0.0.1:9081` says the same to the gRPC door. Without an address it is taken from
+HEADRACE_URL.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from headrace.client.async_waiting import Calls
 from headrace.client.asynchronous import AsyncHeadrace, Opening
 from headrace.client.caller import RETRY_SECONDS
 from headrace.client.handle import Headrace
+from headrace.client.link import Link
 from headrace.client.remote import RemoteBackend
+from headrace.client.socket_link import SocketLink
 from headrace.client.times import Duration, duration_ms
 from headrace.core.errors import InvalidArgument
 from headrace.core.node_settings import Address
@@ -25,12 +28,15 @@ from headrace.core.node_settings import Address
 URL_VARIABLE = "HEADRACE_URL"
 SCHEME = "headrace://"
 PORT_DEFAULT = 9092
+GRPC_SCHEME = "grpc://"
+GRPC_PORT_DEFAULT = 9081
 
 
 def connect(
     address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
 ) -> Headrace:
-    """A handle on the node at `host:port`; Unreachable when there is none.
+    """A handle on the node at `host:port` or `grpc://host:port`; Unreachable when there
+    is none.
 
     `auto_create` makes a topic when it is first published to or queued. `retry` is
     for how long calls that can do no harm are tried again while the node is away.
@@ -44,7 +50,8 @@ def open_backend(
 ) -> RemoteBackend:
     """What such a handle stands on."""
     retry_seconds = duration_ms("retry", retry) / 1000
-    return RemoteBackend(address_of(address), auto_create=auto_create, retry_seconds=retry_seconds)
+    node, link = way_to(address)
+    return RemoteBackend(node, auto_create=auto_create, retry_seconds=retry_seconds, link=link)
 
 
 def connect_async(
@@ -64,8 +71,8 @@ def connect_async(
     return Opening(start)
 
 
-def address_of(given: str | None) -> Address:
-    """What people write: host, host:port, or headrace://host:port."""
+def way_to(given: str | None) -> tuple[Address, type[Link]]:
+    """What people write: host, host:port, headrace://host:port or grpc://host:port."""
     text = os.environ.get(URL_VARIABLE) if given is None else given
     if not text:
         raise InvalidArgument(
@@ -74,7 +81,13 @@ def address_of(given: str | None) -> Address:
         )
     if not isinstance(text, str):
         raise InvalidArgument(f"an address is text like 127.0.0.1:9092, not {text!r}")
-    bare = text.removeprefix(SCHEME).rstrip("/")
-    if ":" not in bare:
-        bare = f"{bare}:{PORT_DEFAULT}"
-    return Address.parse("the address of a node", bare)
+    if text.startswith(GRPC_SCHEME):
+        from headrace.client.grpc_link import GrpcLink
+
+        return _address(text.removeprefix(GRPC_SCHEME), GRPC_PORT_DEFAULT), GrpcLink
+    return _address(text.removeprefix(SCHEME), PORT_DEFAULT), SocketLink
+
+
+def _address(text: str, port: int) -> Address:
+    bare = text.rstrip("/")
+    return Address.parse("the address of a node", bare if ":" in bare else f"{bare}:{port}")

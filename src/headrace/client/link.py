@@ -7,26 +7,23 @@
 Requests go out as they come and answers come back in any order, so a call that waits
 holds nobody up. The reader is a thread of the link's own; it never sends, and so it
 never waits for a node that waits for us to read.
+
+What carries the frames is a socket on the Kafka port (`socket_link.py`) or a stream of
+gRPC (`grpc_link.py`); all else is the same.
 """
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from headrace.core.errors import Closed, Disconnected, HeadraceError, MalformedMessage
-from headrace.core.limits import FRAME_BYTES_MAX
 from headrace.core.node_settings import Address
-from headrace.wire.remote.codec import CORRELATION_ID_MAX, decode_answer_id, encode_request_frame
+from headrace.wire.remote.codec import CORRELATION_ID_MAX, decode_answer_id
 
-_SIZE = struct.Struct(">i")
 CONNECT_SECONDS = 5.0
-READ_BYTES = 256 * 1024
-# A peer that is gone without a word is noticed after about half a minute.
-_KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 
 Answered = Callable[["Pending"], None]
 
@@ -62,20 +59,15 @@ class Pending:
         return self.frame
 
 
-class Link:
+class Link(ABC):
     """Connected when it is made; OSError when nobody listens there."""
+
+    # Which door of a node this leads to, as `headrace serve` calls it.
+    door: ClassVar[str]
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address
         self._client_id = client_id.encode()[:255]
-        self._socket = socket.create_connection(address, CONNECT_SECONDS)
-        self._socket.settimeout(None)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEP_ALIVE:
-            # Not every system has all of them.
-            with contextlib.suppress(AttributeError, OSError):
-                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._send_lock = threading.Lock()
         # Guards the two below.
         self._lock = threading.Lock()
@@ -86,7 +78,6 @@ class Link:
         self._reader = threading.Thread(
             target=self._read, name=f"headrace-link-{address}", daemon=True
         )
-        self._reader.start()
 
     @property
     def is_alive(self) -> bool:
@@ -94,7 +85,7 @@ class Link:
 
     def send(self, request: bytes, on_answered: Answered | None = None) -> Pending:
         """Disconnected when the link is gone; then the node has not seen all of the
-        request and will not carry it out."""
+        request and will not carry it out, and nobody is called."""
         pending = Pending(on_answered)
         with self._send_lock:
             with self._lock:
@@ -104,7 +95,7 @@ class Link:
                 number = self._last_id
                 self._pending[number] = pending
             try:
-                self._socket.sendall(encode_request_frame(number, self._client_id, request))
+                self._transmit(number, request)
             except OSError as error:
                 with self._lock:
                     is_ended = self._pending.pop(number, None) is None
@@ -121,6 +112,40 @@ class Link:
         if threading.current_thread() is not self._reader:
             self._reader.join()
 
+    # What carries the frames.
+
+    @abstractmethod
+    def _transmit(self, number: int, request: bytes) -> None:
+        """Send it with this correlation id; OSError when that cannot be done."""
+
+    @abstractmethod
+    def _receive_all(self) -> None:
+        """Hand every frame to `_on_frame`. Returns or raises OSError, EOFError or
+        MalformedMessage when there will be no more of them."""
+
+    @abstractmethod
+    def _shut(self) -> None:
+        """Have the reader wake up, and end."""
+
+    # Answers.
+
+    def _read(self) -> None:
+        try:
+            self._receive_all()
+            raise EOFError("closed by the node")
+        except (OSError, EOFError) as error:
+            self._end(self._lost(error or "closed by the node"))
+        except MalformedMessage as error:
+            self._end(error)
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if len(frame) < 5:
+            raise MalformedMessage(f"an answer of {len(frame)} bytes from {self.address}")
+        with self._lock:
+            pending = self._pending.pop(decode_answer_id(frame), None)
+        if pending is not None:
+            pending.end(frame, None)
+
     def _lost(self, error: object) -> Disconnected:
         return Disconnected(
             f"the connection to the node at {self.address} broke ({error}) before the answer "
@@ -133,44 +158,6 @@ class Link:
                 return
             self._ended = reason
             waiting, self._pending = list(self._pending.values()), {}
-        # The reader wakes up and closes it.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._shut()
         for pending in waiting:
             pending.end(None, reason)
-
-    # The reader.
-
-    def _read(self) -> None:
-        try:
-            with self._socket:
-                while True:
-                    self._on_frame(self._receive(_SIZE.unpack(self._receive(4))[0]))
-        except (OSError, EOFError) as error:
-            self._end(self._lost(error or "closed by the node"))
-        except MalformedMessage as error:
-            self._end(error)
-
-    def _receive(self, size: int) -> memoryview:
-        if not 0 < size <= FRAME_BYTES_MAX:
-            raise MalformedMessage(
-                f"what answers at {self.address} does not speak the remote protocol; is it a "
-                "headrace node?"
-            )
-        room = memoryview(bytearray(size))
-        end = 0
-        while end < size:
-            count = self._socket.recv_into(room[end:], min(size - end, READ_BYTES))
-            if not count:
-                raise EOFError("closed by the node")
-            self.received_bytes += count
-            end += count
-        return room
-
-    def _on_frame(self, frame: memoryview) -> None:
-        if len(frame) < 5:
-            raise MalformedMessage(f"an answer of {len(frame)} bytes from {self.address}")
-        with self._lock:
-            pending = self._pending.pop(decode_answer_id(frame), None)
-        if pending is not None:
-            pending.end(frame, None)

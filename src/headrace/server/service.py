@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.core.overview_values import NodeFigures
@@ -25,6 +25,9 @@ from headrace.server.maintenance import Maintenance
 from headrace.server.metrics.counting import Counts
 from headrace.server.metrics.probe import LoopProbe
 from headrace.server.requests import SLOW_MS, Requests
+
+if TYPE_CHECKING:
+    from headrace.server.remote.session import Holdings
 
 Wake = Callable[[], None]
 
@@ -82,6 +85,8 @@ class Service:
         self._waiting: dict[Partition, set[Wake]] = {}
         # Those who also wait for topics and members to come and go.
         self._watching: set[Wake] = set()
+        # What the sessions of our own clients hold, whichever door they came through.
+        self.holdings: Holdings | None = None
         # What doors have to see to now and then, told the time.
         self.housekeeping: list[Callable[[int], None]] = []
         # Members of a group that only a door knows of.

@@ -37,11 +37,13 @@ from headrace.server.grpc.measured import Measured, MeasuredCall, count_connecti
 from headrace.server.grpc.messages import Messages
 from headrace.server.grpc.queues import Queues
 from headrace.server.grpc.requests import decoder_of
+from headrace.server.grpc.sdk import SdkStreams
 from headrace.server.grpc.statuses import refuse
 from headrace.server.grpc.topics import Topics
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 from headrace.wire.grpc.generated import headrace_pb2 as pb
+from headrace.wire.remote.methods import GRPC_NAME, GRPC_SERVICE
 
 logger = logging.getLogger("headrace.grpc")
 
@@ -65,6 +67,7 @@ class GrpcDoor:
         self._service = service
         self._settings = settings
         self._aftermath = Aftermath()
+        self._sdk = SdkStreams(service)
         self._health = health.aio.HealthServicer()
         self.address = Address("", 0)
         self._server: Any
@@ -77,7 +80,7 @@ class GrpcDoor:
             options=_OPTIONS, maximum_concurrent_rpcs=self._settings.connections_max
         )
         names = [each.full_name for each in pb.DESCRIPTOR.services_by_name.values()]
-        server.add_generic_rpc_handlers(tuple(self._handlers()))
+        server.add_generic_rpc_handlers((*self._handlers(), self._sdk_handler()))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
             (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
@@ -117,8 +120,15 @@ class GrpcDoor:
             for name, service in pb.DESCRIPTOR.services_by_name.items()
         ]
 
+    def _sdk_handler(self) -> Any:
+        """The calls of our own clients: bytes in, bytes out."""
+        return grpc.method_handlers_generic_handler(
+            GRPC_SERVICE, {GRPC_NAME: grpc.stream_stream_rpc_method_handler(self._sdk.connect)}
+        )
+
     async def close(self) -> None:
         """Take nothing new, let what is under way be answered, and end the streams."""
+        self._sdk.close()
         await self._health.enter_graceful_shutdown()
         await self._server.stop(CLOSE_SECONDS)
         await self._aftermath.close()

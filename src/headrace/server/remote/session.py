@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
 from headrace.core import limits
@@ -36,6 +36,7 @@ from headrace.server.bounded import lease_bounded
 from headrace.server.glance import Glance
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.pages import delayed_page, letters_page
+from headrace.server.service import Service
 from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
 from headrace.wire.remote.codec import Request
@@ -47,9 +48,6 @@ from headrace.wire.remote.methods import (
     Stored,
     refusal_of,
 )
-
-if TYPE_CHECKING:
-    from headrace.server.kafka.door import Door
 
 
 class Owned(NamedTuple):
@@ -69,10 +67,13 @@ class Holdings:
 
 
 class Session:
-    def __init__(self, door: Door, holdings: Holdings) -> None:
-        self._door = door
-        self._service = door.service
-        self._calls = Calls(door.service)
+    def __init__(
+        self, service: Service, polls: set[Callable[[], None]], holdings: Holdings
+    ) -> None:
+        """`polls` are waits that the door ends when it closes."""
+        self._polls = polls
+        self._service = service
+        self._calls = Calls(service)
         self._holdings = holdings
         self._owners = holdings.owners
         self._owned: set[Owned] = set()
@@ -126,13 +127,13 @@ class Session:
                 raise LimitExceeded("too many partitions are being watched; look again later")
             holdings.watched_partitions += count
             self._watches.add(watch)
-            self._door.polls.add(watch.news.set)
+            self._polls.add(watch.news.set)
             try:
                 is_news = await watch.wait(limits.REMOTE_WATCH_MS_MAX / 1000)
             finally:
                 holdings.watched_partitions -= count
                 self._watches.discard(watch)
-                self._door.polls.discard(watch.news.set)
+                self._polls.discard(watch.news.set)
         return News(is_news, self._service.clock.now_ms())
 
     async def _figures(self) -> NodeFigures | None:

@@ -53,6 +53,10 @@ from headrace.core.values import (
 # no Kafka client ever sends it.
 API_KEY: Final = 10_000
 VERSION: Final = 0
+# The stream that carries the same over gRPC. It is no part of the public .proto.
+GRPC_SERVICE: Final = "headrace.remote.Sdk"
+GRPC_NAME: Final = "Connect"
+GRPC_METHOD: Final = f"/{GRPC_SERVICE}/{GRPC_NAME}"
 
 
 class Many(NamedTuple):

@@ -1,0 +1,63 @@
+"""A link over a socket: frames of Kafka's kind on the Kafka port."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+
+from headrace.client.link import CONNECT_SECONDS, Link
+from headrace.core.errors import MalformedMessage
+from headrace.core.limits import FRAME_BYTES_MAX
+from headrace.core.node_settings import Address
+from headrace.wire.remote.codec import encode_request_frame
+
+_SIZE = struct.Struct(">i")
+READ_BYTES = 256 * 1024
+# A peer that is gone without a word is noticed after about half a minute.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+
+
+class SocketLink(Link):
+    door = "kafka"
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        super().__init__(address, client_id)
+        self._socket = socket.create_connection(address, CONNECT_SECONDS)
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE:
+            # Not every system has all of them.
+            with contextlib.suppress(AttributeError, OSError):
+                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._reader.start()
+
+    def _transmit(self, number: int, request: bytes) -> None:
+        self._socket.sendall(encode_request_frame(number, self._client_id, request))
+
+    def _shut(self) -> None:
+        # The reader wakes up and closes it.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _receive_all(self) -> None:
+        with self._socket:
+            while True:
+                self._on_frame(self._receive(_SIZE.unpack(self._receive(4))[0]))
+
+    def _receive(self, size: int) -> memoryview:
+        if not 0 < size <= FRAME_BYTES_MAX:
+            raise MalformedMessage(
+                f"what answers at {self.address} does not speak the remote protocol; is it a "
+                "headrace node?"
+            )
+        room = memoryview(bytearray(size))
+        end = 0
+        while end < size:
+            count = self._socket.recv_into(room[end:], min(size - end, READ_BYTES))
+            if not count:
+                raise EOFError("closed by the node")
+            self.received_bytes += count
+            end += count
+        return room

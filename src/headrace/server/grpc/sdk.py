@@ -1,0 +1,110 @@
+"""The calls of our own clients, over gRPC: one stream is one connection of the SDK.
+
+    stream   correlation id i32 | request   ->   session: call on the loop -> disk
+             correlation id i32 | answer    <-   in any order
+
+Everything behind the stream is what serves a connection on the Kafka port: the same
+codec, the same session, the same limits. However the stream ends, what it holds is
+given back at once.
+
+A client that sends faster than it is answered is read again when it has been: at most
+so many calls of one stream are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, MalformedMessage
+from headrace.server.glance import Glance
+from headrace.server.remote.answering import Answering, checked_request, is_watch
+from headrace.server.remote.session import Holdings, Session
+from headrace.server.service import Service
+from headrace.wire.remote.stream import split_stream_request, stream_answer
+
+logger = logging.getLogger("headrace.grpc")
+
+
+class SdkStreams:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._polls: set[Callable[[], None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._answering = Answering(service, logger, self._tasks)
+
+    async def connect(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        service = self._service
+        if service.holdings is None:
+            # Without a Kafka door there are no members of its groups.
+            service.holdings = Holdings(Glance(service, lambda group: 0))
+        session = Session(service, self._polls, service.holdings)
+        stream = _Stream(self._answering, session, context)
+        try:
+            await stream.serve(requests)
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Whoever waits for news is answered."""
+        for finish in list(self._polls):
+            finish()
+
+
+class _Stream:
+    def __init__(self, answering: Answering, session: Session, context: Any) -> None:
+        self._answering = answering
+        self._session = session
+        self._context = context
+        self._open_calls = asyncio.Semaphore(limits.REMOTE_OPEN_CALLS_MAX)
+        # grpc sends one message of a stream at a time.
+        self._answers: asyncio.Queue[tuple[bool, bytes]] = asyncio.Queue()
+
+    async def serve(self, requests: AsyncIterator[bytes]) -> None:
+        writing = asyncio.create_task(self._write())
+        reading = asyncio.create_task(self._read(requests))
+        try:
+            await asyncio.wait((writing, reading), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (writing, reading):
+                task.cancel()
+            outcomes = await asyncio.gather(writing, reading, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _read(self, requests: AsyncIterator[bytes]) -> None:
+        async for message in requests:
+            correlation_id = 0
+            try:
+                correlation_id, body = split_stream_request(message)
+                request = checked_request(body)
+            except MalformedMessage as error:
+                logger.warning("stream closed", extra={"reason": str(error)})
+                return
+            except HeadraceError as error:
+                await self._open_calls.acquire()
+                self._on_frame(True, self._answering.refuse(correlation_id, error))
+                continue
+            is_call = not is_watch(request)
+            if is_call:
+                await self._open_calls.acquire()
+            who = {"peer": self._context.peer()}
+            self._answering.begin(
+                self._session, request, correlation_id, who, partial(self._on_frame, is_call)
+            )
+
+    def _on_frame(self, is_call: bool, frame: bytes) -> None:
+        self._answers.put_nowait((is_call, frame))
+
+    async def _write(self) -> None:
+        while True:
+            is_call, frame = await self._answers.get()
+            # This waits while the client does not read.
+            await self._context.write(stream_answer(frame))
+            if is_call:
+                self._open_calls.release()

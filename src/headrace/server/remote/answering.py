@@ -1,0 +1,100 @@
+"""Calls of our own clients, whatever they come over: carried out and answered.
+
+A request that can be read is answered, with an error at worst, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, LimitExceeded
+from headrace.core.ports import Buffer
+from headrace.server.remote.session import Session
+from headrace.server.service import Service
+from headrace.wire.remote.codec import (
+    Request,
+    decode_request,
+    encode_answer_frame,
+    encode_refusal_frame,
+)
+
+OnFrame = Callable[[bytes], None]
+
+
+def checked_request(body: Buffer) -> Request:
+    """MalformedMessage when this is no request; InvalidArgument, LimitExceeded for one
+    that cannot be carried out."""
+    request = decode_request(body)
+    if is_watch(request) and len(body) > limits.REMOTE_WATCH_BYTES_MAX:
+        raise LimitExceeded("too many topics to watch at once; watch some of them")
+    return request
+
+
+def is_watch(request: Request) -> bool:
+    """Whether it only waits, and so does not count as work."""
+    return request.method.name == "watch"
+
+
+class Answering:
+    def __init__(
+        self, service: Service, logger: logging.Logger, tasks: set[asyncio.Future[Any]]
+    ) -> None:
+        """`tasks` are those that a door waits for when it closes."""
+        self._service = service
+        self._logger = logger
+        self._tasks = tasks
+
+    def refuse(self, correlation_id: int, error: HeadraceError) -> bytes:
+        """The answer to what cannot be carried out."""
+        self._service.counts.endpoint("sdk", "refused").errors[error.code] += 1
+        return encode_refusal_frame(correlation_id, error)
+
+    def begin(
+        self,
+        session: Session,
+        request: Request,
+        correlation_id: int,
+        who: Mapping[str, object],
+        on_frame: OnFrame,
+    ) -> None:
+        """Carry it out; `on_frame` hears the answer, unless we are closed before."""
+        service = self._service
+        endpoint = service.counts.endpoint("sdk", request.method.name)
+        began = perf_counter()
+        task = asyncio.ensure_future(session.carry_out(request), loop=service.loop)
+        self._tasks.add(task)
+
+        def answer(done: asyncio.Future[object]) -> None:
+            self._tasks.discard(done)
+            if done.cancelled():
+                return
+            error = done.exception()
+            try:
+                if error is None:
+                    frame = encode_answer_frame(correlation_id, done.result())
+                elif isinstance(error, HeadraceError):
+                    frame = encode_refusal_frame(correlation_id, error)
+                else:
+                    raise error
+            except Exception as failure:
+                error = self._on_failed(request, failure)
+                frame = encode_refusal_frame(correlation_id, error)
+            service.requests.done(
+                endpoint,
+                began,
+                waited_ms=float("inf") if is_watch(request) else 0,
+                code=error.code if isinstance(error, HeadraceError) else "",
+                who={**who, "correlation_id": correlation_id},
+            )
+            on_frame(frame)
+
+        task.add_done_callback(answer)
+
+    def _on_failed(self, request: Request, error: BaseException) -> HeadraceError:
+        self._logger.error("call failed", exc_info=error, extra={"method": request.method.name})
+        return HeadraceError(f"{request.method.name} failed in the node; its log says why")
