@@ -100,7 +100,6 @@ class Door:
         self._expiry = CursorExpiry(service.broker.cursors, settings.offsets_retention_ms)
         service.housekeeping.append(self._expire_offsets)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
-        self.remote = RemoteDoor(self)
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.
@@ -108,6 +107,7 @@ class Door:
         self.rooms = Rooms()
         # Long polls that can be answered at once when the node stops.
         self.polls: set[Callable[[], None]] = set()
+        self.remote = RemoteDoor(self)
         self._endpoints: dict[int, Endpoint] = {}
         service.connections["kafka"] = lambda: len(self.connections) - self.remote.session_count
         service.connections["sdk"] = lambda: self.remote.session_count
