@@ -5,7 +5,6 @@ node in a process of its own.
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import struct
 import threading
@@ -349,15 +348,6 @@ def test_the_address_may_come_from_the_environment(
         assert handle.topics() is not None
     with pytest.raises(InvalidArgument, match="must look like"):
         headrace.connect("[::1")
-
-
-def test_the_block_of_the_page_runs(node: NodeProcess) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "sdk.md").read_text()
-    [block] = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert "127.0.0.1:9092" in block
-    exec(block.replace("127.0.0.1:9092", node.bootstrap), {"headrace": headrace})
-    with headrace.connect(node.bootstrap) as handle:
-        assert handle.depth("orders", group="billing") == 0
 
 
 def test_what_is_no_request_costs_its_own_connection_only(node: NodeProcess, topic: str) -> None:
