@@ -62,20 +62,18 @@ class _Stream:
         self._context = context
         self._open_calls = asyncio.Semaphore(limits.REMOTE_OPEN_CALLS_MAX)
         # grpc sends one message of a stream at a time.
-        self._answers: asyncio.Queue[tuple[bool, bytes]] = asyncio.Queue()
+        self._answers: asyncio.Queue[tuple[bool, bytes] | None] = asyncio.Queue()
 
     async def serve(self, requests: AsyncIterator[bytes]) -> None:
         writing = asyncio.create_task(self._write())
-        reading = asyncio.create_task(self._read(requests))
         try:
-            await asyncio.wait((writing, reading), return_when=asyncio.FIRST_COMPLETED)
+            await self._read(requests)
+            # A message that is half written cannot be taken back.
+            self._answers.put_nowait(None)
+            await writing
         finally:
-            for task in (writing, reading):
-                task.cancel()
-            outcomes = await asyncio.gather(writing, reading, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
 
     async def _read(self, requests: AsyncIterator[bytes]) -> None:
         async for message in requests:
@@ -102,8 +100,8 @@ class _Stream:
         self._answers.put_nowait((is_call, frame))
 
     async def _write(self) -> None:
-        while True:
-            is_call, frame = await self._answers.get()
+        while (answer := await self._answers.get()) is not None:
+            is_call, frame = answer
             # This waits while the client does not read.
             await self._context.write(stream_answer(frame))
             if is_call:
