@@ -350,6 +350,33 @@ def test_the_address_may_come_from_the_environment(
         headrace.connect("[::1")
 
 
+def test_a_lease_is_kept_while_its_block_runs(node: NodeProcess, topic: str) -> None:
+    with headrace.connect(node.bootstrap) as handle, headrace.connect(node.bootstrap) as other:
+        queue = handle.queue(topic, "keeping", visibility=3, auto_extend=True)
+        [kept, lost, third] = queue.receive(10, wait=WAIT)
+        with kept:
+            # It ends for the one that nobody works on, and is given to somebody else.
+            with other.queue(topic, "keeping") as second:
+                again = second.receive(1, wait=WAIT)
+                assert again[0].id in (lost.id, third.id)
+                assert handle.status(kept.id, "keeping").state == "leased"
+        assert kept.settled
+        assert handle.status(kept.id, "keeping").state == "acked"
+
+
+def test_a_lease_is_kept_for_a_task_too(node: NodeProcess, topic: str) -> None:
+    async def test() -> None:
+        async with headrace.connect_async(node.bootstrap) as handle:
+            async with handle.queue(topic, "keeping", visibility=3, auto_extend=True) as queue:
+                [kept, lost, third] = await queue.receive(10, wait=WAIT)
+                async with kept, handle.queue(topic, "keeping") as second:
+                    again = await second.receive(1, wait=WAIT)
+                    assert again[0].id in (lost.id, third.id)
+                assert (await handle.status(kept.id, "keeping")).state == "acked"
+
+    asyncio.run(test())
+
+
 def test_what_is_no_request_costs_its_own_connection_only(node: NodeProcess, topic: str) -> None:
     host, _, port = node.bootstrap.rpartition(":")
     with headrace.connect(node.bootstrap) as handle:

@@ -37,6 +37,7 @@ class AsyncQueue(Generic[T]):
         self._calls = calls
         self._connection = connection
         self.value_type = queue.value_type
+        self.keeper = queue.keeper
 
     @property
     def group(self) -> str:

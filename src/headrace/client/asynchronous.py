@@ -202,6 +202,7 @@ class AsyncHeadrace:
         consumer: str | None = ...,
         visibility: Duration | None = ...,
         prefetch: int = ...,
+        auto_extend: bool = ...,
         **settings: Any,
     ) -> Opening[AsyncQueue[T]]: ...
     @overload
@@ -214,6 +215,7 @@ class AsyncHeadrace:
         consumer: str | None = ...,
         visibility: Duration | None = ...,
         prefetch: int = ...,
+        auto_extend: bool = ...,
         **settings: Any,
     ) -> Opening[AsyncQueue[Any]]: ...
     def queue(
@@ -225,6 +227,7 @@ class AsyncHeadrace:
         consumer: str | None = None,
         visibility: Duration | None = None,
         prefetch: int = PREFETCH_DEFAULT,
+        auto_extend: bool = False,
         **settings: Any,
     ) -> Opening[AsyncQueue[Any]]:
         async def start() -> AsyncQueue[Any]:
@@ -236,6 +239,7 @@ class AsyncHeadrace:
                     consumer=consumer,
                     visibility=visibility,
                     prefetch=prefetch,
+                    auto_extend=auto_extend,
                     **settings,
                 )
             )

@@ -244,6 +244,7 @@ class Headrace:
         consumer: str | None = ...,
         visibility: Duration | None = ...,
         prefetch: int = ...,
+        auto_extend: bool = ...,
         **settings: Any,
     ) -> Queue[T]: ...
     @overload
@@ -256,6 +257,7 @@ class Headrace:
         consumer: str | None = ...,
         visibility: Duration | None = ...,
         prefetch: int = ...,
+        auto_extend: bool = ...,
         **settings: Any,
     ) -> Queue[Any]: ...
     def queue(
@@ -267,14 +269,16 @@ class Headrace:
         consumer: str | None = None,
         visibility: Duration | None = None,
         prefetch: int = PREFETCH_DEFAULT,
+        auto_extend: bool = False,
         **settings: Any,
     ) -> Queue[Any]:
         """Lease messages of these topics as a consumer of `group`. Each group
         gets every message, and in a group one consumer does.
 
         `visibility` is how long a lease lasts; `type` is what values are decoded
-        as; `prefetch` is how many a loop leases ahead at most. The settings are
-        those of `headrace.GroupSettings`.
+        as; `prefetch` is how many a loop leases ahead at most; `auto_extend` keeps
+        the lease of a message while its `with` block runs. The settings are those of
+        `headrace.GroupSettings`.
         """
         return Queue(
             self.connection,
@@ -283,6 +287,7 @@ class Headrace:
             consumer=consumer,
             visibility=visibility,
             prefetch=prefetch,
+            auto_extend=auto_extend,
             value_type=_value_type(type),
             settings=settings,
         )

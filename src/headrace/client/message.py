@@ -116,6 +116,14 @@ class LeasedView(RecordView[T]):
         if span is not None:
             span.__exit__(kind, error, traceback)
 
+    def _keep(self) -> None:
+        if self._queue.keeper is not None:
+            self._queue.keeper.keep(self._stored)
+
+    def _drop(self) -> None:
+        if self._queue.keeper is not None:
+            self._queue.keeper.drop(self._stored)
+
 
 class Message(LeasedView[T]):
     """A message under lease. As a context it is acked at the end of the block,
@@ -155,6 +163,7 @@ class Message(LeasedView[T]):
 
     def __enter__(self) -> Message[T]:
         self._enter_span()
+        self._keep()
         return self
 
     def __exit__(
@@ -164,6 +173,7 @@ class Message(LeasedView[T]):
         traceback: TracebackType | None,
     ) -> None:
         self._exit_span(kind, error, traceback)
+        self._drop()
         if self._settled:
             return
         if error is None:
@@ -211,6 +221,7 @@ class AsyncMessage(LeasedView[T]):
 
     async def __aenter__(self) -> AsyncMessage[T]:
         self._enter_span()
+        self._keep()
         return self
 
     async def __aexit__(
@@ -220,6 +231,7 @@ class AsyncMessage(LeasedView[T]):
         traceback: TracebackType | None,
     ) -> None:
         self._exit_span(kind, error, traceback)
+        self._drop()
         if self._settled:
             return
         if error is None:

@@ -18,12 +18,13 @@ import os
 import platform
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from headrace.client.backend import Backend, Outcomes
 from headrace.client.connection import Connection
+from headrace.client.keeping import LeaseKeeper
 from headrace.client.message import Message
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
@@ -38,7 +39,7 @@ from headrace.core.errors import (
     UnknownTopic,
 )
 from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX, NAME_CHARACTERS_MAX
-from headrace.core.values import Delivery, QueueStatistics, check_name
+from headrace.core.values import Delivery, QueueStatistics, Receipt, check_name
 
 T = TypeVar("T")
 
@@ -78,6 +79,7 @@ class Queue(Generic[T]):
         consumer: str | None = None,
         visibility: Duration | None = None,
         prefetch: int = PREFETCH_DEFAULT,
+        auto_extend: bool = False,
         value_type: ValueType | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class Queue(Generic[T]):
         backend = connection.reach()
         self._clock = backend.clock
         backend.open_queue(self.group, self._topics, self.consumer, settings or None)
+        self.keeper = LeaseKeeper(self._clock, self._extend_kept) if auto_extend else None
         connection.on_opened(self)
 
     @property
@@ -284,6 +287,9 @@ class Queue(Generic[T]):
             ends=False,
         )
 
+    def _extend_kept(self, receipts: Sequence[Receipt]) -> None:
+        self.check().extend(self.group, receipts, visibility_ms=self._visibility_ms)
+
     def _settle(self, given: Any, act: Act, *, ends: bool = True) -> Outcomes | None:
         return self._settler.settle(self.check(), given, act, ends=ends)
 
@@ -314,6 +320,8 @@ class Queue(Generic[T]):
         """Give back every lease and end every loop and wait. Fine when closed."""
         if self._connection.is_forked or not self.bell.ring():
             return
+        if self.keeper is not None:
+            self.keeper.close()
         self._connection.on_closed(self)
         if self._connection.closed:
             return

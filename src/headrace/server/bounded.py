@@ -6,6 +6,7 @@ gigabyte. So a door takes them in steps, and stops when it has enough:
     first step up to 64, by the size of what lies in the log, then as many as should fit
     by the size of those before
 
+A client that leases again and again has told how large its messages are: `Sizes`.
 Whoever wanted more asks again.
 """
 
@@ -31,6 +32,24 @@ GROWTH = 4
 MESSAGE_BYTES = 128
 
 
+class Sizes:
+    """What a client's last lease says about how many messages fit."""
+
+    __slots__ = ("_bytes", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._bytes = 0
+
+    def first_step(self, bytes_max: int) -> int:
+        if self._count < FIRST_STEP:
+            return FIRST_STEP
+        return max(1, min(self._count * GROWTH, bytes_max * self._count // (2 * self._bytes)))
+
+    def note(self, count: int, size: int) -> None:
+        self._count, self._bytes = count, size
+
+
 class Sized(Protocol):
     @property
     def key(self) -> bytes | None: ...
@@ -53,13 +72,15 @@ async def lease_bounded(
     *,
     is_wanted: Callable[[], bool],
     bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
+    sizes: Sizes | None = None,
 ) -> list[Delivery]:
     """As `lease`, for at most about as many bytes as one answer has. What is leased
     when nobody wants it any more is given back."""
     leased: list[Delivery] = []
     budget = bytes_max
     # What is not a count is refused by the call itself.
-    step = min(count, FIRST_STEP, _first_fitting(calls, topics, bytes_max))
+    first = FIRST_STEP if sizes is None else sizes.first_step(bytes_max)
+    step = min(count, first, _first_fitting(calls, topics, bytes_max))
     while True:
         try:
             found = await calls.run(
@@ -76,6 +97,8 @@ async def lease_bounded(
             return []
         budget -= sum(map(_size, found))
         if len(found) < step or len(leased) >= count or budget <= 0:
+            if sizes is not None and leased:
+                sizes.note(len(leased), bytes_max - budget)
             return leased
         step = _next_step(len(leased), count, bytes_max, budget)
 

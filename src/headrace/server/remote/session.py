@@ -32,7 +32,7 @@ from headrace.core.values import (
     Publication,
     Published,
 )
-from headrace.server.bounded import lease_bounded
+from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.pages import delayed_page, letters_page
@@ -78,6 +78,7 @@ class Session:
         self._owners = holdings.owners
         self._owned: set[Owned] = set()
         self._watches: set[Watch] = set()
+        self._sizes = Sizes()
         self._is_closed = False
         self._special: dict[str, Callable[..., Awaitable[object]]] = {
             "hello": self._hello,
@@ -178,7 +179,7 @@ class Session:
         self._own(Owned("queue", group, consumer))
         return await lease_bounded(
             self._calls, group, topics, consumer, count, visibility_ms,
-            is_wanted=lambda: not self._is_closed,
+            is_wanted=lambda: not self._is_closed, sizes=self._sizes,
         )  # fmt: skip
 
     async def _leave(self, group: str, consumer: str) -> None:
