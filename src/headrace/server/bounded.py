@@ -95,7 +95,7 @@ async def lease_bounded(
         if not is_wanted():
             await calls.run(Face.release, group, [each.receipt for each in leased])
             return []
-        budget -= sum(map(_size, found))
+        budget -= _size_of(found)
         if len(found) < step or len(leased) >= count or budget <= 0:
             if sizes is not None and leased:
                 sizes.note(len(leased), bytes_max - budget)
@@ -114,7 +114,7 @@ async def list_bounded(
     while True:
         found = await list_some(items[-1] if items else None, step)
         items += found
-        budget -= sum(map(_size, found))
+        budget -= _size_of(found)
         if len(found) < step or len(items) >= limit:
             return items, False
         if budget <= 0:
@@ -144,8 +144,10 @@ def _next_step(had: int, wanted: int, bytes_max: int, budget: int) -> int:
     return max(1, min(wanted - had, had * GROWTH, budget // average))
 
 
-def _size(item: Sized) -> int:
-    size = MESSAGE_BYTES + len(item.value or b"") + len(item.key or b"")
-    for name, value in item.headers:
-        size += len(name) + len(value or b"")
+def _size_of(items: Sequence[Sized]) -> int:
+    size = MESSAGE_BYTES * len(items) + sum([len(each.value or b"") for each in items])
+    # Most have neither, and this runs for every message that goes out.
+    for each in [each for each in items if each.key or each.headers]:
+        size += len(each.key or b"")
+        size += sum([len(name) + len(value or b"") for name, value in each.headers])
     return size
