@@ -71,7 +71,7 @@ def test_the_client_passes_its_own_tests_on_a_real_node(client: Path, tmp_path: 
         "TMPDIR": str(tmp_path),
     }
     tests = sorted(str(path) for path in (client / "dist" / "test").glob("*.test.js"))
-    shown = run("node", "--test", *tests, folder=client, **environment)
+    shown = run("node", "--test", "--test-reporter=tap", *tests, folder=client, **environment)
     counts = dict(re.findall(r"^# (tests|pass|skipped) (\d+)$", shown, re.MULTILINE))
     assert int(counts["tests"]) > 10
     assert (counts["pass"], counts["skipped"]) == (counts["tests"], "0")
