@@ -21,6 +21,7 @@ from headrace.server.kafka import fetch
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
 from headrace.wire.kafka.generated import (
+    consumer_group_describe_request,
     describe_configs_request,
     describe_groups_request,
     describe_log_dirs_request,
@@ -29,6 +30,7 @@ from headrace.wire.kafka.generated import (
     describe_topic_partitions_request,
     describe_transactions_request,
     offset_fetch_request,
+    share_group_describe_request,
 )
 from headrace.wire.kafka.generated.create_partitions_request import (
     CreatePartitionsRequest,
@@ -134,6 +136,14 @@ REQUESTS: dict[str, tuple[int, int, Any]] = {
     ),
     "groups": (
         15, 5, describe_groups_request.DescribeGroupsRequest(("audit", "billing", "unknown") * 20)
+    ),
+    "groups with assignment by the broker": (
+        69, 0, consumer_group_describe_request.ConsumerGroupDescribeRequest(
+            ("audit", "unknown") * 30
+        ),
+    ),
+    "share groups": (
+        77, 1, share_group_describe_request.ShareGroupDescribeRequest(("billing", "unknown") * 30)
     ),
     "transactions": (
         65, 0, describe_transactions_request.DescribeTransactionsRequest(("a", "b") * 30)

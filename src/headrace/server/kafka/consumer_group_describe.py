@@ -7,10 +7,15 @@ then ask with DescribeGroups.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.calls.steps import Steps
 from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.consumer_group_describe_request import (
     ConsumerGroupDescribeRequest,
 )
@@ -26,10 +31,20 @@ from headrace.wire.kafka.generated.consumer_group_describe_response import (
 _CONSUMER_MEMBER = 1
 
 
-def handle(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(
-        groups=tuple(_describe(call, name) for name in request.group_ids)
-    )
+def handle(
+    call: Call, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+    return answer(len(request.group_ids), _describe_all(call, request))
+
+
+def _describe_all(
+    call: Call, request: ConsumerGroupDescribeRequest
+) -> Steps[ConsumerGroupDescribeResponse]:
+    described = []
+    for name in request.group_ids:
+        described.append(_describe(call, name))
+        yield
+    return ConsumerGroupDescribeResponse(groups=described)
 
 
 def _describe(call: Call, name: str) -> DescribedGroup:

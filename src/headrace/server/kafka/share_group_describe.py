@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.calls.steps import Steps
 from headrace.engine.coordinator.values import ShareMemberDescription
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.share_group_describe_request import ShareGroupDescribeRequest
 from headrace.wire.kafka.generated.share_group_describe_response import (
     Assignment,
@@ -15,10 +20,20 @@ from headrace.wire.kafka.generated.share_group_describe_response import (
 )
 
 
-def handle(call: Call, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    return ShareGroupDescribeResponse(
-        groups=tuple(_describe(call, name) for name in request.group_ids)
-    )
+def handle(
+    call: Call, request: ShareGroupDescribeRequest
+) -> ShareGroupDescribeResponse | Coroutine[Any, Any, ShareGroupDescribeResponse]:
+    return answer(len(request.group_ids), _describe_all(call, request))
+
+
+def _describe_all(
+    call: Call, request: ShareGroupDescribeRequest
+) -> Steps[ShareGroupDescribeResponse]:
+    described = []
+    for name in request.group_ids:
+        described.append(_describe(call, name))
+        yield
+    return ShareGroupDescribeResponse(groups=described)
 
 
 def _describe(call: Call, name: str) -> DescribedGroup:
