@@ -34,6 +34,7 @@ from headrace.client.outgoing import (
 from headrace.client.parcel import Parcel
 from headrace.client.routing import Route
 from headrace.client.sender import Sender
+from headrace.client.spans import are_on, publishing
 from headrace.client.times import Duration, duration_ms
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument
@@ -202,6 +203,8 @@ class Producer:
         be waited for."""
         route = self.route(topic)
         batch = to_batch(values, options)
+        if are_on():
+            batch = _with_context(route.topic, batch)
         if isinstance(batch, SharedBatch) and not route.is_node_choosing:
             yield from self._take_values(route, batch, parts)
             return
@@ -251,9 +254,19 @@ class Producer:
         self, route: Route, value: Any, options: PublishOptions
     ) -> tuple[Outgoing, bytes, int]:
         """The message, its headers encoded, and what it takes in the buffer."""
-        if type(value) is bytes and not options and len(value) <= route.record_bytes_max:
+        is_traced = are_on()
+        if (
+            type(value) is bytes
+            and not options
+            and not is_traced
+            and len(value) <= route.record_bytes_max
+        ):
             return Outgoing(value), NO_HEADERS, MESSAGE_OVERHEAD + len(value)
         message = to_outgoing(NewMessage(value, **options))
+        if is_traced:
+            # The span ends when the message is taken; where it is, nobody knows yet.
+            with publishing(route.topic, 1) as span:
+                [message] = span.to([message])
         size = check_message(message, route.topic, route.record_bytes_max)
         return message, _block(message.headers), size
 
@@ -298,6 +311,15 @@ class Producer:
 
     def __repr__(self) -> str:
         return f"<Producer{' closed' if self.closed else ''}>"
+
+
+def _with_context(topic: str, batch: SharedBatch | list[Outgoing]) -> SharedBatch | list[Outgoing]:
+    """The messages with the context of a span, which ends before they are sent."""
+    if isinstance(batch, SharedBatch):
+        with publishing(topic, len(batch.values)) as span:
+            return batch._replace(headers=span.extend(batch.headers))
+    with publishing(topic, len(batch)) as span:
+        return list(span.to(batch))
 
 
 _CONTENT_BLOCKS: dict[Headers, bytes] = {}
