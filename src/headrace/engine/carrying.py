@@ -28,6 +28,8 @@ from headrace.log.compaction import some
 HELD_BYTES_MAX = 8 * 1024 * 1024
 # Chosen offsets are listed once for a piece, unless it spans too many.
 LISTED_MAX = 1_000_000
+# The attempts of a lease of messages that were never delivered before.
+_FIRST = [1]
 
 
 class RunSet:
@@ -54,6 +56,8 @@ class RunSet:
         return [each for run in zip(self._starts, self._ends, strict=True) for each in run]
 
     def __contains__(self, offset: int) -> bool:
+        if not self._starts:
+            return False
         number = bisect_right(self._starts, offset) - 1
         return number >= 0 and offset < self._ends[number]
 
@@ -124,16 +128,17 @@ class Carrying:
     # What failed.
 
     def _note(self, event: events.Event | TransactionDecided) -> None:
+        kind = type(event)
+        if kind is events.Granted or kind is events.Acked:
+            # What nearly all of them are comes first.
+            self._note_span(event.runs)  # type: ignore[union-attr]
+            if isinstance(event, events.Granted) and event.attempts != _FIRST:
+                # Delivered again: it must have failed before.
+                for number, attempt in enumerate(event.attempts):
+                    if attempt > 1:
+                        self._failed.add(event.runs[2 * number : 2 * number + 2])
+            return
         match event:
-            case events.Granted():
-                self._note_span(event.runs)
-                if max(event.attempts, default=0) > 1:
-                    # Delivered again: it must have failed before.
-                    for number, attempt in enumerate(event.attempts):
-                        if attempt > 1:
-                            self._failed.add(event.runs[2 * number : 2 * number + 2])
-            case events.Acked():
-                self._note_span(event.runs)
             case (
                 events.Retried()
                 | events.LeaseEnded()
@@ -155,8 +160,10 @@ class Carrying:
 
     def _note_span(self, runs: Runs) -> None:
         if runs:
-            self._first = min(self._first, runs[0])
-            self._last = max(self._last, runs[-1])
+            if runs[0] < self._first:
+                self._first = runs[0]
+            if runs[-1] > self._last:
+                self._last = runs[-1]
 
     def _list_sampled(self) -> None:
         if self._last - self._first <= LISTED_MAX:
@@ -166,7 +173,16 @@ class Carrying:
     # What is kept.
 
     def _choose(self, placed: list[Placed]) -> None:
+        is_listed = self._sampled is not None
         for position, event in placed:
+            kind = type(event)
+            if is_listed and (kind is events.Acked or kind is events.Granted):
+                # Nearly all events are these, of one message that is not chosen.
+                runs = event.runs  # type: ignore[union-attr]
+                if len(runs) == 2 and runs[1] - runs[0] == 1:
+                    offset = runs[0]
+                    if offset not in self._sampled_set and offset not in self._failed:
+                        continue
             match event:
                 case events.SnapshotPartition():
                     self._is_snapshot = True

@@ -18,8 +18,10 @@ from headrace.core.errors import CorruptLog
 
 Runs = list[int]
 
+# None of them is ever part of a cycle, so the collector need not look at them.
 
-class Opened(msgspec.Struct, array_like=True, tag=1, frozen=True):
+
+class Opened(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
     """A group's window on this partition begins at `start`."""
 
     group: int
@@ -27,7 +29,7 @@ class Opened(msgspec.Struct, array_like=True, tag=1, frozen=True):
     at: int
 
 
-class Granted(msgspec.Struct, array_like=True, tag=2, frozen=True):
+class Granted(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     """Leased to `owner` until `until`; `attempts` has the count for each run."""
 
     group: int
@@ -40,14 +42,14 @@ class Granted(msgspec.Struct, array_like=True, tag=2, frozen=True):
     attempts: list[int]
 
 
-class Acked(msgspec.Struct, array_like=True, tag=3, frozen=True):
+class Acked(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     group: int
     who: str
     at: int
     runs: Runs
 
 
-class Retried(msgspec.Struct, array_like=True, tag=4, frozen=True):
+class Retried(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
     """Given back with a failure: ready again at `due`."""
 
     group: int
@@ -58,7 +60,7 @@ class Retried(msgspec.Struct, array_like=True, tag=4, frozen=True):
     runs: Runs
 
 
-class LeaseEnded(msgspec.Struct, array_like=True, tag=5, frozen=True):
+class LeaseEnded(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     """Nobody settled it in time: ready again, the delivery counts."""
 
     group: int
@@ -66,7 +68,7 @@ class LeaseEnded(msgspec.Struct, array_like=True, tag=5, frozen=True):
     runs: Runs
 
 
-class Released(msgspec.Struct, array_like=True, tag=6, frozen=True):
+class Released(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
     """Given back unused: ready again, the delivery does not count."""
 
     group: int
@@ -75,7 +77,7 @@ class Released(msgspec.Struct, array_like=True, tag=6, frozen=True):
     runs: Runs
 
 
-class Extended(msgspec.Struct, array_like=True, tag=7, frozen=True):
+class Extended(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=False):
     """More time: the messages go under a new grant with the same nonce."""
 
     group: int
@@ -87,7 +89,7 @@ class Extended(msgspec.Struct, array_like=True, tag=7, frozen=True):
     runs: Runs
 
 
-class Expired(msgspec.Struct, array_like=True, tag=8, frozen=True):
+class Expired(msgspec.Struct, array_like=True, tag=8, frozen=True, gc=False):
     """Outlived its TTL."""
 
     group: int
@@ -95,14 +97,14 @@ class Expired(msgspec.Struct, array_like=True, tag=8, frozen=True):
     runs: Runs
 
 
-class Cancelled(msgspec.Struct, array_like=True, tag=9, frozen=True):
+class Cancelled(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
     """Delayed messages called off, for all groups, present and future."""
 
     at: int
     runs: Runs
 
 
-class MoveIntended(msgspec.Struct, array_like=True, tag=10, frozen=True):
+class MoveIntended(msgspec.Struct, array_like=True, tag=10, frozen=True, gc=False):
     """These will be copied to another partition, whose end is `target_end` now:
     a recovery looks for their copies from there before it copies again."""
 
@@ -120,7 +122,7 @@ class MoveIntended(msgspec.Struct, array_like=True, tag=10, frozen=True):
     outcome: int
 
 
-class MoveDone(msgspec.Struct, array_like=True, tag=11, frozen=True):
+class MoveDone(msgspec.Struct, array_like=True, tag=11, frozen=True, gc=False):
     """The copies are on disk; the messages end as `outcome`."""
 
     group: int
@@ -130,7 +132,7 @@ class MoveDone(msgspec.Struct, array_like=True, tag=11, frozen=True):
     runs: Runs
 
 
-class Purged(msgspec.Struct, array_like=True, tag=12, frozen=True):
+class Purged(msgspec.Struct, array_like=True, tag=12, frozen=True, gc=False):
     """Thrown away by hand."""
 
     group: int
@@ -139,19 +141,19 @@ class Purged(msgspec.Struct, array_like=True, tag=12, frozen=True):
     runs: Runs
 
 
-class Closed(msgspec.Struct, array_like=True, tag=13, frozen=True):
+class Closed(msgspec.Struct, array_like=True, tag=13, frozen=True, gc=False):
     """The group is gone from this partition."""
 
     group: int
 
 
-class Cut(msgspec.Struct, array_like=True, tag=14, frozen=True):
+class Cut(msgspec.Struct, array_like=True, tag=14, frozen=True, gc=False):
     """The data log ends here: what was said of offsets from here on is void."""
 
     end: int
 
 
-class AckHeld(msgspec.Struct, array_like=True, tag=15, frozen=True):
+class AckHeld(msgspec.Struct, array_like=True, tag=15, frozen=True, gc=False):
     """A transaction of this producer will ack these, or have them leased to nobody
     under this grant. It is in a batch of that transaction."""
 
@@ -163,7 +165,7 @@ class AckHeld(msgspec.Struct, array_like=True, tag=15, frozen=True):
     runs: Runs
 
 
-class HeldDecided(msgspec.Struct, array_like=True, tag=16, frozen=True):
+class HeldDecided(msgspec.Struct, array_like=True, tag=16, frozen=True, gc=False):
     """The transaction has ended. Written only where a snapshot is taken before the
     marker that says so is synced."""
 
@@ -173,7 +175,7 @@ class HeldDecided(msgspec.Struct, array_like=True, tag=16, frozen=True):
     commit: bool
 
 
-class SnapshotPartition(msgspec.Struct, array_like=True, tag=20, frozen=True):
+class SnapshotPartition(msgspec.Struct, array_like=True, tag=20, frozen=True, gc=False):
     """Begins a snapshot: whatever came before is replaced by what follows, up
     to its end."""
 
@@ -181,7 +183,7 @@ class SnapshotPartition(msgspec.Struct, array_like=True, tag=20, frozen=True):
     cancelled: Runs
 
 
-class SnapshotGroup(msgspec.Struct, array_like=True, tag=21, frozen=True):
+class SnapshotGroup(msgspec.Struct, array_like=True, tag=21, frozen=True, gc=False):
     """Begins a group's part; its columns follow, then the rest."""
 
     group: int
@@ -189,7 +191,7 @@ class SnapshotGroup(msgspec.Struct, array_like=True, tag=21, frozen=True):
     end: int
 
 
-class SnapshotChunk(msgspec.Struct, array_like=True, tag=22, frozen=True):
+class SnapshotChunk(msgspec.Struct, array_like=True, tag=22, frozen=True, gc=False):
     """Columns of 64Ki offsets, each deflated."""
 
     group: int
@@ -198,13 +200,13 @@ class SnapshotChunk(msgspec.Struct, array_like=True, tag=22, frozen=True):
     attempts: bytes | None
 
 
-class SnapshotKeys(msgspec.Struct, array_like=True, tag=23, frozen=True):
+class SnapshotKeys(msgspec.Struct, array_like=True, tag=23, frozen=True, gc=False):
     group: int
     number: int
     keys: bytes
 
 
-class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True):
+class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True, gc=False):
     """Ends a group's part: what needs the columns to be there."""
 
     group: int
@@ -220,7 +222,7 @@ class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True):
     held: list[AckHeld] = []
 
 
-class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True):
+class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True, gc=False):
     """A snapshot without its end was cut off and counts for nothing."""
 
     at: int
@@ -246,6 +248,8 @@ Event = GroupEvent | Closed | Cancelled | Cut | SnapshotPartition | SnapshotEnd
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+# For who handles msgspec's own errors.
+decode = _decoder.decode
 
 
 def encode_event(event: Event) -> bytes:
@@ -254,7 +258,7 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(data: bytes) -> Event:
     try:
-        return _decoder.decode(data)
+        return decode(data)
     except msgspec.DecodeError as error:
         raise CorruptLog(
             f"a state record cannot be read ({error}); it may come from a newer Headrace"

@@ -14,19 +14,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+from crc32c import crc32c
+
 from headrace.core.errors import CorruptBatch, CorruptLog
-from headrace.engine.state import Event, decode_event
+from headrace.engine.state import Event, decode, decode_event
 from headrace.engine.state_log import TransactionDecided
 from headrace.log import Log
 from headrace.log.segment import Segment
-from headrace.record import HEADER_BYTES, BatchHeader, read_control, read_header, read_records
+from headrace.record import BatchHeader, check_batch, read_control, read_header, read_records
+from headrace.record.batch import CRC_FROM, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, MAGIC
 from headrace.record.control import ControlKind
-from headrace.record.varint import decode_unsigned
 
 PIECE_BYTES = 64 * 1024
 
 # What a value is preceded by in a batch of one event: attributes, time, offset and key.
 _BARE = b"\0\0\0\1"
+_unpack = HEADER.unpack_from
 
 
 class Placed(NamedTuple):
@@ -81,48 +85,71 @@ class SegmentTwins:
 
 def read_events(twins: SegmentTwins) -> Iterator[tuple[int, list[Placed]]]:
     """For each piece its bytes and its events; CorruptLog for what cannot be read."""
-    for data in twins.pieces():
-        found: list[Placed] = []
-        position = 0
-        try:
-            while position < len(data):
-                header = read_header(data, position)
-                if header.last_offset >= twins.start:
-                    _read_batch(data, position, header, found)
-                position += header.size_bytes
-        except CorruptBatch as error:
-            raise CorruptLog(f"a batch of a state log cannot be read: {error}") from error
-        yield len(data), found
+    for segment in twins.segments:
+        position = segment.find(twins.start)[0] if twins.start > segment.base_offset else 0
+        file, length = segment.file(), PIECE_BYTES
+        while position < segment.size_bytes:
+            data = file.read(min(length, segment.size_bytes - position), position)
+            try:
+                found, used = _read_piece(data, twins.start, twins.end)
+            except (CorruptBatch, CorruptLog, IndexError, msgspec.DecodeError) as error:
+                raise segment.corrupt(position, f"a state event cannot be read: {error}") from error
+            if not used:
+                if position + len(data) >= segment.size_bytes or header_end(data) <= len(data):
+                    break
+                # One batch that is larger than a piece is read whole.
+                length = header_end(data)
+                continue
+            length = PIECE_BYTES
+            position += used
+            yield used, found
 
 
-def _read_batch(data: bytes, position: int, header: BatchHeader, found: list[Placed]) -> None:
-    end = position + header.size_bytes
+def header_end(data: bytes) -> int:
+    """Where the batch at the start of these bytes ends."""
+    return read_header(data).size_bytes
+
+
+def _read_piece(data: bytes, start: int, end: int) -> tuple[list[Placed], int]:
+    """The events of the whole batches in these bytes, and how many bytes those are."""
+    found: list[Placed] = []
+    at, size = 0, len(data)
+    view = memoryview(data)
+    new = tuple.__new__
+    while size - at >= HEADER_BYTES:
+        base, length, _, magic, crc, attributes, delta, _, _, _, _, _, count = _unpack(data, at)
+        stop = at + length + LENGTH_OVERHEAD
+        if base >= end or stop > size:
+            break
+        # Nearly every batch is one event that was written alone: this loop is what
+        # following costs, so it does without calls where it can.
+        if magic == MAGIC and not attributes and count == 1 and not delta and base >= start:
+            if crc32c(view[at + CRC_FROM : stop]) != crc:
+                raise CorruptBatch(f"the checksum at offset {base} is wrong")
+            body = at + HEADER_BYTES
+            while data[body] & 0x80:
+                body += 1
+            if data[body + 1 : body + 5] == _BARE and not data[stop - 1]:
+                body += 5
+                while data[body] & 0x80:
+                    body += 1
+                found.append(new(Placed, (base, decode(data[body + 1 : stop - 1]))))
+                at = stop
+                continue
+        header = check_batch(data, at)
+        if header.last_offset >= start:
+            _read_batch(data[at:stop], header, found)
+        at = stop
+    return found, at
+
+
+def _read_batch(batch: bytes, header: BatchHeader, found: list[Placed]) -> None:
     if header.is_control:
-        marker = read_control(data[position:end], header)
+        marker = read_control(batch, header)
         decided = TransactionDecided(
             marker.producer_id, marker.timestamp_ms, marker.kind is ControlKind.COMMIT
         )
         found.append(Placed(marker.offset, decided))
         return
-    if header.count == 1 and not header.codec:
-        value = _only_value(data, position + HEADER_BYTES, end)
-        if value is not None:
-            found.append(Placed(header.base_offset, decode_event(value)))
-            return
-    for record in read_records(data[position:end], header):
+    for record in read_records(batch, header):
         found.append(Placed(record.offset, decode_event(record.value or b"")))
-
-
-def _only_value(data: bytes, position: int, end: int) -> bytes | None:
-    """The value of a batch's only record, if that has neither key nor headers."""
-    try:
-        _, position = decode_unsigned(data, position)
-        if data[position : position + 4] != _BARE:
-            return None
-        size, start = decode_unsigned(data, position + 4)
-    except IndexError:
-        return None
-    # Behind the value there is one byte: no headers.
-    if size & 1 or start + (size >> 1) + 1 != end:
-        return None
-    return data[start : end - 1]

@@ -55,7 +55,7 @@ _MAX_TIMESTAMP: Final = struct.Struct(">q")
 
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
-_CRC_FROM: Final = 21
+CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 
@@ -227,7 +227,7 @@ def seal_batch(buffer: bytearray | memoryview, position: int, end: int) -> None:
 
 def _compute_crc(buffer: Buffer, position: int, end: int) -> int:
     # Nothing keeps the view: a bytearray with a view on it could not grow.
-    return crc32c(memoryview(buffer)[position + _CRC_FROM : end])
+    return crc32c(memoryview(buffer)[position + CRC_FROM : end])
 
 
 def _fault(header: BatchHeader) -> str:
