@@ -17,7 +17,7 @@ SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/con
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench bench-kafka bench-doors tools wheel crash power-loss rot transactions \
+.PHONY: help demo test check lint format bench bench-kafka bench-doors screenshots tools wheel crash power-loss rot transactions \
 	load spark-soak soak clean
 
 help: ## list the targets
@@ -54,6 +54,9 @@ bench-kafka: $(STAMP) ## measure a node under load from C, beside Apache Kafka
 
 bench-doors: $(STAMP) ## measure every door of a node, beside NATS, RabbitMQ and Redis
 	@.venv/bin/python -m benchmarks.doors $(ARGS)
+
+screenshots: $(STAMP) ## pictures of the dashboard into docs/images (needs Debian's chromium and pngquant)
+	@.venv/bin/python -m scripts.screenshots $(ARGS)
 
 tools: ## install the programs that some tests run (root or sudo)
 	@scripts/tools $(DEBIAN_TOOLS)

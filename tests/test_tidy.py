@@ -23,6 +23,7 @@ from headrace.core import errors
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 80
+SCRIPT_LINES_MAX = 300
 
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "headrace"
@@ -165,6 +166,21 @@ def test_every_test_is_named_by_a_sentence() -> None:
         and len(words(node.name)) < 4
     ]
     assert not short, listing("test names that are not sentences", short)
+
+
+def test_scripts_of_the_dashboard_are_short_and_make_no_markup_from_data() -> None:
+    # What a message holds becomes text, never markup and never code.
+    markup = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|Function\("
+    )
+    odd = []
+    for path in sorted((SOURCE / "dashboard").rglob("*.js")):
+        text = path.read_text()
+        if text.count("\n") > SCRIPT_LINES_MAX or not text.startswith("// "):
+            odd.append(f"{shown(path)}: too long, or does not open with its promise")
+        if markup.search(text):
+            odd.append(f"{shown(path)}: {markup.findall(text)}")
+    assert not odd, listing("scripts of the dashboard", odd)
 
 
 @pytest.mark.parametrize("module", sorted(FORMAT_PAGES))

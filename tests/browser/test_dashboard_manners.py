@@ -197,6 +197,39 @@ def test_nothing_moves_for_those_who_do_not_want_it(page: Page, doors: DoorsProc
     page.emulate(scheme="light")
 
 
+# What is computed in the page.
+
+
+@pytest.mark.parametrize(
+    ("module", "expression", "value"),
+    [
+        ("format.js", "[0, 0.04, 9.95, 950, 12_400, 3.1e6, 999_999].map(m.short)",
+         ["0", "0", "9.9", "950", "12.4k", "3.1M", "1M"]),
+        ("format.js", "[0, 1023, 1024, 1536, 5 * 2 ** 30].map(m.bytes)",
+         ["0 B", "1023 B", "1 KiB", "1.5 KiB", "5 GiB"]),
+        ("format.js", "[0.4, 250, 59_999, 60_000, 3_725_000, 90_000_000].map(m.duration)",
+         ["0.4 ms", "250 ms", "59 s", "1 min", "1 h 2 min", "1 d 1 h"]),
+        ("format.js", "m.relative('2026-01-01T00:01:00Z', Date.parse('2026-01-01T00:00:00Z'))",
+         "in 1 min"),
+        ("chart.js", "[0, 0.7, 3, 25, 41, 100].map(m.nice)", [1, 0.8, 4, 40, 60, 100]),
+        ("chart.js", "m.summary('T', [{name: 'a', key: 'a'}], [], String)", "T: no samples yet"),
+        ("value.js", "m.hexRows(new Uint8Array([72, 105, 0, 255]))",
+         "00000000  48 69 00 ff                                        Hi··"),
+        ("value.js", "m.textOf({value: 'AAE=', encoding: 'base64'})", None),
+        ("value.js", "m.jsonOf({value: 'eyJhIjoxfQ==', encoding: 'base64'})", {"a": 1}),
+        ("publish.js", "m.valueOf('base64', ' aGk= ')", {"value": "aGk=", "encoding": "base64"}),
+        ("publish.js", "m.valueOf('JSON', ' [1] ')", {"value": [1]}),
+    ],
+)  # fmt: skip
+def test_numbers_times_and_values_are_shown_as_people_read_them(
+    page: Page, doors: DoorsProcess, module: str, expression: str, value: Any
+) -> None:
+    if "/dashboard" not in page.run("location.pathname"):
+        page.go(f"{doors.http}/dashboard/node")
+    folder = page.run("document.querySelector('script[type=module]').src.replace(/main.js$/, '')")
+    assert page.run(f"import('{folder}{module}').then((m) => {expression})") == value
+
+
 # Under load.
 
 

@@ -14,7 +14,7 @@ export function messageList({ topic, partitions, stage }) {
     partition: h("input", { type: "number", min: "0", max: String(partitions - 1), placeholder: "all", value: stage.query.partition ?? (partitions > 64 ? "0" : "") }),
     key: h("input", { placeholder: "part of a key", value: stage.query.key ?? "" }),
     value: h("input", { placeholder: "part of a value", value: stage.query.value ?? "" }),
-    header: h("input", { placeholder: "name or name=text", value: stage.query.header ?? "" }),
+    header: h("input", { placeholder: "name=text", value: stage.query.header ?? "" }),
     since: h("input", { type: "datetime-local", step: "1", value: stage.query.since ?? "" }),
     until: h("input", { type: "datetime-local", step: "1", value: stage.query.until ?? "" }),
   };

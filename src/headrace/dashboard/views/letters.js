@@ -27,7 +27,7 @@ export async function letters(stage) {
   stage.show(
     head("Dead letters", { about, actions: actions ? [button("Redrive all", () => redrive(topic, { all: true }, `every dead letter of ${topic}`).then(refresh)), button("Purge all", () => purge(topic, { all: true }, `every dead letter of ${topic}`, topic).then(refresh), { tone: "danger" })] : [] }),
     tabs("Topics with dead letters", names.map((each) => [each.topic, [each.topic, " ", badge(count(each.count), each.count ? "bad" : "")], `/letters${place(each.topic)}`]), topic),
-    h("div", { class: "stack" }, reasons, panel("Latest", latest.element)),
+    h("div", { class: "stack" }, reasons, panel("One by one", latest.element)),
   );
   let shown = "";
 
