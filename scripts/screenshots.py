@@ -57,6 +57,7 @@ class Shop:
         self._node = node
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
+        self.story = ""
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         with httpx.Client(base_url=self._node.http, timeout=30) as client:
@@ -74,6 +75,7 @@ class Shop:
         self.publish("audit-log", 400)
         self.publish("inventory", 900)
         self.publish("payments", 240)
+        self.story = self.live_through("refunds", "refund-workers")
         self.publish("refunds", 60)
         self.delay("payments", 34)
         self.fail("payments", "payment-workers", 26)
@@ -111,6 +113,26 @@ class Shop:
         for number, each in enumerate(leased["messages"]):
             reason = ERRORS[0 if number % 3 else 1 + number % 2]
             self.ask("POST", "/messages/reject", {"receipt": each["receipt"], "reason": reason})
+
+    def live_through(self, topic: str, group: str) -> str:
+        """One message with a story: delayed, failed three times, given up, sent back
+        and done. Its id."""
+        value = {"refund": 7001, "order": 40_117, "amount": 61.5}
+        message = {"key": "c-117", "value": value, "delay": 1, "priority": "high"}
+        placed = self.ask("POST", f"/topics/{topic}/messages", message)
+        errors = [*ERRORS[1:], ERRORS[1]]
+        for number, error in enumerate(errors):
+            wanted = {
+                "topics": [topic], "count": 1, "wait": 10, "consumer": f"refund-{number % 2 + 1}",
+            }  # fmt: skip
+            [leased] = self.ask("POST", f"/queues/{group}/lease", wanted)["messages"]
+            body = {"receipt": leased["receipt"], "delay": 1, "error": error}
+            self.ask("POST", "/messages/nack", body)
+        self.ask("POST", f"/topics/{topic}/dead-letters/redrive", {"all": True})
+        wanted = {"topics": [topic], "count": 1, "wait": 10, "consumer": "refund-2"}
+        [leased] = self.ask("POST", f"/queues/{group}/lease", wanted)["messages"]
+        self.ask("POST", "/messages/ack", {"receipt": leased["receipt"]})
+        return f"{topic}:{placed['partition']}:{placed['offset']}"
 
     def stream(self, topic: str, group: str, read: int) -> None:
         member = self.ask("POST", "/subscribe", {"group": group, "topics": [topic]})
@@ -278,14 +300,11 @@ def main() -> None:
         shop = Shop(node)
         try:
             shop.open()
-            letters = shop.ask("GET", "/topics/payments/dead-letters?limit=1")["messages"]
             time.sleep(WARM_SECONDS if len(only) > 3 else 20)
             with Browser(Path(scratch)) as browser:
                 for name in only:
                     where, until = VIEWS[name]
-                    page = browser.open(
-                        f"{node.http}/dashboard{where.replace('ID', letters[0]['source'])}"
-                    )
+                    page = browser.open(f"{node.http}/dashboard{where.replace('ID', shop.story)}")
                     page.wait(until)
                     page.run("new Promise((done) => setTimeout(done, 4500))")
                     if name == "topic-messages":
@@ -295,6 +314,7 @@ def main() -> None:
                         page.screenshot(path, dark=dark)
                         shrink(path)
                     print(name, page.errors or "")
+                    page.close()
         finally:
             shop.close()
             node.stop()

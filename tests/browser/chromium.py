@@ -69,9 +69,12 @@ class Browser:
         )
         with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
             target = json.load(answer)
-        page = Page(
-            self._stack.enter_context(connect(target["webSocketDebuggerUrl"], max_size=None))
+        # Between two tests nobody reads what the browser tells, and nobody answers a ping.
+        # A page that is closed does not say goodbye either.
+        connection = connect(
+            target["webSocketDebuggerUrl"], max_size=None, ping_interval=None, close_timeout=0.5
         )
+        page = Page(self._stack.enter_context(connection))
         page.go(url)
         return page
 
@@ -100,6 +103,11 @@ class Page:
         self._events: list[str] = []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+
+    def close(self) -> None:
+        """A page that is left open goes on asking its node."""
+        self._connection.send(json.dumps({"id": 0, "method": "Page.close"}))
+        self._connection.close()
 
     def go(self, url: str) -> None:
         self._events.clear()

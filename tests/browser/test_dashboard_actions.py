@@ -27,8 +27,10 @@ def page(browser: Browser, full: DoorsProcess, changing: Page) -> Iterator[Page]
 
 
 @pytest.fixture(scope="module")
-def changing(browser: Browser, full: DoorsProcess) -> Page:
-    return browser.open(f"{full.http}/dashboard/node")
+def changing(browser: Browser, full: DoorsProcess) -> Iterator[Page]:
+    opened = browser.open(f"{full.http}/dashboard/node")
+    yield opened
+    opened.close()
 
 
 def make(node: httpx.Client, topic: str, *messages: dict[str, Any]) -> None:
@@ -218,6 +220,7 @@ def test_a_read_only_dashboard_offers_nothing_that_changes(
     wait_text(page, topic)
     names = page.run("[...document.querySelectorAll('button')].map((each) => each.textContent)")
     assert "New topic" not in names
+    page.close()
 
 
 def press_in_dialog(page: Page, words: str) -> None:

@@ -25,8 +25,10 @@ ASSET_BYTES_MAX = 150_000
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, doors: DoorsProcess) -> Page:
-    return browser.open(f"{doors.http}/dashboard")
+def page(browser: Browser, doors: DoorsProcess) -> Iterator[Page]:
+    opened = browser.open(f"{doors.http}/dashboard")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(autouse=True)
@@ -277,5 +279,6 @@ def test_the_first_view_of_ten_thousand_partitions_is_as_small_as_any(
             page.go(f"{node.http}/dashboard/topics/many-1?tab=partitions")
             page.wait("document.querySelectorAll('tbody tr').length === 100")
             assert page.errors == []
+            page.close()
     finally:
         node.stop()

@@ -85,3 +85,4 @@ def test_the_browser_keeps_the_page_from_the_api_beside_its_own(
         page.run(f"(() => {{ try {{ {inner}; return 'set'; }} catch {{ return 'no'; }} }})()")
         == "no"
     )
+    page.close()

@@ -27,6 +27,7 @@ class Scene:
         self.node = node
         self.http = httpx.Client(base_url=node.http, timeout=60)
         self._producer: Producer
+        self.rejected = ""
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         answer = self.http.request(method, path, json=body)
@@ -42,6 +43,7 @@ class Scene:
         self.ask("POST", "/topics/orders/messages", {"value": "later", "delay": 9999})
         wanted = {"topics": ["orders"], "count": 6, "consumer": "worker-1", "visibility": 3600}
         leased = self.ask("POST", "/queues/billing/lease", wanted)["messages"]
+        self.rejected = leased[0]["id"]
         for each in leased[:3]:
             self.ask("POST", "/messages/reject", {"receipt": each["receipt"], "reason": HOSTILE})
         member = self.ask("POST", "/subscribe", {"group": "report", "topics": ["orders"]})
@@ -72,8 +74,10 @@ def scene(full: DoorsProcess) -> Iterator[Scene]:
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, scene: Scene) -> Page:
-    return browser.open(f"{scene.node.http}/dashboard")
+def page(browser: Browser, scene: Scene) -> Iterator[Page]:
+    opened = browser.open(f"{scene.node.http}/dashboard")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +156,30 @@ def test_a_topic_is_followed_live(page: Page, scene: Scene) -> None:
     scene.ask("POST", "/topics/orders/messages", {"value": "just now", "partition": 0})
     wait_text(page, "just now", "1 came in since you follow")
     press(page, "Stop following")
+
+
+def test_the_life_of_a_message_is_told_by_its_id(page: Page, scene: Scene) -> None:
+    go(page, scene, f"/trace?id={scene.rejected}")
+    wait_text(page, "published", "leased", "worker-1", "dead-lettered", "orders.dlq:", HOSTILE)
+    rows = page.run("document.querySelectorAll('.timeline li').length")
+    assert rows >= 3
+    states = page.run("[...document.querySelectorAll('tbody tr')].map((each) => each.innerText)")
+    assert any("billing" in each and "dead-lettered" in each for each in states)
+    assert any("report" in each and "stream" in each for each in states)
+    dead = "[...document.querySelectorAll('main a')].find((a) => a.innerText.includes('.dlq:'))"
+    page.run(f"{dead}.click()")
+    wait_text(page, "It is the dead letter of", scene.rejected)
+
+
+def test_messages_are_searched_by_what_became_of_them(page: Page, scene: Scene) -> None:
+    go(page, scene, "/trace")
+    wait_text(page, "Search")
+    select = "[...document.querySelectorAll('main select')].at(-1)"
+    page.run(f"{select}.value = 'dead-lettered'")
+    form = "document.querySelectorAll('main form')[1]"
+    page.run(f"{form}.querySelector('input').value = 'orders'")
+    page.run(f"{form}.requestSubmit()")
+    wait_text(page, "3 messages", scene.rejected)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,8 @@ def test_the_wheel_holds_the_compiled_parts_and_is_marked_as_typed(wheel: Path) 
     for source in (PROJECT / "src").rglob("*.pyx"):
         stem = str(source.relative_to(PROJECT / "src").with_suffix(""))
         assert any(name.startswith(f"{stem}.") and name.endswith(".so") for name in names), stem
+    for path in (PROJECT / "src" / "headrace" / "dashboard").rglob("*.*"):
+        assert str(path.relative_to(PROJECT / "src")) in names, path
     assert "headrace/py.typed" in names
     assert "headrace/core/errors.py" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)

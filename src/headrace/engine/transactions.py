@@ -358,8 +358,10 @@ class Transactions:
 
     def unfinished(self) -> list[Transaction]:
         """What is open, or decided and on its way."""
-        names = {*self._ongoing, *(ending.name for ending in self._endings)}
-        return [self._entries[name].transaction for name in names]
+        return [self._entries[name].transaction for name in self.unfinished_names()]
+
+    def unfinished_names(self) -> set[str]:
+        return {*self._ongoing, *(ending.name for ending in self._endings)}
 
     def next_deadline_ms(self) -> int | None:
         deadlines = (self._entries[name].transaction.deadline_ms for name in self._ongoing)

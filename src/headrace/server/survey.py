@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.engine.catalog import DEAD_LETTER_GROUP, Catalog, Group, Topic
-from headrace.engine.coordinator.transaction import State
 from headrace.engine.queue import QueueView
 from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
 from headrace.server.service import Service
@@ -184,7 +183,7 @@ class Survey:
         by_id = broker.topics.catalog.topics_by_id
         names = sorted(by_id[each].name for each in group.topics if each in by_id)
         return GroupTotals(
-            group.name, "queue", tuple(names), len(broker.groups.serving(group).consumers),
+            group.name, "queue", tuple(names), len(self._service.members_of(group.name)),
             sum(counts.values()), counts[READY] + counts[WAITING],
             counts[LEASED] + counts[SETTLING], counts[DELAYED], counts[RETRYING],
             seen, delivered, failed, dead, 0.0, 0.0,
@@ -220,14 +219,15 @@ class Survey:
         return tuple(Letters(name, count) for name, count in sorted(counted.items()) if count)
 
     def _transactions(self, now_ms: int) -> tuple[tuple[Stuck, ...], int]:
-        stuck = []
-        opened = 0
-        for name, each in self._service.broker.transactions.items():
-            if each.state is State.ONGOING or each.is_ending:
-                opened += 1
-                if now_ms - each.started_at_ms >= STUCK_MS:
-                    stuck.append(Stuck(name, each.started_at_ms))
-        return tuple(sorted(stuck, key=lambda each: each.started_at_ms)), opened
+        table = self._service.broker.transactions
+        names = table.unfinished_names()
+        found = [(name, table.find(name)) for name in names]
+        stuck = [
+            Stuck(name, each.started_at_ms)
+            for name, each in found
+            if each is not None and now_ms - each.started_at_ms >= STUCK_MS
+        ]
+        return tuple(sorted(stuck, key=lambda each: each.started_at_ms)), len(names)
 
 
 def _failures(view: QueueView) -> int:

@@ -54,6 +54,7 @@ function showReasons(topic, grouped, actions, refresh) {
       { label: "Reason", cell: (row) => badge(row.reason, "bad") },
       { label: "What the consumer said", fill: true, cell: (row) => row.error ?? "–" },
       { label: "Group", cell: (row) => link(`/queues${place(row.group)}`, row.group) },
+      { label: "For example", cell: (row) => messageLink(row.samples[0]) },
       { label: "Messages", number: true, cell: (row) => count(row.count) },
       { label: "Last", number: true, cell: (row) => when(row.last_failed_at) },
       ...(actions ? [{ label: "Actions", hidden: true, cell: (row) => h("div", { class: "inline" },

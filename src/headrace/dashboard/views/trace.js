@@ -2,7 +2,7 @@
 
 import { get, path, query } from "../api.js";
 import { h, replace } from "../dom.js";
-import { bytes, count, moment, plural } from "../format.js";
+import { bytes, clock, count, moment, plural } from "../format.js";
 import { badge, button, empty, facts, field, head, kindBadge, link, messageLink, panel, place, stateBadge, when } from "../parts.js";
 import { table } from "../table.js";
 import { showValue } from "../value.js";
@@ -89,7 +89,7 @@ function told(each) {
   if (each.group) parts.push("in ", h("b", {}, each.group), " ");
   if (each.consumer) parts.push("by ", h("code", {}, each.consumer), " ");
   if (each.attempt !== undefined) parts.push(`attempt ${each.attempt} `);
-  if (each.until) parts.push("until ", h("time", { datetime: each.until }, moment(each.until)), " ");
+  if (each.until) parts.push("until ", h("time", { datetime: each.until, title: moment(each.until) }, clock(each.until)), " ");
   if (each.to) parts.push("to ", /:\d+$/.test(each.to) ? messageLink(each.to) : h("code", {}, each.to), " ");
   if (each.reason) parts.push(each.reason, " ");
   if (each.error) parts.push(h("div", { class: "muted" }, each.error));

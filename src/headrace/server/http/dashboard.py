@@ -35,7 +35,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import NodeSettings
-from headrace.server.http.problems import problem
+from headrace.server.http.problems import problem, problem_response
 
 HOME = "/dashboard"
 # What a page of ours sends along with everything that changes something.
@@ -150,7 +150,8 @@ class _Ruled:
                 scope.update(child)
                 await route.handle(scope, receive, send)
                 return
-        await Response(status_code=404)(scope, receive, send)
+        detail = f"there is no {request.method} {request.url.path}; see /docs"
+        await problem_response(404, "unknown-path", detail, request)(scope, receive, send)
 
     def _refusal(self, request: Request) -> NotAllowed | None:
         if request.method in ("GET", "HEAD"):

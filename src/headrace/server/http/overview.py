@@ -157,11 +157,11 @@ def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
         yield _word("warning", "disk-low", text, "node", "")
     for stuck in picture.stuck[:ROWS_AT_A_GLANCE]:
         minutes = (picture.at_ms - stuck.started_at_ms) // 60_000
-        text = f"open for {minutes} min: readers of committed messages wait for its end"
+        text = f"open for {minutes} min; readers wait for its end"
         yield _word("warning", "stuck-transaction", text, "transaction", stuck.name)
     for letters in sorted(picture.letters, key=lambda each: -each.waiting)[:ROWS_AT_A_GLANCE]:
         noun = "message was" if letters.waiting == 1 else "messages were"
-        text = f"{letters.waiting:,} {noun} given up and wait for a decision"
+        text = f"{letters.waiting:,} {noun} given up"
         yield _word("warning", "dead-letters", text, "letters", letters.topic)
     alone = [each for each in picture.groups.values() if not each.members and each.lag > LAG_NOTED]
     for group in sorted(alone, key=lambda each: -each.lag)[:ROWS_AT_A_GLANCE]:
