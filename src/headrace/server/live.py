@@ -38,6 +38,7 @@ PUBLISHING = frozenset(
         ("websocket", "Enqueue"),
         ("sdk", "publish"),
         ("sdk", "publish_values"),
+        ("sdk", "publish_batches"),
         ("grpc", "Messages/Publish"),
         ("grpc", "Messages/PublishBatch"),
     )
