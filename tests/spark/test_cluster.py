@@ -29,13 +29,13 @@ from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.status import status_of
 
 PROJECT = Path(__file__).parent.parent.parent
-RUN_SECONDS = 280
+RUN_SECONDS = 600
 ROWS_PER_FAULT = 1_000
 # Without `make spark-soak`: as many as it takes to lose an executor, a driver and a node.
 FAULTS_IN_SHORT = 3
 
 # As heavy as a session of its own each; they do not run beside it.
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

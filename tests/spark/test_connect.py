@@ -20,10 +20,10 @@ from tests.spark.test_batch_read import numbers
 
 from headrace.cli.main import cli
 
-RUN_SECONDS = 280
+RUN_SECONDS = 600
 
 # As heavy as a session of its own; it does not run beside it.
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 READING = """
 import sys
