@@ -57,6 +57,9 @@ def test_a_cluster_rolls_up_what_spark_submit_hands_in_and_publishes_it(
         "lake": str(tmp_path / "lake"),
         "trigger": "once",
         "publish_to": windows.name,
+        # Spark waits ten seconds for a Python that starts, which can be too few where
+        # much else runs.
+        "retries": 20,
     }
     config = tmp_path / "rollup.toml"
     config.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()))
