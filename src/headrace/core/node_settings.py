@@ -93,9 +93,11 @@ class NodeSettings(SettingsModel):
     # partition has series of its own.
     metrics_cache_ms: int = 1_000
     metrics_partitions: bool = False
-    # Where the node's spans go by OTLP over HTTP, as in http://127.0.0.1:4318. Empty is
+    # Where metrics and spans go by OTLP over HTTP, as in http://127.0.0.1:4318. Empty is
     # what OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without that.
     otlp_endpoint: str = ""
+    # How often metrics go there.
+    otlp_interval_ms: int = 60_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
@@ -108,6 +110,7 @@ class NodeSettings(SettingsModel):
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
         check_between("slow_request_ms", self.slow_request_ms, 0, None)
         check_between("metrics_cache_ms", self.metrics_cache_ms, 0, 60_000)
+        check_between("otlp_interval_ms", self.otlp_interval_ms, 100, None)
         timeout_max_ms = limits.TRANSACTION_TIMEOUT_MS_MAX
         check_between(
             "transaction_timeout_max_ms", self.transaction_timeout_max_ms, 1, timeout_max_ms

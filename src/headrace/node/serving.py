@@ -24,6 +24,7 @@ from headrace.platform.directory import check_format, claim, give_up_reserve, ke
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.telemetry import endpoint_of, start_tracing
+from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
 
 logger = logging.getLogger("headrace")
@@ -35,6 +36,12 @@ class Ready:
     def __init__(self, doors: dict[str, str]) -> None:
         # By name, the Kafka door first.
         self.doors = doors
+
+
+class Exporting(Protocol):
+    """What tells a collector of the node's metrics."""
+
+    async def close(self) -> None: ...
 
 
 class OpenDoor(Protocol):
@@ -140,10 +147,12 @@ def _share_descriptors(settings: NodeSettings) -> NodeSettings:
 async def _serve_doors(
     settings: NodeSettings, service: Service, on_ready: Callable[[Ready], None]
 ) -> None:
-    doors = _doors(settings, service)
+    scrapes = Scrapes(service, settings)
+    doors = _doors(settings, service, scrapes)
     if not doors:
         raise InvalidArgument("every door is shut; give one an address: --kafka, --http or --grpc")
     opened: dict[str, OpenDoor] = {}
+    told: Exporting | None = None
     try:
         for name, door in doors.items():
             if await _open(name, door, settings):
@@ -161,6 +170,7 @@ async def _serve_doors(
             sum(len(getattr(door, "connections", ())) for door in opened.values()),
             service.counts.syncs,
         )
+        told = _metrics(settings, service, scrapes)
         logger.info("ready", extra={**addresses, "data": settings.data})
         on_ready(Ready(addresses))
         service.failed.add_done_callback(lambda _: stop.set())
@@ -170,11 +180,23 @@ async def _serve_doors(
         logger.info("stopping")
     finally:
         await asyncio.gather(*(door.close() for door in opened.values()))
+        if told is not None:
+            await told.close()
     if service.failed.done():
         raise service.failed.result()
 
 
-def _doors(settings: NodeSettings, service: Service) -> dict[str, OpenDoor]:
+def _metrics(settings: NodeSettings, service: Service, scrapes: Scrapes) -> Exporting | None:
+    """Those that a collector is told; as for spans."""
+    endpoint = endpoint_of(settings.otlp_endpoint)
+    if not endpoint:
+        return None
+    from headrace.server.metrics.export import MetricsExport
+
+    return MetricsExport(service, scrapes, endpoint, interval_ms=settings.otlp_interval_ms)
+
+
+def _doors(settings: NodeSettings, service: Service, scrapes: Scrapes) -> dict[str, OpenDoor]:
     """A door that is shut is not even imported."""
     doors: dict[str, OpenDoor] = {}
     if settings.kafka:
@@ -186,7 +208,7 @@ def _doors(settings: NodeSettings, service: Service) -> dict[str, OpenDoor]:
     if settings.http:
         from headrace.server.http.door import HttpDoor
 
-        doors["http"] = HttpDoor(service, settings)
+        doors["http"] = HttpDoor(service, settings, scrapes)
     if settings.grpc:
         from headrace.server.grpc.door import GrpcDoor
 

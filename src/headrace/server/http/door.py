@@ -42,8 +42,11 @@ CLOSE_SECONDS = 3
 
 
 class HttpDoor:
-    def __init__(self, service: Service, settings: NodeSettings) -> None:
+    def __init__(
+        self, service: Service, settings: NodeSettings, scrapes: Scrapes | None = None
+    ) -> None:
         self._service = service
+        self._scrapes = scrapes or Scrapes(service, settings)
         self._settings = settings
         self._calls = Calls(service, door="http", auto_create=settings.auto_create_topics)
         self._members = Members(service, self._on_expired)
@@ -75,7 +78,7 @@ class HttpDoor:
                 facts,
                 self._aftermath,
                 gate,
-                Scrapes(self._service, self._settings),
+                self._scrapes,
                 [WebSocketRoute("/ws", sockets.serve)],
             ),
             http=_Protocol,

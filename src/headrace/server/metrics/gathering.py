@@ -274,7 +274,11 @@ class Gathering:
 
     async def _look_at_node(self, samples: Samples) -> None:
         for door, count in self._service.connections.items():
-            samples[f.CONNECTIONS].append(((door,), count()))
+            try:
+                samples[f.CONNECTIONS].append(((door,), count()))
+            except Exception:
+                # A library that counts for us; all the rest is worth telling.
+                logger.exception("connections were not counted", extra={"door": door})
         loop = self._service.loop
         free = await loop.run_in_executor(None, self._service.disk.free_bytes)
         samples[f.DISK_FREE].append(((), free))
