@@ -61,7 +61,8 @@ class Node:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(60)
+        # It syncs ten thousand files.
+        self._process.wait(600)
 
 
 def fill(node: Node, handle: headrace.Headrace, partitions: int) -> None:
