@@ -114,7 +114,8 @@ def test_numbers_are_told_again_and_again(tmp_path: Path) -> None:
         patch.setenv("HEADRACE_OTLP_INTERVAL_MS", "100")
         patch.setenv("HEADRACE_METRICS_CACHE_MS", "0")
         patch.setenv("OTEL_SERVICE_NAME", "headrace")
-        doors = DoorsProcess(tmp_path / "data", "--otlp-endpoint", f"{collector.url}/")
+        patch.setenv("HEADRACE_OTLP_ENDPOINT", f"{collector.url}/")
+        doors = DoorsProcess(tmp_path / "data")
         try:
             times = []
             for _ in range(3):
@@ -132,8 +133,8 @@ def test_a_collector_that_is_away_costs_one_line(tmp_path: Path) -> None:
     with path.open("w") as logs, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_OTLP_INTERVAL_MS", "100")
         patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-        flags = ("--otlp-endpoint", gone)
-        doors = DoorsProcess(tmp_path / "data", *flags, logs=logs)
+        patch.setenv("HEADRACE_OTLP_ENDPOINT", gone)
+        doors = DoorsProcess(tmp_path / "data", logs=logs)
         try:
             for _ in range(1_200):
                 if path.read_text().endswith("\n") or threading.Event().wait(0.05):

@@ -31,7 +31,6 @@ def settings_options(function: Any) -> Any:
             click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback."),
             click.option("--auto-create-topics/--no-auto-create-topics", default=None),
             click.option("--partitions", type=int, help="Of topics that do not say."),
-            click.option("--otlp-endpoint", metavar="URL", help="A collector for OpenTelemetry."),
             click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error"))),
             click.option("--log-format", type=click.Choice(("text", "json"))),
         )
