@@ -205,7 +205,11 @@ def test_a_killed_worker_costs_an_attempt_and_nothing_else(orders: Run, start: S
 
 
 def test_a_shell_gets_its_completions(start: Start) -> None:
-    asked = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": "headrace topi", "COMP_CWORD": "1"}
+    asked = {
+        "_HEADRACE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "headrace topi",
+        "COMP_CWORD": "1",
+    }
     # The shell passes no words; what was typed is in the environment.
     process = start(env=os.environ | asked)
     assert ended(process) == (0, b"plain,topic\n", b"")
