@@ -30,17 +30,24 @@ OnDone = Callable[[BaseException | None], None]
 OnTimed = Callable[[float], None]
 
 THREADS: Final = 4
-# What is in the pipe at most, far below what it takes: the loop must not wait for it.
-UNDER_WAY_MAX: Final = 512
+# What is in the pipe at most. Each holds a file open, of which there may be few, and
+# the loop must not wait for the pipe.
+UNDER_WAY_MAX: Final = 4 * THREADS
 
 
 class _Round:
     """One call of `sync`, until the last of its files is done."""
 
     def __init__(self, left: int, on_done: OnDone) -> None:
-        self.left = left
-        self.on_done = on_done
-        self.error: OSError | None = None
+        self._left = left
+        self._on_done = on_done
+        self._error: OSError | None = None
+
+    def end_one(self, error: OSError | None) -> None:
+        self._error = self._error or error
+        self._left -= 1
+        if not self._left:
+            self._on_done(self._error)
 
 
 class SyncPipe:
@@ -71,27 +78,27 @@ class SyncPipe:
         # By tag: whose it is, and when it was sent. The file's number is its own as
         # long as this holds it.
         self._under_way: dict[int, tuple[_Round, File, SystemFile, float]] = {}
-        self._waiting: deque[tuple[_Round, File, SystemFile]] = deque()
+        self._waiting: deque[tuple[_Round, File]] = deque()
 
     def sync(self, files: Sequence[File], on_done: OnDone) -> None:
         """Sync them, at least one; then call `on_done`, on the loop, with what failed
         first."""
         round_ = _Round(len(files), on_done)
-        try:
-            begun = [(round_, file, self._disk.begin_sync(file)) for file in files]
-        except OSError as error:
-            self._loop.call_soon(on_done, error)
-            return
-        self._waiting += begun
+        self._waiting += [(round_, file) for file in files]
         self._send()
 
     def _send(self) -> None:
         jobs = []
         while self._waiting and len(self._under_way) < UNDER_WAY_MAX:
-            job = self._waiting.popleft()
+            round_, file = self._waiting.popleft()
+            try:
+                begun = self._disk.begin_sync(file)
+            except OSError as error:
+                self._loop.call_soon(round_.end_one, error)
+                continue
             self._tag = (self._tag + 1) & 0x7FFFFFFF
-            self._under_way[self._tag] = (*job, perf_counter())
-            jobs.append(SYNC_PAIR.pack(self._tag, job[2].number))
+            self._under_way[self._tag] = round_, file, begun, perf_counter()
+            jobs.append(SYNC_PAIR.pack(self._tag, begun.number))
         if jobs:
             os.write(self._jobs[1], b"".join(jobs))
 
@@ -103,10 +110,7 @@ class SyncPipe:
             self._on_timed(perf_counter() - sent)
             error = OSError(failure, os.strerror(failure)) if failure else None
             self._disk.end_sync(file, error)
-            round_.error = round_.error or error
-            round_.left -= 1
-            if not round_.left:
-                round_.on_done(round_.error)
+            round_.end_one(error)
         self._send()
 
     def close(self) -> None:

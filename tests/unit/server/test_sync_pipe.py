@@ -37,9 +37,13 @@ class NotedDisk(RealDisk):
         self.serve = serve
         self.ended: list[File] = []
         self.broken: list[File] = []
+        self.begun = 0
+        self.most_open = 0
 
     def begin_sync(self, file: File) -> Descriptor:
         begun = super().begin_sync(file)
+        self.begun += 1
+        self.most_open = max(self.most_open, self.begun - len(self.ended))
         return NoNumber() if file in self.broken else begun
 
     def end_sync(self, file: File, error: OSError | None) -> None:
@@ -87,6 +91,8 @@ def test_every_file_of_a_round_is_synced_before_it_is_done(disk: NotedDisk, coun
             assert await begin(pipe, files) is None
             assert sorted(map(id, disk.ended)) == sorted(map(id, files))
             assert not any(file.is_dirty for file in files)  # type: ignore[attr-defined]
+            assert disk.most_open <= UNDER_WAY_MAX
+            disk.begun = 0
             disk.ended.clear()
 
     play(disk, scenario)
