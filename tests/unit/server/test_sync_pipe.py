@@ -67,11 +67,12 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> NotedDisk:
 
 def play(disk: NotedDisk, scenario: Callable[[SyncPipe], Coroutine[Any, Any, None]]) -> None:
     async def limited() -> None:
+        before = set(threading.enumerate())
         pipe = SyncPipe(disk, asyncio.get_running_loop())
         async with asyncio.timeout(60):
             await scenario(pipe)
         pipe.close()
-        assert not [each for each in threading.enumerate() if "headrace-sync" in each.name]
+        assert set(threading.enumerate()) <= before
 
     asyncio.run(limited())
 

@@ -38,12 +38,13 @@ class NotedDisk(MemoryDisk):
 
 def play(scenario: Callable[[SyncThreads, NotedDisk], Coroutine[Any, Any, None]]) -> None:
     async def limited() -> None:
+        before = set(threading.enumerate())
         disk = NotedDisk()
         threads = SyncThreads(disk, asyncio.get_running_loop())
         async with asyncio.timeout(30):
             await scenario(threads, disk)
         threads.close()
-        assert not [each for each in threading.enumerate() if "headrace-sync" in each.name]
+        assert set(threading.enumerate()) <= before
 
     asyncio.run(limited())
 
