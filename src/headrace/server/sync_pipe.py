@@ -3,11 +3,11 @@
     loop      number, number, number ──pipe──> thread   fdatasync
               on_done <── tag, tag, tag ──pipe── thread   fdatasync
 
-A thread that comes back from the disk waits for whatever Python runs on the loop, half
-a millisecond for each file and each thread, where the sync itself takes a fifth of
-that. So these threads live outside of Python, where there is a compiler: the loop
-writes the system's numbers of files into a pipe, the threads take them out, and the
-loop reads from another pipe which are done. The system does the queueing.
+A thread that comes back from the disk waits for whatever Python runs on the loop, once
+for each file, which can be longer than the sync took. So these threads live outside of
+Python, where there is a compiler: the loop writes the system's numbers of files into a
+pipe, the threads take them out, and the loop reads from another pipe which are done.
+The system does the queueing.
 
 Rejected: io_uring. It is switched off in many containers, and it has threads of its
 own for this, too.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.twins import both
+from tests.unit.server.syncing import syncing
 
 from headrace.core.ports import File
 from headrace.platform.descriptors import Descriptor
@@ -63,11 +63,6 @@ class NotedDisk(RealDisk):
 @pytest.fixture(params=both("headrace.platform.sync_service.serve_syncs"))
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> NotedDisk:
     return NotedDisk(tmp_path, request.param)
-
-
-def syncing() -> set[threading.Thread]:
-    """Others may have a node running in this process."""
-    return {each for each in threading.enumerate() if "headrace-sync" in each.name}
 
 
 def play(disk: NotedDisk, scenario: Callable[[SyncPipe], Coroutine[Any, Any, None]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.unit.server.syncing import syncing
 
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.sync_threads import THREADS_MAX, SyncThreads
@@ -34,11 +35,6 @@ class NotedDisk(MemoryDisk):
 
     def sync_directory(self, path: str) -> None:
         self.synced.append(path)
-
-
-def syncing() -> set[threading.Thread]:
-    """Others may have a node running in this process."""
-    return {each for each in threading.enumerate() if "headrace-sync" in each.name}
 
 
 def play(scenario: Callable[[SyncThreads, NotedDisk], Coroutine[Any, Any, None]]) -> None:
