@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from headrace.core.node_settings import Address, NodeSettings
@@ -20,6 +20,7 @@ from headrace.server.kafka.handlers import HANDLERS
 from headrace.server.service import Service
 
 START_SECONDS = 60
+WORKERS = 4
 SETTINGS = NodeSettings(kafka="127.0.0.1:0", http="127.0.0.1:0", grpc="127.0.0.1:0")
 
 
@@ -62,6 +63,7 @@ class LoopNode:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        await _start_workers(self._loop)
         entropy = SystemEntropy()
         broker = Broker(self._disk, entropy, self._clock.now_ms())
         service = Service(
@@ -76,6 +78,14 @@ class LoopNode:
             await door.close()
         await service.close()
         broker.close()
+
+
+async def _start_workers(loop: asyncio.AbstractEventLoop) -> None:
+    """They would start as they are needed, within a test that would be said to have
+    left them. Each waits here until all are there."""
+    loop.set_default_executor(ThreadPoolExecutor(WORKERS))
+    everybody = threading.Barrier(WORKERS)
+    await asyncio.gather(*(loop.run_in_executor(None, everybody.wait) for _ in range(WORKERS)))
 
 
 class _OpenDoor(Protocol):

@@ -23,6 +23,7 @@ class GrpcClient:
         self.queues = made.QueuesStub(self.channel)
         self.groups = made.GroupsStub(self.channel)
         self.letters = made.LettersStub(self.channel)
+        self.traces = made.TracesStub(self.channel)
         self.node = made.NodeStub(self.channel)
 
     def publish(self, topic: str, *values: bytes, **attributes: Any) -> list[Any]:

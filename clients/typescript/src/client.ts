@@ -28,6 +28,7 @@ import {
   type StatisticsResponse,
   type Topic,
   Topics,
+  Traces,
 } from "./generated/headrace_pb.js";
 import {
   idOf,
@@ -101,6 +102,7 @@ export class Headrace implements Settler {
     queues: Client<typeof Queues>;
     groups: Client<typeof Groups>;
     letters: Client<typeof Letters>;
+    traces: Client<typeof Traces>;
     node: Client<typeof Node>;
   };
   readonly #sessions: Http2SessionManager;
@@ -121,6 +123,7 @@ export class Headrace implements Settler {
       queues: createClient(Queues, transport),
       groups: createClient(Groups, transport),
       letters: createClient(Letters, transport),
+      traces: createClient(Traces, transport),
       node: createClient(Node, transport),
     };
   }

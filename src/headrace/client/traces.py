@@ -13,12 +13,11 @@ from headrace.client.backend import Backend
 from headrace.client.outgoing import bytes_of
 from headrace.client.settling import message_id_of
 from headrace.client.times import Instant, instant_ms
-from headrace.core.errors import InvalidArgument
 from headrace.core.trace_values import (
-    TRACE_STATES,
     MessageTrace,
     TraceQuery,
     TraceState,
+    check_outcome,
     parse_traced,
 )
 from headrace.core.values import Receipt
@@ -54,9 +53,6 @@ def traced_of(given: object) -> str:
 def query_of(choice: TraceChoice) -> TraceQuery:
     key, header = choice.get("key"), choice.get("header")
     since, until = choice.get("since"), choice.get("until")
-    outcome = choice.get("outcome")
-    if outcome is not None and outcome not in TRACE_STATES:
-        raise InvalidArgument(f"outcome is one of {', '.join(TRACE_STATES)}, not {outcome!r}")
     if isinstance(header, str):
         wanted: tuple[str, bytes | None] | None = (header, None)
     else:
@@ -66,7 +62,7 @@ def query_of(choice: TraceChoice) -> TraceQuery:
         key=None if key is None else bytes_of("key", key),
         header=wanted,
         group=choice.get("group"),
-        outcome=outcome,
+        outcome=check_outcome(choice.get("outcome")),
         since_ms=None if since is None else instant_ms("since", since),
         until_ms=None if until is None else instant_ms("until", until),
     )

@@ -129,6 +129,15 @@ class TracePage(NamedTuple):
     next: str | None
 
 
+def check_outcome(given: str | None) -> TraceState | None:
+    for state in TRACE_STATES:
+        if given == state:
+            return state
+    if given is None:
+        return None
+    raise InvalidArgument(f"outcome is one of {', '.join(TRACE_STATES)}, not {given!r}")
+
+
 def parse_traced(text: str) -> MessageId | Receipt:
     """The one message that is meant by its id or by a receipt, as text."""
     if isinstance(text, str) and text.count(":") >= 2:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from headrace.core.trace_values import MessageTrace
+
 Act = Literal["ack", "nack", "reject", "extend", "release"]
 
 
@@ -144,6 +146,15 @@ class Door(Protocol):
         """How many were found, and how many were sent back."""
 
     def purge(self, topic: str, letters: Sequence[Letter]) -> int: ...
+
+    # Traces.
+
+    def trace(self, what: str) -> MessageTrace:
+        """By an id or a receipt."""
+
+    def traces(self, **choice: Any) -> list[MessageTrace]:
+        """By topic, key, header (a name and a value or None), group, outcome, and since
+        and until, which are moments."""
 
     # Groups.
 

@@ -10,6 +10,7 @@ import grpc
 from tests.contract.doors.door import Act, Counts, Leased, Letter, New, Place, Refused, Seen
 from tests.doors.grpc_client import GrpcClient
 
+from headrace.core.trace_values import GroupTrace, MessageTrace, TraceEvent, TraceLink
 from headrace.core.values import MessageId
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
@@ -178,6 +179,30 @@ class GrpcDoor:
             wanted = pb.PurgeRequest(topic=topic, ids=_ids(letters))
             return int(self._client.letters.Purge(wanted).purged)
 
+    # Traces.
+
+    def trace(self, what: str) -> MessageTrace:
+        with _refusing():
+            return _traced(self._client.traces.Show(pb.ShowTraceRequest(message=what)))
+
+    def traces(self, **choice: Any) -> list[MessageTrace]:
+        if "header" in choice:
+            name, value = choice["header"]
+            choice["header"] = pb.Header(name=name, value=value)
+        for name in ("since", "until"):
+            if name in choice:
+                choice[f"{name}_ms"] = choice.pop(name)
+        found: list[MessageTrace] = []
+        after = None
+        while True:
+            wanted = pb.SearchTracesRequest(limit=3, after=after, **choice)
+            with _refusing():
+                page = self._client.traces.Search(wanted)
+            found += map(_traced, page.traces)
+            if not page.HasField("next"):
+                return found
+            after = page.next
+
     # Groups.
 
     def groups(self) -> dict[str, str]:
@@ -271,3 +296,33 @@ def _id(id: Any) -> str:
 def _ids(letters: Sequence[Letter]) -> list[Any]:
     parsed = [MessageId.parse(each.id) for each in letters]
     return [pb.MessageId(topic=each[0], partition=each[1], offset=each[2]) for each in parsed]
+
+
+def _traced(trace: Any) -> MessageTrace:
+    return MessageTrace(
+        MessageId(trace.id.topic, trace.id.partition, trace.id.offset),
+        _given(trace, "published_at_ms"),
+        _given(trace, "key"),
+        tuple((each.name, _given(each, "value")) for each in trace.headers),
+        _given(trace, "value_bytes"),
+        _given(trace, "producer"),
+        _given(trace, "transaction"),
+        trace.sampled,
+        trace.cut,
+        tuple(
+            GroupTrace(
+                each.group, each.kind, each.state, each.attempts, _given(each, "consumer"),
+                _given(each, "due_ms"), _given(each, "cursor"), _given(each, "committed_at_ms"),
+            )
+            for each in trace.groups
+        ),
+        tuple(
+            TraceEvent(
+                each.at_ms, each.event, _given(each, "group"), _given(each, "consumer"),
+                _given(each, "attempt"), _given(each, "until_ms"), _given(each, "reason"),
+                _given(each, "error"), _given(each, "to"),
+            )
+            for each in trace.events
+        ),
+        tuple(TraceLink(each.relation, each.id) for each in trace.links),
+    )  # fmt: skip

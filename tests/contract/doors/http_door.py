@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 from tests.contract.doors.door import Act, Counts, Leased, Letter, New, Place, Refused, Seen
+
+from headrace.core.trace_values import GroupTrace, MessageTrace, TraceEvent, TraceLink
+from headrace.core.values import MessageId
 
 
 class HttpDoor:
@@ -94,7 +97,7 @@ class HttpDoor:
 
     def delayed(self, topic: str) -> list[tuple[bytes | None, int]]:
         return [
-            (value_in(each), round(datetime.fromisoformat(each["deliver_at"]).timestamp() * 1000))
+            (value_in(each), _milliseconds(each["deliver_at"]) or 0)
             for each in self._pages(f"/topics/{topic}/delayed", "messages")
         ]
 
@@ -128,6 +131,24 @@ class HttpDoor:
         body = {"ids": [each.id for each in letters]}
         purged: int = self._ask("POST", f"/topics/{topic}/dead-letters/purge", body)["purged"]
         return purged
+
+    # Traces.
+
+    def trace(self, what: str) -> MessageTrace:
+        return _traced(self._ask("GET", f"/trace/{what}"))
+
+    def traces(self, **choice: Any) -> list[MessageTrace]:
+        if "key" in choice:
+            choice["key"] = b64encode(choice["key"]).decode()
+            choice["key_encoding"] = "base64"
+        if "header" in choice:
+            name, value = choice["header"]
+            choice["header"] = name if value is None else f"{name}={value.decode()}"
+        for name in ("since", "until"):
+            if name in choice:
+                moment = datetime.fromtimestamp(choice[name] / 1000, UTC)
+                choice[name] = moment.isoformat()
+        return list(map(_traced, self._pages("/trace", "traces", **choice)))
 
     # Groups.
 
@@ -192,16 +213,60 @@ def value_in(shown: Mapping[str, Any]) -> bytes | None:
 
 
 def seen(shown: Mapping[str, Any]) -> Seen:
+    return Seen(
+        shown["partition"], shown["offset"], _key_in(shown), value_in(shown), _headers_in(shown)
+    )
+
+
+def _key_in(shown: Mapping[str, Any]) -> bytes | None:
     key = shown["key"]
-    if key is not None:
-        key = b64decode(key) if shown.get("key_encoding") == "base64" else key.encode()
-    headers = {
+    if key is None:
+        return None
+    return b64decode(key) if shown.get("key_encoding") == "base64" else key.encode()
+
+
+def _headers_in(shown: Mapping[str, Any]) -> dict[str, bytes | None]:
+    return {
         name: None if text is None else text.encode() for name, text in shown["headers"].items()
     }
-    return Seen(shown["partition"], shown["offset"], key, value_in(shown), headers)
+
+
+def _milliseconds(moment: str | None) -> int | None:
+    return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
 def leased(shown: Mapping[str, Any]) -> Leased:
     return Leased(
         seen(shown), shown["receipt"], shown["attempt"], shown["max_attempts"], shown["error"]
     )
+
+
+def _traced(shown: Mapping[str, Any]) -> MessageTrace:
+    return MessageTrace(
+        MessageId.parse(shown["id"]),
+        _milliseconds(shown["published_at"]),
+        _key_in(shown),
+        tuple(_headers_in(shown).items()),
+        shown["value_bytes"],
+        shown.get("producer"),
+        shown.get("transaction"),
+        shown["sampled"],
+        shown["cut"],
+        tuple(
+            GroupTrace(
+                each["group"], each["kind"], each["state"], each["attempts"], each.get("consumer"),
+                _milliseconds(each.get("due")), each.get("cursor"),
+                _milliseconds(each.get("committed_at")),
+            )
+            for each in shown["groups"]
+        ),
+        tuple(
+            TraceEvent(
+                _milliseconds(each["at"]) or 0, each["event"], each.get("group"),
+                each.get("consumer"), each.get("attempt"), _milliseconds(each.get("until")),
+                each.get("reason"), each.get("error"), each.get("to"),
+            )
+            for each in shown["events"]
+        ),
+        tuple(TraceLink(each["relation"], each["id"]) for each in shown["links"]),
+    )  # fmt: skip

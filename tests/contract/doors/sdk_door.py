@@ -156,6 +156,21 @@ class SdkDoor:
                 filter=lambda letter: str(letter.id) in ids
             )
 
+    # Traces.
+
+    def trace(self, what: str) -> headrace.MessageTrace:
+        with _refusing():
+            return self._handle.trace(what)
+
+    def traces(self, **choice: Any) -> list[headrace.MessageTrace]:
+        if "header" in choice and choice["header"][1] is None:
+            choice["header"] = choice["header"][0]
+        for name in ("since", "until"):
+            if name in choice:
+                choice[name] /= 1000
+        with _refusing():
+            return list(self._handle.traces(**choice))
+
     # Groups.
 
     def groups(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ WAIT_SECONDS = 60
 BESIDE = (
     "create_topic", "topics", "bounds", "grow", "delete_topic", "read", "transact", "status",
     "counts", "delayed", "cancel", "letters", "redrive", "purge", "groups", "delete_group", "seek",
-    "cursor",
+    "cursor", "trace", "traces",
 )  # fmt: skip
 
 

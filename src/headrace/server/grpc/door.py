@@ -40,6 +40,7 @@ from headrace.server.grpc.requests import decoder_of
 from headrace.server.grpc.sdk import SdkStreams
 from headrace.server.grpc.statuses import refuse
 from headrace.server.grpc.topics import Topics
+from headrace.server.grpc.traces import Traces
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 from headrace.wire.grpc.generated import headrace_pb2 as pb
@@ -107,6 +108,7 @@ class GrpcDoor:
             "Queues": (queues, streams),
             "Groups": (Groups(calls),),
             "Letters": (Letters(calls),),
+            "Traces": (Traces(calls),),
             "Node": (_Node(self._service),),
         }
         return [

@@ -9,7 +9,7 @@ from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, moment, moment_of
 from headrace.server.tracing import trace, traces
 from headrace.wire.http import trace_bodies as t
-from headrace.wire.http.content import shown_bytes, shown_headers
+from headrace.wire.http.content import shown_bytes, shown_headers, stored_bytes
 
 
 async def show(call: Call) -> t.ShownTrace:
@@ -23,7 +23,7 @@ async def search(call: Call) -> t.TracesPage:
         call.calls,
         TraceQuery(
             topic=query.topic,
-            key=None if query.key is None else query.key.encode("utf-8", "surrogateescape"),
+            key=None if query.key is None else stored_bytes("key", query.key, query.key_encoding),
             header=(name, value.encode() if equals else None) if query.header else None,
             group=query.group,
             outcome=query.outcome,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -16,6 +16,7 @@ class TraceSearch(PageQuery):
 
     topic: str | None = None
     key: str | None = None
+    key_encoding: Literal["base64"] | None = None
     header: Annotated[str, Meta(min_length=1)] | None = None
     group: str | None = None
     outcome: TraceState | None = None

@@ -873,6 +873,120 @@ class PurgeResponse(_message.Message):
     purged: int
     def __init__(self, purged: _Optional[int] = ...) -> None: ...
 
+class ShowTraceRequest(_message.Message):
+    __slots__ = ("message",)
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    message: str
+    def __init__(self, message: _Optional[str] = ...) -> None: ...
+
+class TraceEvent(_message.Message):
+    __slots__ = ("at_ms", "event", "group", "consumer", "attempt", "until_ms", "reason", "error", "to")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    event: str
+    group: str
+    consumer: str
+    attempt: int
+    until_ms: int
+    reason: str
+    error: str
+    to: str
+    def __init__(self, at_ms: _Optional[int] = ..., event: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., attempt: _Optional[int] = ..., until_ms: _Optional[int] = ..., reason: _Optional[str] = ..., error: _Optional[str] = ..., to: _Optional[str] = ...) -> None: ...
+
+class TraceGroup(_message.Message):
+    __slots__ = ("group", "kind", "state", "attempts", "consumer", "due_ms", "cursor", "committed_at_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    kind: str
+    state: str
+    attempts: int
+    consumer: str
+    due_ms: int
+    cursor: int
+    committed_at_ms: int
+    def __init__(self, group: _Optional[str] = ..., kind: _Optional[str] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., consumer: _Optional[str] = ..., due_ms: _Optional[int] = ..., cursor: _Optional[int] = ..., committed_at_ms: _Optional[int] = ...) -> None: ...
+
+class TraceLink(_message.Message):
+    __slots__ = ("relation", "id")
+    RELATION_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    relation: str
+    id: str
+    def __init__(self, relation: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
+
+class Trace(_message.Message):
+    __slots__ = ("id", "published_at_ms", "key", "headers", "value_bytes", "producer", "transaction", "sampled", "cut", "groups", "events", "links")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    VALUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    id: MessageId
+    published_at_ms: int
+    key: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    value_bytes: int
+    producer: str
+    transaction: str
+    sampled: bool
+    cut: bool
+    groups: _containers.RepeatedCompositeFieldContainer[TraceGroup]
+    events: _containers.RepeatedCompositeFieldContainer[TraceEvent]
+    links: _containers.RepeatedCompositeFieldContainer[TraceLink]
+    def __init__(self, id: _Optional[_Union[MessageId, _Mapping]] = ..., published_at_ms: _Optional[int] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., value_bytes: _Optional[int] = ..., producer: _Optional[str] = ..., transaction: _Optional[str] = ..., sampled: _Optional[bool] = ..., cut: _Optional[bool] = ..., groups: _Optional[_Iterable[_Union[TraceGroup, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[TraceEvent, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[TraceLink, _Mapping]]] = ...) -> None: ...
+
+class SearchTracesRequest(_message.Message):
+    __slots__ = ("topic", "key", "header", "group", "outcome", "since_ms", "until_ms", "after", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: bytes
+    header: Header
+    group: str
+    outcome: str
+    since_ms: int
+    until_ms: int
+    after: str
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[bytes] = ..., header: _Optional[_Union[Header, _Mapping]] = ..., group: _Optional[str] = ..., outcome: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class SearchTracesResponse(_message.Message):
+    __slots__ = ("traces", "next")
+    TRACES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    traces: _containers.RepeatedCompositeFieldContainer[Trace]
+    next: str
+    def __init__(self, traces: _Optional[_Iterable[_Union[Trace, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+
 class DescribeNodeRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -1599,6 +1599,126 @@ class Letters:
             _registered_method=True)
 
 
+class TracesStub:
+    """Traces: where a message is in every group, and what happened to it.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Show = channel.unary_unary(
+                '/headrace.v1.Traces/Show',
+                request_serializer=headrace_dot_v1_dot_headrace__pb2.ShowTraceRequest.SerializeToString,
+                response_deserializer=headrace_dot_v1_dot_headrace__pb2.Trace.FromString,
+                _registered_method=True)
+        self.Search = channel.unary_unary(
+                '/headrace.v1.Traces/Search',
+                request_serializer=headrace_dot_v1_dot_headrace__pb2.SearchTracesRequest.SerializeToString,
+                response_deserializer=headrace_dot_v1_dot_headrace__pb2.SearchTracesResponse.FromString,
+                _registered_method=True)
+
+
+class TracesServicer:
+    """Traces: where a message is in every group, and what happened to it.
+    """
+
+    def Show(self, request, context):
+        """Tells the life of one message.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Search(self, request, context):
+        """Finds messages by topic, key, header, group, outcome and time, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_TracesServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Show': grpc.unary_unary_rpc_method_handler(
+                    servicer.Show,
+                    request_deserializer=headrace_dot_v1_dot_headrace__pb2.ShowTraceRequest.FromString,
+                    response_serializer=headrace_dot_v1_dot_headrace__pb2.Trace.SerializeToString,
+            ),
+            'Search': grpc.unary_unary_rpc_method_handler(
+                    servicer.Search,
+                    request_deserializer=headrace_dot_v1_dot_headrace__pb2.SearchTracesRequest.FromString,
+                    response_serializer=headrace_dot_v1_dot_headrace__pb2.SearchTracesResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'headrace.v1.Traces', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('headrace.v1.Traces', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Traces:
+    """Traces: where a message is in every group, and what happened to it.
+    """
+
+    @staticmethod
+    def Show(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.v1.Traces/Show',
+            headrace_dot_v1_dot_headrace__pb2.ShowTraceRequest.SerializeToString,
+            headrace_dot_v1_dot_headrace__pb2.Trace.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Search(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.v1.Traces/Search',
+            headrace_dot_v1_dot_headrace__pb2.SearchTracesRequest.SerializeToString,
+            headrace_dot_v1_dot_headrace__pb2.SearchTracesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class NodeStub:
     """The node itself. Whether it serves, grpc.health.v1.Health tells.
     """
