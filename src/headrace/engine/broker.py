@@ -280,10 +280,14 @@ class Broker:
         found: list[StreamRecord] = []
         size = 0
         while offset < end and len(found) < count_max and size < bytes_max:
-            stop = min(end, offset + count_max - len(found))
-            records = partition.read_committed([offset, stop])
+            wanted = count_max - len(found)
+            records, offset = partition.records.read_next(
+                offset, wanted, end, partition.aborted_between
+            )
             for record in records:
                 size += len(record.value or b"") + len(record.key or b"")
+                for name, value in record.headers:
+                    size += len(name) + len(value or b"")
                 found.append(
                     StreamRecord(
                         topic.name, index, record.offset, record.timestamp_ms,
@@ -292,7 +296,6 @@ class Broker:
                 )  # fmt: skip
                 if size >= bytes_max:
                     return found, record.offset + 1
-            offset = stop
         return found, offset
 
     # One message.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -49,10 +49,7 @@ class RecordReader:
     ) -> list[Record]:
         """The records of these runs, which lie below `end`. Offsets that hold no
         record are left out, and so is what belongs to an aborted transaction."""
-        if self._changes != self._log.segment_list.changes:
-            # Compaction took records away, and forgot of the aborted ones that they were.
-            self._changes = self._log.segment_list.changes
-            self.forget()
+        self._note_changes()
         found: list[Record] = []
         for first, stop in pairs(runs):
             # What was deleted at the log's start is left out as well.
@@ -61,17 +58,38 @@ class RecordReader:
                 block = self._block(start, stop - start, end)
                 if block is None:
                     break
-                records = block.records
-                last = min(stop, block.end)
-                if aborted and block.transactional:
-                    found += _committed(block, start, last, aborted)
-                elif len(records) == block.end - block.start:
-                    found += records[start - block.start : last - block.start]
-                else:
-                    first = bisect_left(records, start, key=_offset_of)
-                    found += records[first : bisect_left(records, last, key=_offset_of)]
+                found += _taken(block, start, min(stop, block.end), aborted)
                 start = block.end
         return found
+
+    def read_next(
+        self,
+        start: int,
+        count: int,
+        end: int,
+        aborted_between: Callable[[int, int], Sequence[AbortedTransaction]],
+    ) -> tuple[list[Record], int]:
+        """The first records from `start` on, `count` of them at most, as far as one block
+        has them; and the offset to go on from. There may be none in it, and a gap is one
+        step however wide it is. Who wants more asks again: what is read at once has a bound
+        in bytes, which a count alone has not."""
+        self._note_changes()
+        block = self._block(start, count, end)
+        if block is None:
+            return [], end
+        last = min(block.end, end)
+        aborted = aborted_between(start, last) if block.transactional else ()
+        found = _taken(block, start, last, aborted)
+        if len(found) > count:
+            del found[count:]
+            last = found[-1].offset + 1
+        return found, last
+
+    def _note_changes(self) -> None:
+        if self._changes != self._log.segment_list.changes:
+            # Compaction took records away, and forgot of the aborted ones that they were.
+            self._changes = self._log.segment_list.changes
+            self.forget()
 
     def _block(self, offset: int, count: int, end: int) -> _Block | None:
         for block in reversed(self._blocks.values()):
@@ -117,6 +135,18 @@ def _decode(log: Log, data: Buffer, offset: int) -> _Block:
         next_offset = header.next_offset
         position += header.size_bytes
     return _Block(start, next_offset, records, transactional)
+
+
+def _taken(
+    block: _Block, start: int, end: int, aborted: Sequence[AbortedTransaction]
+) -> list[Record]:
+    records = block.records
+    if aborted and block.transactional:
+        return _committed(block, start, end, aborted)
+    if len(records) == block.end - block.start:
+        return records[start - block.start : end - block.start]
+    first = bisect_left(records, start, key=_offset_of)
+    return records[first : bisect_left(records, end, key=_offset_of)]
 
 
 def _committed(
