@@ -28,7 +28,7 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.calls.face import Face
-from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles, UnknownTopic
+from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles
 from headrace.core.values import Delivery, StreamRecord
 from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
@@ -145,23 +145,42 @@ _HANDED_OUT: dict[Callable[..., object], Callable[[Any], Sequence[Delivery | Str
 
 class Watch:
     """Listens for whatever may bring something to these topics, from the moment it
-    is made until it is closed."""
+    is made until it is closed. Partitions that a topic gets meanwhile are listened to."""
 
     def __init__(self, service: Service, topics: Sequence[str]) -> None:
         self.news = asyncio.Event()
         self._service = service
+        self._names = topics
+        self._seen: list[tuple[bytes, int] | None] = []
         self._partitions: list[Partition] = []
-        for name in topics:
-            # A topic that is gone comes back as a change.
-            with contextlib.suppress(UnknownTopic):
-                topic = service.broker.topics.named(name)
-                self._partitions += service.broker.topics.partitions(topic)
-        service.wait_on(self._partitions, self.news.set)
-        service.watch(self.news.set)
+        self._listen()
+        service.watch(self._on_changed)
 
     @property
     def partition_count(self) -> int:
         return len(self._partitions)
+
+    def _on_changed(self) -> None:
+        self._listen()
+        self.news.set()
+
+    def _listen(self) -> None:
+        """To the partitions that there are now. Of most changes it is enough to see that
+        they were about something else."""
+        topics = self._service.broker.topics
+        # A topic that is gone comes back as a change.
+        found = [topics.catalog.topics.get(name) for name in self._names]
+        seen = [None if topic is None else (topic.id, topic.partitions) for topic in found]
+        if seen != self._seen:
+            self._service.stop_waiting(self._partitions, self.news.set)
+            self._seen = seen
+            self._partitions = [
+                partition
+                for topic in found
+                if topic is not None
+                for partition in topics.partitions(topic)
+            ]
+            self._service.wait_on(self._partitions, self.news.set)
 
     async def wait(self, seconds: float) -> bool:
         """Whether there was news before the time was over."""
@@ -172,7 +191,7 @@ class Watch:
 
     def close(self) -> None:
         self._service.stop_waiting(self._partitions, self.news.set)
-        self._service.stop_watching(self.news.set)
+        self._service.stop_watching(self._on_changed)
 
     def __enter__(self) -> Watch:
         return self

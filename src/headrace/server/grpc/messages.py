@@ -14,6 +14,7 @@ from headrace.server.grpc.shown import given, outgoing, shown_places, shown_reco
 from headrace.server.loop_calls import Calls
 from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
+from headrace.server.tailing import Tail
 from headrace.server.transacting import transact
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
@@ -87,56 +88,35 @@ class Messages:
         return pb.OffsetAtResponse(offset=offset)
 
     async def tail(self, request: Any, _: Any) -> AsyncIterator[Any]:
-        topic_id, positions = await self._begin(request)
-
-        async def attempt() -> list[StreamRecord]:
-            return await self._read_all(request.topic, topic_id, positions)
-
+        tail = await self._begin(request)
         while True:
             found = await self._calls.wait_for_some(
-                attempt, None, [request.topic], limits.REMOTE_WATCH_MS_MAX
-            )
+                lambda: tail.read(AT_ONCE, limits.SOCKET_FEED_BYTES_MAX),
+                None, [request.topic], limits.REMOTE_WATCH_MS_MAX,
+            )  # fmt: skip
             if found:
                 # Whoever does not read makes this wait, and nothing piles up.
                 yield pb.TailResponse(records=map(shown_record, found))
 
-    async def _begin(self, request: Any) -> tuple[str, dict[int, int]]:
-        """Which topic it is, and where each of its partitions begins."""
+    async def _begin(self, request: Any) -> Tail:
         info = await self._run(Face.topic, request.topic)
         earliest = request.start == pb.START_EARLIEST
         positions = {
             each.partition: each.start_offset if earliest else each.high_watermark
             for each in info.partitions
         }
-        unknown = set(request.positions) - set(positions)
-        if unknown:
-            raise InvalidArgument(
-                f"{info.name} has partitions 0 to {len(positions) - 1}, not {min(unknown)}"
-            )
-        return info.id, {**positions, **request.positions}
-
-    async def _read_all(
-        self, topic: str, topic_id: str, positions: dict[int, int]
-    ) -> list[StreamRecord]:
-        """From one partition that has something; the next time from another."""
-        for partition in list(positions):
-            try:
-                records, after = await self._run(
-                    Face.read, topic, partition, positions[partition],
-                    count_max=AT_ONCE, bytes_max=limits.SOCKET_FEED_BYTES_MAX, topic_id=topic_id,
-                )  # fmt: skip
-            except OffsetOutOfRange:
-                info = await self._run(Face.partition_info, topic, partition)
-                if positions[partition] > info.high_watermark:
-                    raise
-                # Deleted meanwhile: on with what is there.
-                records, after = [], info.start_offset
-            # Behind the others, so that each has its turn.
-            del positions[partition]
-            positions[partition] = after
-            if records:
-                return records
-        return []
+        for partition, offset in request.positions.items():
+            if partition not in positions:
+                raise InvalidArgument(
+                    f"{info.name} has partitions 0 to {len(positions) - 1}, not {partition}"
+                )
+            end = info.partitions[partition].high_watermark
+            if not 0 <= offset <= end:
+                raise OffsetOutOfRange(
+                    f"offset {offset} of {info.name}:{partition} is outside of 0 to {end}"
+                )
+            positions[partition] = offset
+        return Tail(self._calls, info.name, info.id, positions)
 
 
 def _check_once(noun: str, names: list[str]) -> None:

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from starlette.responses import Response, StreamingResponse
 
 from headrace.calls import Face
-from headrace.core.errors import HeadraceError, InvalidArgument, OffsetOutOfRange
-from headrace.core.values import TopicInfo
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.core.values import StreamRecord, TopicInfo
 from headrace.server.http.route import Call, encode
 from headrace.server.http.shown import shown_record
 from headrace.server.loop_calls import Watch
+from headrace.server.tailing import Tail
 from headrace.wire.http import bodies
 
 EVENTS_TYPE = "text/event-stream"
@@ -34,18 +36,13 @@ AT_ONCE = 200
 
 
 async def tail(call: Call) -> Response:
-    topic_id, positions = await _begin(call)
+    topic = call.path["topic"]
+    info = await call.run(Face.topic, topic)
+    is_whole = call.query.partition is None
+    tail = Tail(call.calls, topic, info.id, _positions(call, info), is_whole=is_whole)
     return StreamingResponse(
-        _events(call, call.path["topic"], topic_id, positions),
-        media_type=EVENTS_TYPE,
-        headers={"cache-control": "no-store"},
+        _events(call, topic, tail), media_type=EVENTS_TYPE, headers={"cache-control": "no-store"}
     )
-
-
-async def _begin(call: Call) -> tuple[str, dict[int, int]]:
-    """Which topic it is, and where each of its partitions begins."""
-    info = await call.run(Face.topic, call.path["topic"])
-    return info.id, _positions(call, info)
 
 
 def _positions(call: Call, info: TopicInfo) -> dict[int, int]:
@@ -59,7 +56,9 @@ def _positions(call: Call, info: TopicInfo) -> dict[int, int]:
         raise InvalidArgument("an offset is one of a partition; give the partition too")
     last = call.request.headers.get("last-event-id")
     if last:
-        return {**{index: each.start_offset for index, each in known.items()}, **_parse(last)}
+        # What it says of partitions that are not read is left alone.
+        given = _parse(last)
+        return {index: given.get(index, each.start_offset) for index, each in known.items()}
     if query.offset is not None:
         return dict.fromkeys(known, query.offset)
     if query.start == "earliest":
@@ -75,45 +74,28 @@ def _parse(last: str) -> dict[int, int]:
         raise InvalidArgument("Last-Event-ID is not one that came from here") from error
 
 
-async def _events(
-    call: Call, topic: str, topic_id: str, positions: dict[int, int]
-) -> AsyncIterator[bytes]:
+async def _events(call: Call, topic: str, tail: Tail) -> AsyncIterator[bytes]:
     yield b": tailing " + topic.encode() + b"\n\n"
     with Watch(call.service, [topic]) as watch, contextlib.suppress(asyncio.CancelledError):
         while True:
             watch.news.clear()
-            found = False
-            for partition in sorted(positions):
-                try:
-                    events = await _read(call, topic, topic_id, partition, positions)
-                except HeadraceError as error:
-                    told = encode({"code": error.code, "detail": str(error)})
-                    yield b"event: error\ndata: " + told + b"\n\n"
-                    return
-                if events:
-                    found = True
-                    yield events
-            if not found and not await watch.wait(SILENCE_SECONDS):
+            try:
+                records = await tail.read(AT_ONCE, limits.REMOTE_ANSWER_BYTES_MAX)
+            except HeadraceError as error:
+                told = encode({"code": error.code, "detail": str(error)})
+                yield b"event: error\ndata: " + told + b"\n\n"
+                return
+            if records:
+                yield _shown(records, tail.positions)
+            elif not await watch.wait(SILENCE_SECONDS):
                 yield b": still here\n\n"
 
 
-async def _read(
-    call: Call, topic: str, topic_id: str, partition: int, positions: dict[int, int]
-) -> bytes:
-    try:
-        records, positions[partition] = await call.run(
-            Face.read, topic, partition, positions[partition], count_max=AT_ONCE, topic_id=topic_id
-        )
-    except OffsetOutOfRange:
-        # Deleted meanwhile: on with what is there.
-        info = await call.run(Face.partition_info, topic, partition)
-        positions[partition] = max(
-            info.start_offset, min(positions[partition], info.high_watermark)
-        )
-        return b""
+def _shown(records: list[StreamRecord], positions: Mapping[int, int]) -> bytes:
+    """Records of one partition, each with where to go on after it."""
     events = []
     for record in records:
-        at = {**positions, partition: record.offset + 1}
+        at = {**positions, record.partition: record.offset + 1}
         id = ",".join(f"{index}:{offset}" for index, offset in sorted(at.items()))
         events.append(
             b"id: " + id.encode() + b"\nevent: message\ndata: " + encode(shown_record(record))

@@ -31,9 +31,8 @@ from headrace.core.errors import (
     HeadraceError,
     InvalidArgument,
     LimitExceeded,
-    OffsetOutOfRange,
 )
-from headrace.core.values import StreamRecord, check_name
+from headrace.core.values import check_name
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
@@ -42,6 +41,7 @@ from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.publishing import publish_all
 from headrace.server.settling import settle
+from headrace.server.tailing import Tail
 from headrace.wire.http import frames
 from headrace.wire.http.bodies import Settled
 
@@ -250,39 +250,18 @@ class _Socket:
             for each in info.partitions
         }
 
-        async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
-            async def attempt() -> list[StreamRecord]:
-                return await self._read(topic, info.id, positions, count)
+        tail = Tail(self._calls, topic, info.id, positions)
 
+        async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
             return await self._calls.wait_watching(
-                watch, attempt, None, [topic], limits.SOCKET_WAIT_MS, is_over
-            )
+                watch, lambda: tail.read(count, limits.SOCKET_FEED_BYTES_MAX),
+                None, [topic], limits.SOCKET_WAIT_MS, is_over,
+            )  # fmt: skip
 
         self._tails[request.id] = topic
         watch = Watch(self._calls.service, [topic])
         self._begin(request.id, _Subscription(request.credit, watch, take, form.record), form)
         return frames.Done(id=request.id)
-
-    async def _read(
-        self, topic: str, topic_id: str, positions: dict[int, int], count: int
-    ) -> list[StreamRecord]:
-        found: list[StreamRecord] = []
-        for partition in positions:
-            if len(found) >= count:
-                break
-            try:
-                records, positions[partition] = await self._run(
-                    Face.read, topic, partition, positions[partition],
-                    count_max=count - len(found), bytes_max=limits.SOCKET_FEED_BYTES_MAX,
-                    topic_id=topic_id,
-                )  # fmt: skip
-            except OffsetOutOfRange:
-                # Deleted meanwhile: on with what is there.
-                info = await self._run(Face.partition_info, topic, partition)
-                positions[partition] = info.start_offset
-                continue
-            found += records
-        return found
 
     async def _commit(self, request: frames.Commit) -> frames.Done:
         topic = self._tails.get(request.subscription)
