@@ -128,4 +128,7 @@ def test_events_of_one_partition_stay_with_it(
         done(http.post(f"/topics/{topic}/messages", json=body))
     # The id is one that a tail of all partitions gave, and of one that is not there.
     asked = {"params": {"partition": 0}, "headers": {"last-event-id": "0:0,1:0,7:3"}}
-    assert events_of(http, stack, topic, **asked)() == "of 0"
+    next_value = events_of(http, stack, topic, **asked)
+    assert next_value() == "of 0"
+    done(http.post(f"/topics/{topic}/messages", json={"value": "again", "partition": 0}))
+    assert next_value() == "again"
