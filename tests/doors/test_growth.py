@@ -69,7 +69,7 @@ def test_partitions_that_come_later_are_followed_and_waited_for(
     consumed = Conversation(client, topics=[topic], group="grpc-" + topic, credit=10)
     stack.callback(consumed.end)
     assert consumed.next().opened.consumer
-    waiting = {
+    waiting: dict[str, Callable[[], str]] = {
         "a tail over WebSocket": socket_of(doors, stack, op="tail", topic=topic),
         "leases over WebSocket": socket_of(
             doors, stack, op="dequeue", topics=[topic], group="ws-" + topic, credit=10
