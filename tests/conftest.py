@@ -1,7 +1,10 @@
 """What holds for every test, whatever it tests.
 
-Nothing outlives its test: a child process or a thread that is still running
-afterwards fails the test that left it, not a later and innocent one.
+Nothing outlives its test: a child process or a thread, daemon or not, that is still
+running afterwards fails the test that left it, not a later and innocent one. What a
+fixture of a module or a session started may run on, but while hypothesis draws only
+those threads that are known to leave Python's chance alone: it takes every change of
+that for one by the strategy, and fails.
 
 Nothing is skipped in silence: the run ends with a list of what was skipped and
 why. With HEADRACE_NO_SKIPS=1 a skip makes the run fail, which is how a change is
@@ -28,11 +31,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from tests.scheduling import CompanyScheduling, check_companies, put_longest_first
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 LEFTOVER_GRACE_MS = 2_000
 
@@ -41,6 +47,17 @@ LEFTOVER_GRACE_MS = 2_000
 SOAKS = ("crash", "power_loss", "rot")
 
 _PROJECT = Path(__file__).parent.parent
+# Threads of fixtures that live as long as a session, by a part of their names. None of
+# them draws from Python's chance.
+_KEPT_BY_FIXTURES = {
+    "loop-node": "the node in this process over which the contract of the doors is run",
+    "headrace-sync-": "its syncs",
+    "asyncio_": "the calls of its loop that can wait for a disk",
+    "(_poll_wrapper)": "its gRPC, which sleeps until something comes",
+    "headrace-link-": "the SDK's connection to the node whose metrics are compared",
+    "(serve_forever)": "what Spark's Python hears of its accumulators",
+    "(recv_events)": "a WebSocket that reads; one that pings has a second thread, (keepalive)",
+}
 # Processes that Python's multiprocessing starts once and keeps for its own use.
 _KEPT_BY_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -94,28 +111,36 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
         for soak in SOAKS:
             if f"_{soak}_" in f"_{item.path.stem}_":
                 item.add_marker(soak)
+    check_companies(items)
+    if hasattr(config, "workerinput"):
+        put_longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return CompanyScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 # Leftovers.
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
+def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
     # What wider fixtures started before this test is theirs to end.
     threads_before = set(threading.enumerate())
+    if is_hypothesis_test(getattr(request.node, "obj", None)):
+        _check_that_chance_is_left_alone(threads_before)
     children_before = _children()
     yield
     threads = [
         thread
         for thread in threading.enumerate()
-        if thread not in threads_before and not thread.daemon
+        if thread not in threads_before and not _is_foreign(thread)
     ]
     # What is just ending gets the time to do so; waiting is only paid for then.
     for thread in threads:
@@ -126,6 +151,28 @@ def nothing_left_running() -> Iterator[None]:
             left.append(f"process {pid} ({_command_line(pid)})")
     if left:
         pytest.fail(f"the test left running: {', '.join(left)}", pytrace=False)
+
+
+def _check_that_chance_is_left_alone(threads: set[threading.Thread]) -> None:
+    unknown = sorted(
+        thread.name
+        for thread in threads
+        if thread is not threading.main_thread()
+        and not _is_foreign(thread)
+        and not any(known in thread.name for known in _KEPT_BY_FIXTURES)
+    )
+    if unknown:
+        pytest.fail(
+            f"threads run beside a property: {', '.join(unknown)}; end them with their module, "
+            "or name them in tests/conftest.py when they never use Python's random",
+            pytrace=False,
+        )
+
+
+def _is_foreign(thread: threading.Thread) -> bool:
+    """Whether a thread is of a library written in C that once called into Python, which
+    keeps its name for good."""
+    return isinstance(thread, threading._DummyThread)
 
 
 def _children() -> set[int]:

@@ -1,8 +1,8 @@
 """A real browser, Debian's Chromium without a window, driven by its own protocol.
 
     with Browser(tmp_path) as browser:
-        page = browser.open("http://127.0.0.1:9080/docs")
-        page.run("document.title")
+        with browser.open("http://127.0.0.1:9080/docs") as page:
+            page.run("document.title")
 
 What a page writes to its console as an error, and every request it makes, is noted:
 a page that is well has none of the first, and of the second only to its own origin.
@@ -108,6 +108,17 @@ class Page:
         """A page that is left open goes on asking its node."""
         self._connection.send(json.dumps({"id": 0, "method": "Page.close"}))
         self._connection.close()
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def go(self, url: str) -> None:
         self._events.clear()

@@ -211,16 +211,15 @@ def test_a_read_only_dashboard_offers_nothing_that_changes(
     browser: Browser, doors: DoorsProcess, http: httpx.Client, topic: str
 ) -> None:
     done(http.post(f"/topics/{topic}/messages", json={"value": 1}))
-    page = browser.open(f"{doors.http}/dashboard/topics/{topic}")
-    page.wait("document.querySelectorAll('.message-list details').length === 1")
-    assert "read-only" in page.wait("document.getElementById('side-foot').innerText")
-    names = page.run("[...document.querySelectorAll('button')].map((each) => each.textContent)")
-    assert not {"Publish", "Delete"} & set(names)
-    page.go(f"{doors.http}/dashboard/topics")
-    wait_text(page, topic)
-    names = page.run("[...document.querySelectorAll('button')].map((each) => each.textContent)")
-    assert "New topic" not in names
-    page.close()
+    with browser.open(f"{doors.http}/dashboard/topics/{topic}") as page:
+        page.wait("document.querySelectorAll('.message-list details').length === 1")
+        assert "read-only" in page.wait("document.getElementById('side-foot').innerText")
+        names = page.run("[...document.querySelectorAll('button')].map((each) => each.textContent)")
+        assert not {"Publish", "Delete"} & set(names)
+        page.go(f"{doors.http}/dashboard/topics")
+        wait_text(page, topic)
+        names = page.run("[...document.querySelectorAll('button')].map((each) => each.textContent)")
+        assert "New topic" not in names
 
 
 def press_in_dialog(page: Page, words: str) -> None:

@@ -76,13 +76,12 @@ def test_a_dashboard_that_is_off_is_not_there() -> None:
 def test_the_browser_keeps_the_page_from_the_api_beside_its_own(
     browser: Browser, doors: DoorsProcess
 ) -> None:
-    page = browser.open(f"{doors.http}/dashboard")
-    page.wait("document.querySelector('h1')")
-    outcome = page.run("fetch('/topics').then(() => 'reached', () => 'kept away')")
-    assert outcome == "kept away"
-    inner = "document.body.innerHTML = '<b>x</b>'"
-    assert (
-        page.run(f"(() => {{ try {{ {inner}; return 'set'; }} catch {{ return 'no'; }} }})()")
-        == "no"
-    )
-    page.close()
+    with browser.open(f"{doors.http}/dashboard") as page:
+        page.wait("document.querySelector('h1')")
+        outcome = page.run("fetch('/topics').then(() => 'reached', () => 'kept away')")
+        assert outcome == "kept away"
+        inner = "document.body.innerHTML = '<b>x</b>'"
+        assert (
+            page.run(f"(() => {{ try {{ {inner}; return 'set'; }} catch {{ return 'no'; }} }})()")
+            == "no"
+        )

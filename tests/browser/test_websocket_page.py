@@ -36,20 +36,20 @@ new Promise((done, fail) => {
 
 
 def test_a_page_enqueues_and_dequeues(browser: Browser, doors: DoorsProcess, topic: str) -> None:
-    page = browser.open(f"{doors.http}/docs")
-    answer = page.run(SCRIPT.replace("TOPIC", topic))
-    assert answer == {"values": [{"from": "a page"}, "text"], "acked": [True, True]}
-    assert page.errors == []
-    assert {url.split("/")[2] for url in page.requests if "://" in url} == {doors.doors["http"]}
+    with browser.open(f"{doors.http}/docs") as page:
+        answer = page.run(SCRIPT.replace("TOPIC", topic))
+        assert answer == {"values": [{"from": "a page"}, "text"], "acked": [True, True]}
+        assert page.errors == []
+        assert {url.split("/")[2] for url in page.requests if "://" in url} == {doors.doors["http"]}
 
 
 def test_a_page_from_elsewhere_is_not_let_in(browser: Browser, doors: DoorsProcess) -> None:
-    page = browser.open("about:blank")
-    outcome = page.run(
-        f"""new Promise((done) => {{
-            const socket = new WebSocket("ws://{doors.doors["http"]}/ws");
-            socket.onopen = () => done("open");
-            socket.onclose = () => done("refused");
-        }})"""
-    )
-    assert outcome == "refused"
+    with browser.open("about:blank") as page:
+        outcome = page.run(
+            f"""new Promise((done) => {{
+                const socket = new WebSocket("ws://{doors.doors["http"]}/ws");
+                socket.onopen = () => done("open");
+                socket.onclose = () => done("refused");
+            }})"""
+        )
+        assert outcome == "refused"

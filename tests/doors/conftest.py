@@ -69,8 +69,8 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorsProcess]:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A node behind a known workload, and what it says of it; for tests that are of
-    the group "metrics", so that one worker has them all."""
+    """A node behind a known workload, and what it says of it. One worker has all tests
+    of it; see tests/scheduling.py."""
     from tests.doors.metrics_workload import World, carry_out, open_socket
 
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:

@@ -292,7 +292,10 @@ def use_sdk(world: World) -> None:
 @contextmanager
 def open_socket(world: World) -> Iterator[None]:
     """A WebSocket that has published one message, and stays."""
-    with connect_websocket(f"ws://{world.doors.doors['http']}/ws") as connection:
+    # It stays while other tests run, and a ping would take from the chance that is Python's
+    # own, under the hands of a property.
+    address = f"ws://{world.doors.doors['http']}/ws"
+    with connect_websocket(address, ping_interval=None) as connection:
         connection.recv(timeout=WAIT_SECONDS)
         world.ask("POST", "/topics", {"name": "pages", "partitions": 1})
         frame = {"op": "enqueue", "id": 1, "topic": "pages", "messages": [{"value": "v"}]}

@@ -25,7 +25,6 @@ from headrace.server.metrics.counting import REQUEST_BOUNDS
 from headrace.server.metrics.probe import PROBE_SECONDS
 
 # One node for all of them, so one worker.
-pytestmark = pytest.mark.xdist_group("metrics")
 
 FLOOR = 64 * 1024 * 1024
 SLACK_BYTES = 4 * 1024 * 1024 * 1024

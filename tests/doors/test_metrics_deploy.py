@@ -22,8 +22,6 @@ from tests.doors.metrics_workload import World
 from headrace.core.errors import HeadraceError
 from headrace.wire.kafka.errors import ErrorCode
 
-pytestmark = pytest.mark.xdist_group("metrics")
-
 PROJECT = Path(__file__).parent.parent.parent
 DASHBOARD = PROJECT / "deploy" / "grafana" / "headrace.json"
 RULES = PROJECT / "deploy" / "prometheus"

@@ -20,7 +20,6 @@ from tests.doors.conftest import DoorsProcess
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 # One installation serves all of them.
-pytestmark = pytest.mark.xdist_group("typescript")
 
 _EXAMPLE = re.compile(r"^```ts\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -1,7 +1,8 @@
 """The rules of tests/conftest.py, seen from outside: runs of small test files.
 
 Each case is a pytest of its own in an empty folder that holds a copy of our
-conftest, because a rule about a whole run cannot be seen from within it.
+conftest and what it imports, because a rule about a whole run cannot be seen from
+within it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parent.parent / "conftest.py"
+TESTS = Path(__file__).parent.parent
+RULES = ("conftest.py", "scheduling.py")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -22,12 +24,15 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     def run_pytest(
-        body: str, *arguments: str, **environment: str
+        body: str, *arguments: str, files: Mapping[str, str] = {}, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         folder = tmp_path / "tests"
         folder.mkdir()
-        (folder / "conftest.py").write_text(CONFTEST.read_text())
-        (folder / "test_case.py").write_text(body)
+        for rules in RULES:
+            (folder / rules).write_text((TESTS / rules).read_text())
+        for name, text in {"test_case.py": body, **files}.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "PYTEST_"))}
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, folder],
@@ -111,15 +116,16 @@ def test_two():
     assert "2 passed, 1 error" in result.stdout
 
 
-def test_a_test_that_leaves_a_thread_running_is_failed(run: Run) -> None:
+@pytest.mark.parametrize("daemon", [False, True])
+def test_a_test_that_leaves_a_thread_running_is_failed(run: Run, daemon: bool) -> None:
     result = run(
-        """
+        f"""
 import threading
 
 end = threading.Event()
 
 def test_one():
-    threading.Thread(target=end.wait, name="forgotten").start()
+    threading.Thread(target=end.wait, name="forgotten", daemon={daemon}).start()
 
 def test_two():
     end.set()
@@ -129,17 +135,15 @@ def test_two():
     assert "the test left running: thread 'forgotten'" in result.stdout
 
 
-def test_what_has_ended_or_is_a_daemon_is_not_a_leftover(run: Run) -> None:
+def test_what_has_ended_is_not_a_leftover(run: Run) -> None:
     result = run(
         """
 import subprocess, sys, threading
 from hypothesis import given, strategies
 
-end = threading.Event()
-
 def test_one():
     subprocess.Popen([sys.executable, "-c", "pass"]).wait(30)
-    threading.Thread(target=end.wait, daemon=True).start()
+    threading.Thread(target=int, daemon=True).start()
 
 @given(strategies.integers())
 def test_two(number):
@@ -149,6 +153,84 @@ def test_two(number):
 """
     )
     assert result.returncode == 0, result.stdout
+
+
+BESIDE_A_PROPERTY = """
+import threading
+import pytest
+from hypothesis import given, strategies
+
+@pytest.fixture(scope="session", autouse=True)
+def wide():
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, name="NAME")
+    thread.start()
+    yield
+    end.set()
+    thread.join()
+
+@given(strategies.integers())
+def test_one(number):
+    pass
+
+def test_two():
+    pass
+"""
+
+
+def test_a_property_is_not_tried_beside_a_thread_that_nobody_knows(run: Run) -> None:
+    result = run(BESIDE_A_PROPERTY.replace("NAME", "pinging"))
+    assert "threads run beside a property: pinging" in result.stdout
+    assert "1 passed, 1 error" in result.stdout
+
+
+def test_a_property_is_tried_beside_a_thread_that_leaves_chance_alone(run: Run) -> None:
+    result = run(BESIDE_A_PROPERTY.replace("NAME", "headrace-sync-0"))
+    assert result.returncode == 0, result.stdout
+
+
+# Workers.
+
+WHERE = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(10))
+def test_where(number):
+    # Where there is no group, these would go to both workers in turn.
+    with open("where", "a") as file:
+        file.write(f"{__name__.rpartition('.')[2]} {os.environ['PYTEST_XDIST_WORKER']}\\n")
+"""
+
+
+def test_what_shares_its_fixtures_runs_in_one_worker(run: Run, tmp_path: Path) -> None:
+    browser = {f"browser/test_{name}.py": WHERE for name in ("first", "second")}
+    result = run(WHERE, "-n", "2", "--dist", "loadgroup", files=browser)
+    assert result.returncode == 0, result.stdout
+    lines = (tmp_path / "where").read_text().splitlines()
+    assert len(lines) == 30
+    workers: dict[str, set[str]] = {}
+    for line in lines:
+        module, worker = line.split()
+        workers.setdefault(module, set()).add(worker)
+    assert len(workers["test_case"]) == 1
+    assert len(workers["test_first"] | workers["test_second"]) == 1
+    assert set.union(*workers.values()) == {"gw0", "gw1"}
+
+
+def test_what_takes_longest_begins_and_the_rest_keeps_its_order(run: Run, tmp_path: Path) -> None:
+    files = {"spark/test_long.py": WHERE, "browser/test_first.py": WHERE}
+    result = run(WHERE, "-n", "1", "--dist", "loadgroup", files=files)
+    assert result.returncode == 0, result.stdout
+    lines = (tmp_path / "where").read_text().splitlines()
+    order = list(dict.fromkeys(line.split()[0] for line in lines))
+    assert order == ["test_long", "test_first", "test_case"]
+
+
+def test_a_test_that_would_start_a_second_spark_is_refused(run: Run) -> None:
+    result = run("def test_one(spark):\n    pass\n")
+    assert "tests/test_case.py::test_one uses Spark" in result.stdout + result.stderr
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
 
 
 def test_the_plugin_is_found_without_any_set_up(run: Run) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 # One worker runs them all: building and installing once is enough.
-pytestmark = pytest.mark.xdist_group("wheel")
 
 PROJECT = Path(__file__).parent.parent.parent
 

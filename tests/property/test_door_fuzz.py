@@ -34,7 +34,6 @@ _inputs: list[int] = []
 
 
 # Counted together, so they run in one process.
-pytestmark = pytest.mark.xdist_group("door fuzz")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -35,7 +35,7 @@ ROWS_PER_FAULT = 1_000
 FAULTS_IN_SHORT = 3
 
 # As heavy as a session of its own each; they do not run beside it.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

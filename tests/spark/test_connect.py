@@ -23,7 +23,7 @@ from headrace.cli.main import cli
 RUN_SECONDS = 600
 
 # As heavy as a session of its own; it does not run beside it.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 READING = """
 import sys

@@ -12,7 +12,7 @@ of it.
 
 from __future__ import annotations
 
-import random
+import secrets
 
 from headrace.client.backend import Backend
 from headrace.core.errors import UnknownPartition
@@ -26,7 +26,9 @@ class Route:
     def __init__(self, info: TopicInfo, now: float) -> None:
         self.topic = info.name
         # Publishers that begin at different places do not all fill the same partition first.
-        self._current = random.randrange(len(info.partitions))
+        # The chance is the system's: a program that seeds Python's own, or forks, still has
+        # publishers that differ, and gets back the numbers it seeded for.
+        self._current = secrets.randbelow(len(info.partitions))
         self.learn(info, now)
 
     def learn(self, info: TopicInfo, now: float) -> None:

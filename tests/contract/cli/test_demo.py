@@ -38,7 +38,6 @@ def test_the_demo_runs_to_its_end_and_counts_what_it_did(client: str, tmp_path: 
     assert "memory of the node" in run.stdout
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_demo_with_spark_accounts_for_every_metric(tmp_path: Path) -> None:
     run = subprocess.run(
         [*DEMO, "--client", "none"],
