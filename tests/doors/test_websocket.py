@@ -122,10 +122,50 @@ def test_who_comes_back_with_its_id_goes_on_after_its_last_ack(
         assert again.consumer == consumer
         again.ask(op="tail", id="t", topic=topic, start="earliest")
         assert [again.read()["message"]["value"] for _ in range(2)] == [2, 3]
-        with peer(doors) as other, pytest.raises(ConnectionClosed, match="connected already"):
+        with peer(doors) as other:
             assert other.consumer != consumer
-            with connect(f"ws://{doors.doors['http']}/ws?consumer={consumer}") as refused:
-                refused.recv(timeout=WAIT_SECONDS)
+
+
+def test_who_comes_with_the_id_of_a_connection_that_is_open_takes_over(
+    doors: DoorsProcess, topic: str
+) -> None:
+    with peer(doors) as one:
+        one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": 1}, {"value": 2}])
+        one.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=2, visibility=3600)
+        held = [one.read()["message"] for _ in range(2)]
+        one.ask(op="ack", id=3, receipts=[held[0]["receipt"]])
+        with peer(doors, one.consumer) as second, peer(doors, one.consumer) as third:
+            for gone in (one, second):
+                with pytest.raises(ConnectionClosed, match="has come with this id"):
+                    gone.read()
+            third.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=2)
+            again = third.read()["message"]
+            assert (again["value"], again["attempt"]) == (2, 1)
+            assert third.ask(op="ack", id=3, receipts=[again["receipt"]])["results"][0]["ok"]
+
+
+def test_json_that_msgpack_cannot_hold_comes_as_bytes(
+    doors: DoorsProcess, http: httpx.Client, topic: str
+) -> None:
+    values = [b"123456789012345678901234567890", b'{"id":7}']
+    for value in values:
+        body = b'{"value":' + value + b"}"
+        headers = {"content-type": "application/json"}
+        done(http.post(f"/topics/{topic}/messages", content=body, headers=headers))
+    with peer(doors, binary=True) as one:
+        one.ask(op="tail", id=1, topic=topic, start="earliest")
+        assert one.read()["message"]["value"] == values[0]
+        assert one.read()["message"]["value"] == {"id": 7}
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"deep": [float("inf")]}], ids=str)
+def test_a_number_that_json_does_not_have_is_refused(
+    doors: DoorsProcess, topic: str, value: Any
+) -> None:
+    with peer(doors, binary=True) as one:
+        answer = one.ask(op="enqueue", id=9, topic=topic, messages=[{"value": value}])
+        assert (answer["id"], answer["code"]) == (9, "invalid-argument")
+        assert "JSON has no number" in answer["detail"]
 
 
 def test_every_way_to_settle(doors: DoorsProcess, topic: str) -> None:
@@ -150,6 +190,7 @@ def test_every_way_to_settle(doors: DoorsProcess, topic: str) -> None:
     ("frame", "detail"),
     [
         ("{", "the frame is not what this takes"),
+        ('{"op": "ack", "id": 1, "receipts": 7}', "`$.receipts`"),
         ('{"op": "fly", "id": 1}', "Invalid value 'fly'"),
         ('{"op": "ack", "id": 1}', "missing required field `receipts`"),
         ('{"op": "dequeue", "id": 1, "topics": [], "group": "g"}', "at least one topic"),
@@ -167,6 +208,8 @@ def test_a_wrong_frame_is_answered_and_the_connection_lives_on(
         answer = one.read()
         assert answer["op"] == "error"
         assert detail in answer["detail"]
+        # Whoever waits for the answer to its request knows that this is it.
+        assert answer["id"] == (1 if '"id"' in frame else None)
         assert one.ask(op="enqueue", id=2, topic=topic, messages=[{"value": 1}])["op"] == "done"
 
 

@@ -16,9 +16,8 @@ message to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +25,7 @@ import msgspec
 from headrace.core.errors import DecodeError, InvalidArgument
 from headrace.core.values import Headers
 from headrace.record.content_type import JSON, TEXT, content_type_of
+from headrace.record.json_numbers import check_numbers
 
 Decode = Callable[[bytes], Any]
 
@@ -39,8 +39,6 @@ class ValueType(NamedTuple):
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
-
-_CONTAINERS = (list, tuple, set, frozenset)
 
 
 def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
@@ -61,7 +59,7 @@ def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
     if is_pydantic(kind):
         raw: bytes = value.model_dump_json().encode()  # type: ignore[attr-defined]
         if b"null" in raw:
-            _check_numbers(value.model_dump())  # type: ignore[attr-defined]
+            check_numbers(value.model_dump())  # type: ignore[attr-defined]
         return raw, JSON
     try:
         raw = _encode_json(value)
@@ -71,23 +69,8 @@ def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
             "what JSON can hold"
         ) from error
     if b"null" in raw:
-        _check_numbers(msgspec.to_builtins(value))
+        check_numbers(msgspec.to_builtins(value))
     return raw, JSON
-
-
-def _check_numbers(plain: object) -> None:
-    """Encoders write null for what JSON has no number for. Only what became a
-    null is worth the walk, so most values are never looked at here."""
-    containers: list[Iterable[object]] = [[plain]]
-    for container in containers:
-        for each in container:
-            if isinstance(each, float):
-                if not isfinite(each):
-                    raise InvalidArgument(f"JSON has no number for {each}; give text or None")
-            elif isinstance(each, dict):
-                containers.append(each.values())
-            elif isinstance(each, _CONTAINERS):
-                containers.append(each)
 
 
 def decode_value(raw: bytes | None, headers: Headers, place: object) -> Any:

@@ -1,6 +1,8 @@
 """The two forms in which a WebSocket speaks: JSON as text, msgpack as bytes.
 
-They differ in one thing: msgpack has bytes, so values need no base64 there.
+They differ in what values may be. msgpack has bytes, so these need no base64 there; and it
+has no integers beyond 64 bits and no end of nesting, so JSON that has comes as the bytes it
+is stored as.
 """
 
 from __future__ import annotations
@@ -13,13 +15,21 @@ from starlette.websockets import WebSocket
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Delivery, Outgoing, StreamRecord
 from headrace.record.content_type import JSON, TEXT, content_type_of
+from headrace.record.json_numbers import check_numbers
 from headrace.server.http.shown import outgoing, outgoing_of, shown_delivery, shown_record
 from headrace.wire.http import bodies, frames
+
+
+class _Named(msgspec.Struct):
+    id: frames.Id
 
 
 class Form(Protocol):
     def decode(self, frame: Any) -> Any:
         """The request, or InvalidArgument."""
+
+    def id_of(self, frame: Any) -> frames.Id | None:
+        """What the client calls a request that is not what it should be."""
 
     def outgoing(self, message: bodies.NewMessage) -> Outgoing: ...
 
@@ -32,10 +42,14 @@ class Form(Protocol):
 
 class _Json:
     _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(frames.Request)
+    _named = msgspec.json.Decoder(_Named)
     _encoder = msgspec.json.Encoder()
 
     def decode(self, frame: Any) -> Any:
         return _checked(self._decoder.decode, frame)
+
+    def id_of(self, frame: Any) -> frames.Id | None:
+        return _id_of(self._named.decode, frame)
 
     def outgoing(self, message: bodies.NewMessage) -> Outgoing:
         return outgoing(message)
@@ -52,10 +66,14 @@ class _Json:
 
 class _Msgpack:
     _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(frames.Request)
+    _named = msgspec.msgpack.Decoder(_Named)
     _encoder = msgspec.msgpack.Encoder()
 
     def decode(self, frame: Any) -> Any:
         return _checked(self._decoder.decode, frame)
+
+    def id_of(self, frame: Any) -> frames.Id | None:
+        return _id_of(self._named.decode, frame)
 
     def outgoing(self, message: bodies.NewMessage) -> Outgoing:
         value = None
@@ -66,9 +84,12 @@ class _Msgpack:
         if isinstance(value, str):
             return outgoing_of(message, value.encode(), TEXT)
         try:
-            return outgoing_of(message, msgspec.json.encode(value), JSON)
-        except (TypeError, ValueError) as error:
+            raw = msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgument(f"this value cannot be stored as JSON: {error}") from error
+        if b"null" in raw:
+            check_numbers(value)
+        return outgoing_of(message, raw, JSON)
 
     def delivery(self, delivery: Delivery) -> Any:
         return self._plain(shown_delivery(delivery), delivery)
@@ -84,8 +105,14 @@ class _Msgpack:
         elif stored.value is None:
             shown.value = None
         else:
-            shown.value = msgspec.json.decode(stored.value)
+            shown.value = self._packed(stored.value)
         return shown
+
+    def _packed(self, raw: bytes) -> Any:
+        try:
+            return msgspec.Raw(self._encoder.encode(msgspec.json.decode(raw)))
+        except (OverflowError, ValueError, RecursionError):
+            return raw
 
     async def send(self, websocket: WebSocket, answer: Any) -> None:
         await websocket.send_bytes(self._encoder.encode(answer))
@@ -93,6 +120,14 @@ class _Msgpack:
 
 def form_of(*, is_binary: bool) -> Form:
     return _MSGPACK if is_binary else _JSON
+
+
+def _id_of(decode: Any, frame: Any) -> frames.Id | None:
+    try:
+        found: _Named = decode(frame)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return found.id
 
 
 def _checked(decode: Any, frame: Any) -> Any:

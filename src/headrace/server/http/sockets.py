@@ -4,7 +4,8 @@ A connection has one consumer id, made here unless the client comes back with it
 own (`/ws?consumer=...`). When it breaks, everything that it leased goes back at once,
 at no attempt; whoever comes back goes on after its last ack, since what was
 acked is done and what was not is delivered again. A tail goes on from where that
-consumer last committed.
+consumer last committed. Whoever comes with the id of a connection that is still open
+takes over from it: a client knows that its connection is dead long before a node does.
 
 A subscription that is stopped first sends what is ready now, as far as there is credit;
 the answer to `stop` comes after its last message.
@@ -27,7 +28,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import (
-    GroupInUse,
     HeadraceError,
     InvalidArgument,
     LimitExceeded,
@@ -61,35 +61,33 @@ class Sockets:
         self._calls = calls
         self._members = members
         self._aftermath = aftermath
-        self._connected: set[str] = set()
+        self._connected: dict[str, _Socket] = {}
 
     async def serve(self, websocket: WebSocket) -> None:
         await websocket.accept()
+        consumer = websocket.query_params.get("consumer")
+        if consumer is None:
+            consumer = self._members.new_id("ws")
         try:
-            consumer = self._claim(websocket.query_params.get("consumer"))
+            check_name("consumer", consumer)
         except HeadraceError as error:
             await websocket.close(1008, str(error)[:120])
             return
         socket = _Socket(websocket, self._calls, self._aftermath, consumer)
+        before = self._connected.get(consumer)
+        self._connected[consumer] = socket
         try:
-            await socket.serve()
+            await socket.run(before)
         finally:
-            self._connected.discard(consumer)
-            await socket.close()
+            if self._connected.get(consumer) is socket:
+                del self._connected[consumer]
+        if socket.is_replaced:
+            await websocket.close(1008, "another connection has come with this id")
 
     @property
     def count(self) -> int:
         """How many are open."""
         return len(self._connected)
-
-    def _claim(self, wanted: str | None) -> str:
-        if wanted is None:
-            wanted = self._members.new_id("ws")
-        check_name("consumer", wanted)
-        if wanted in self._connected:
-            raise GroupInUse(f"{wanted} is connected already; leave the id out to get another")
-        self._connected.add(wanted)
-        return wanted
 
 
 class _Subscription:
@@ -141,27 +139,58 @@ class _Socket:
         # What was leased from goes back when the connection ends.
         self._groups: set[str] = set()
         self._tails: dict[frames.Id, str] = {}
+        self.is_replaced = False
+        self._is_carrying_out = False
+        self._serving: asyncio.Future[None] | None = None
+        self._ended = asyncio.Event()
 
-    async def serve(self) -> None:
+    async def run(self, before: _Socket | None) -> None:
+        """Until the connection ends or another one takes over; as soon as that which was
+        there before has given back what it had."""
+        try:
+            if before is not None:
+                await before.give_way()
+            if not self.is_replaced:
+                self._serving = asyncio.ensure_future(self._serve())
+                await self._serving
+        except asyncio.CancelledError:
+            if not self.is_replaced:
+                raise
+        finally:
+            await self._close()
+            self._ended.set()
+
+    async def give_way(self) -> None:
+        """To a connection with the same id. What is being carried out is finished."""
+        self.is_replaced = True
+        if self._serving is not None and not self._is_carrying_out:
+            self._serving.cancel()
+        await self._ended.wait()
+
+    async def _serve(self) -> None:
         form = form_of(is_binary=False)
         await form.send(self._websocket, frames.Welcome(consumer=self._consumer))
-        while True:
+        while not self.is_replaced:
             received = await self._websocket.receive()
             if received["type"] == "websocket.disconnect":
                 return
             binary = received.get("bytes")
             form = form_of(is_binary=binary is not None)
+            frame = binary if binary is not None else received["text"]
             try:
-                request = form.decode(binary if binary is not None else received["text"])
+                request = form.decode(frame)
             except InvalidArgument as error:
-                await form.send(self._websocket, _refused(None, error))
+                await form.send(self._websocket, _refused(form.id_of(frame), error))
                 continue
             began, code = perf_counter(), ""
+            self._is_carrying_out = True
             try:
                 answer = await self._carry_out(request, form)
             except HeadraceError as error:
                 answer = _refused(getattr(request, "id", None), error)
                 code = error.code
+            finally:
+                self._is_carrying_out = False
             service = self._calls.service
             endpoint = service.counts.endpoint("websocket", type(request).__name__)
             service.requests.done(endpoint, began, code=code, who={"consumer": self._consumer})
@@ -306,15 +335,22 @@ class _Socket:
                     return
         except HeadraceError as error:
             await form.send(self._websocket, _refused(id, error))
+        except (WebSocketDisconnect, RuntimeError):
+            # The client is gone.
+            return
+        except Exception:
+            # Whoever waits for messages must hear that there will be none.
+            logger.exception("a subscription failed")
+            await self._websocket.close(1011, "a message could not be sent; see the node's log")
 
     def _on_ended(self, id: frames.Id, task: asyncio.Task[None]) -> None:
         self._subscriptions.pop(id).watch.close()
         self._tails.pop(id, None)
-        if not task.cancelled() and task.exception() is not None:
-            if not isinstance(task.exception(), WebSocketDisconnect | RuntimeError):
-                logger.error("a subscription failed", exc_info=task.exception())
+        if not task.cancelled():
+            # What is wrong by now is that the client is gone.
+            task.exception()
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Its leases are free for others at once."""
         tasks = [each.task for each in self._subscriptions.values()]
         for task in tasks:
