@@ -2,19 +2,27 @@
 
 A name such as localhost stands for an IPv4 and an IPv6 address. Each of them would
 get a free port of its own for port 0, and a client could reach only one of the two.
+
+A client whose machine is gone says nothing any more, and its connection would hold leases
+and partitions of groups for ever. So the system asks on every connection that is quiet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from headrace.core.node_settings import Address
 
 # A port that was free a moment ago may be taken.
 _TRIES = 10
+# A peer that is gone without a word is noticed after about a minute, as clients of ours
+# notice a node that is.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 async def listen(
@@ -25,11 +33,24 @@ async def listen(
     for tries_left in reversed(range(_TRIES)):
         port = wanted.port or await _common_port(wanted.host)
         try:
-            return await loop.create_server(make, wanted.host, port, backlog=backlog)
+            server = await loop.create_server(make, wanted.host, port, backlog=backlog)
         except OSError as error:
             if wanted.port or not tries_left or error.errno != errno.EADDRINUSE:
                 raise
+        else:
+            for each in server.sockets:
+                _keep_alive(each)
+            return server
     raise AssertionError("the last try returns or raises")
+
+
+def _keep_alive(listening: Any) -> None:
+    """For every connection that is accepted here."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        # Not every system has all of them.
+        with contextlib.suppress(AttributeError, OSError):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def bind(wanted: Address) -> list[socket.socket]:
@@ -45,6 +66,7 @@ async def bind(wanted: Address) -> list[socket.socket]:
         for family, kind, protocol, _, address in found:
             bound.append(socket.socket(family, kind, protocol))
             bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _keep_alive(bound[-1])
             if family == socket.AF_INET6:
                 bound[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound[-1].bind((address[0], port, *address[2:]))

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from headrace.core.node_settings import Address
-from headrace.server.listening import listen
+from headrace.server.listening import bind, listen
 
 
 def test_a_name_of_both_families_gets_one_free_port() -> None:
@@ -38,3 +38,36 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             await first.wait_closed()
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_is_quiet_is_asked_whether_anybody_is_there() -> None:
+    asked: list[tuple[int, int]] = []
+    accepted_one = asyncio.Event()
+
+    class Accepted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted = transport.get_extra_info("socket")
+            asked.append(
+                (
+                    accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                    accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+                )
+            )
+            accepted_one.set()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        [bound] = await bind(Address("127.0.0.1", 0))
+        for server in (
+            await listen(Accepted, Address("127.0.0.1", 0), backlog=8),
+            await loop.create_server(Accepted, sock=bound),
+        ):
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            await accepted_one.wait()
+            accepted_one.clear()
+            server.close()
+            await server.wait_closed()
+            writer.close()
+
+    asyncio.run(scenario())
+    assert asked == [(1, 30), (1, 30)]

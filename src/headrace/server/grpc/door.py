@@ -58,6 +58,9 @@ _OPTIONS = (
     ("grpc.absolute_max_metadata_size", limits.GRPC_HEAD_BYTES_MAX),
     # By which connections can be counted.
     ("grpc.enable_channelz", 1),
+    # A client whose machine is gone is noticed after about a minute, as at the other doors.
+    ("grpc.keepalive_time_ms", 40_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
     # Two nodes on one port would each get some of the clients.
     ("grpc.so_reuseport", 0),
 )
