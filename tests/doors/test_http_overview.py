@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from tests.doors.conftest import DoorsProcess, done, refused
+
+from headrace.cli.main import cli
 
 
 def publish(http: httpx.Client, topic: str, *messages: dict[str, Any]) -> None:
@@ -229,6 +232,49 @@ def test_members_of_a_group_are_shown_whichever_door_they_came_by(
         assert shown["assigned"] == [f"{name}:0", f"{name}:1"]
     finally:
         consumer.close()
+
+
+def test_a_group_with_members_is_listed_and_left_alone_before_it_commits_anything(
+    http: httpx.Client, doors: DoorsProcess, topic: str
+) -> None:
+    group = f"{topic}-reader"
+    consumer = Consumer(
+        {
+            "bootstrap.servers": doors.doors["kafka"],
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        publish(http, topic, {"value": 1})
+        consumer.subscribe([topic])
+        message = consumer.poll(60)
+        assert message is not None and message.error() is None
+        shown = done(http.get(f"/groups/{group}"))
+        assert (shown["kind"], shown["topics"]) == ("stream", [topic])
+        assert len(shown["consumers"]) == 1
+        assert group in {each["name"] for each in done(http.get("/groups?limit=1000"))["groups"]}
+        assert done(http.get(f"/groups/{group}/lag"))["lag"] == 0
+        [row] = eventually(
+            http,
+            lambda: done(http.get("/overview/groups", params={"match": group}))["groups"],
+            lambda rows: rows,
+        )
+        assert (row["members"], row["topics"]) == (1, [topic])
+        # Its members would go on where they are, and their next commit undo it.
+        wanted = {"topic": topic, "to": "latest"}
+        refused(http.post(f"/groups/{group}/reset", json=wanted), 409, "group-in-use")
+        refused(http.delete(f"/groups/{group}"), 409, "group-in-use")
+        moved = CliRunner().invoke(
+            cli,
+            ["--server", doors.doors["kafka"], "group", "reset", group, "--topic", topic,
+             "--to", "latest", "--yes"],
+        )  # fmt: skip
+        assert moved.exit_code == 1 and "let them leave" in moved.output
+    finally:
+        consumer.close()
+    refused(http.get(f"/groups/{group}"), 404, "unknown-group")
 
 
 def test_the_node_says_how_it_is_set_up(http: httpx.Client, doors: DoorsProcess) -> None:

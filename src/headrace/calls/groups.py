@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
-from headrace.core.errors import UnknownGroup
+from headrace.core.errors import GroupInUse, UnknownGroup
 from headrace.core.values import GroupInfo, MessageId, MessageStatus, QueueStatistics
 from headrace.engine.catalog import Group
 from headrace.engine.partition import Partition
@@ -21,7 +21,7 @@ class GroupCalls(Served):
                 for group in broker.topics.catalog.groups.values()
                 if not group.is_internal
             ]
-            found += [self._describe_stream(name) for name in broker.cursors.groups()]
+            found += [self._describe_stream(name) for name in self._streams()]
             return sorted(found)
 
     def group(self, name: str) -> GroupInfo:
@@ -29,7 +29,7 @@ class GroupCalls(Served):
             group = self._broker.topics.catalog.groups.get(name)
             if group is not None:
                 return self._describe_group(group)
-            if name in self._broker.cursors.groups():
+            if name in self._streams():
                 return self._describe_stream(name)
             raise UnknownGroup(f"there is no group {name!r}")
 
@@ -43,9 +43,19 @@ class GroupCalls(Served):
             tuple(sorted(self._broker.groups.serving(group).consumers)),
         )
 
+    def _streams(self) -> set[str]:
+        return self._broker.cursors.groups() | self._groups_at_doors()
+
     def _describe_stream(self, name: str) -> GroupInfo:
-        cursors = self._broker.cursors
-        return GroupInfo(name, "stream", cursors.topics_of(name), {}, cursors.members(name))
+        cursors, guests = self._broker.cursors, self._members_at_doors(name)
+        topics = {topic for each in guests for topic, _ in each.assigned}
+        return GroupInfo(
+            name,
+            "stream",
+            tuple(sorted(topics.union(cursors.topics_of(name)))),
+            {},
+            (*cursors.members(name), *(each.id for each in guests)),
+        )
 
     def alter_group(self, name: str, settings: Mapping[str, Any]) -> GroupInfo:
         queues = self._broker.groups
@@ -58,8 +68,10 @@ class GroupCalls(Served):
             if name in self._broker.topics.catalog.groups:
                 queues.delete(queues.named(name), now_ms, commit)
                 return
-            if name not in cursors.groups():
+            if name not in self._streams():
                 raise UnknownGroup(f"there is no group {name!r}")
+            if self._members_at_doors(name):
+                raise GroupInUse(f"group {name!r} has members; let them leave first")
             written = cursors.forget(name, now_ms)
             if written is not None:
                 commit.data.append(written)

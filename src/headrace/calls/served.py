@@ -25,6 +25,7 @@ from typing import TypeVar
 from headrace.core.errors import UnknownTopic
 from headrace.core.ports import Clock
 from headrace.core.settings import TopicSettings
+from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
@@ -71,6 +72,15 @@ class Served(ABC):
     def _maintain(self, now_ms: int) -> None:
         """Called now and then by calls that write much."""
         return
+
+    # Who reads by another protocol than ours: in this process alone nobody does.
+
+    def _groups_at_doors(self) -> set[str]:
+        """Stream groups that have such members."""
+        return set()
+
+    def _members_at_doors(self, group: str) -> list[GroupMember]:
+        return []
 
     # Waking whoever waits, once the call is done.
 

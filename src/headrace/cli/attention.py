@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from headrace.cli.output import counted, shown_bytes, shown_duration, shown_string
+from headrace.cli.output import counted, shown_bytes, shown_duration, shown_string, typed
 from headrace.cli.top_look import Look
 from headrace.core.overview_values import GroupTotals, NodeFigures, OpenTransaction, TopicTotals
 
@@ -88,7 +88,7 @@ def _about_transactions(opened: Iterable[OpenTransaction], now_ms: int) -> Itera
         if age_ms >= STUCK_MS:
             name = shown_string(each.name)
             what = f"transaction open for {shown_duration(age_ms)}: readers wait for its end"
-            yield Remark("bad", name, what, f"headrace txn describe {name}")
+            yield Remark("bad", name, what, f"headrace txn describe {typed(each.name)}")
 
 
 def _about_letters(looks: Sequence[Look]) -> Iterator[Remark]:
@@ -107,15 +107,15 @@ def _about_letters(looks: Sequence[Look]) -> Iterator[Remark]:
 def _about_lag(looks: Sequence[Look]) -> Iterator[Remark]:
     last = looks[-1].overview
     for group in last.groups:
-        name = shown_string(group.name)
+        name, command = shown_string(group.name), f"headrace group describe {typed(group.name)}"
         grown = _growth(looks, group)
         wait = counted(group.lag, "message")
         if grown is not None:
             what = f"{wait} behind, {grown[0]:,} more in {shown_duration(grown[1])}"
-            yield Remark("warn", name, what, f"headrace group describe {name}")
+            yield Remark("warn", name, what, command)
         elif group.lag and group.members == 0 and group.lag != group.delayed:
             what = f"{wait} behind and nobody reads"
-            yield Remark("warn", name, what, f"headrace group describe {name}")
+            yield Remark("warn", name, what, command)
 
 
 def _growth(looks: Sequence[Look], group: GroupTotals) -> tuple[int, int] | None:

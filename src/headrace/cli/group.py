@@ -17,7 +17,7 @@ from headrace.cli.command import (
 )
 from headrace.cli.consume import Start, start_positions
 from headrace.cli.output import print_fields, print_table, say, write_json
-from headrace.core.errors import GroupKindMismatch
+from headrace.core.errors import GroupInUse, GroupKindMismatch
 from headrace.core.settings import GroupSettings
 from headrace.core.values import GroupInfo
 
@@ -65,6 +65,8 @@ def describe_group(name: str, as_json: bool, place: Place) -> None:
         ("kind", info.kind),
         ("topics", ", ".join(info.topics)),
     ]
+    if info.consumers:
+        fields.append(("members", ", ".join(info.consumers)))
     if info.kind == "queue":
         defaults = GroupSettings().to_mapping()
         fields += [
@@ -113,11 +115,14 @@ def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], place: P
 def reset_group(name: str, topic: str, start: Start, yes: bool, place: Place) -> None:
     """Move a stream group's cursors to another place in a topic."""
     with open_backend(place) as backend:
-        kinds = {info.name: info.kind for info in backend.groups()}
-        if kinds.get(name) == "queue":
+        known = {info.name: info for info in backend.groups()}
+        if name in known and known[name].kind == "queue":
             raise GroupKindMismatch(
                 f"{name} is a queue group, which has no cursors; delete it to start anew"
             )
+        if name in known and known[name].consumers:
+            # Whoever reads would go on where it is, and its next commit undo the move.
+            raise GroupInUse(f"{name} has members; let them leave before it is moved")
         positions = start_positions(backend, topic, None, start)
         if not yes:
             click.confirm(f"Move group {name} in {topic}?", abort=True, err=True)

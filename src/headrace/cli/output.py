@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -106,6 +107,12 @@ def shown_text(data: bytes | None, characters_max: int | None = None) -> str:
     if data is None:
         return "(null)"
     return shown_string(data.decode(errors="backslashreplace"), characters_max)
+
+
+def typed(name: str) -> str:
+    """A name as one types it in a shell. Kafka's groups and transactional ids are called
+    whatever their clients like."""
+    return shlex.quote(shown_string(name))
 
 
 def shown_string(text: str, characters_max: int | None = None) -> str:

@@ -31,6 +31,9 @@ def settings_options(function: Any) -> Any:
             click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback."),
             click.option("--auto-create-topics/--no-auto-create-topics", default=None),
             click.option("--partitions", type=int, help="Of topics that do not say."),
+            click.option("--slow-request-ms", type=int, help="Requests slower than it are logged."),
+            click.option("--access-log", is_flag=True, default=None, help="Log every request."),
+            click.option("--otlp-endpoint", metavar="URL", help="Where metrics and spans go."),
             click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error"))),
             click.option("--log-format", type=click.Choice(("text", "json"))),
         )

@@ -146,6 +146,8 @@ def _topic_rows(look: Look, before: Look | None) -> tuple[TopicRow, ...]:
     earlier = {} if before is None else {each.name: each for each in before.overview.topics}
     rows = []
     for totals in look.overview.topics:
+        if totals.kind != "topic":
+            continue
         known = earlier.get(totals.name)
         rows.append(
             TopicRow(

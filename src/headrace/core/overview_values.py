@@ -1,4 +1,4 @@
-"""A node at a glance: what `headrace top` shows, in one answer.
+"""A node at a glance: what `headrace top` and the dashboard show, in one answer.
 
 Everything is a total since the beginning or a state of now; rates are what whoever asks
 twice makes of two answers.
@@ -27,13 +27,16 @@ class TopicTotals(NamedTuple):
     undecided: int
     # Given up and neither redriven nor purged.
     dead_letters: int
+    # Somebody's own, dead letters of one that is there, or notes of the node's.
+    kind: Literal["topic", "letters", "internal"] = "topic"
 
 
 class GroupTotals(NamedTuple):
     name: str
     kind: Literal["queue", "stream"]
     topics: tuple[str, ...]
-    # None where nobody can tell: in a directory that is looked at from outside.
+    # None where nobody can tell: in a directory that is looked at from outside, and of
+    # a query on Spark, which commits how far it has come and is no member.
     members: int | None
     # Messages that are not done, or not read.
     lag: int
@@ -51,6 +54,8 @@ class GroupTotals(NamedTuple):
     published: int
     delivered: int
     dead_lettered: int
+    # Leases that did not end in an ack: nacks, ends of time, and what was given up.
+    failed: int = 0
 
 
 class OpenTransaction(NamedTuple):

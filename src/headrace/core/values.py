@@ -198,6 +198,16 @@ class GroupInfo(NamedTuple):
     consumers: tuple[str, ...]
 
 
+class GroupMember(NamedTuple):
+    """One consumer of a group, whichever door it came by."""
+
+    id: str
+    client_id: str
+    host: str
+    # Topics and partitions that are its own; none where a group does not share them out.
+    assigned: tuple[tuple[str, int], ...] = ()
+
+
 class LaneStatistics(NamedTuple):
     lane: str
     ready: int
@@ -366,6 +376,9 @@ class TransactionInfo(NamedTuple):
 # What the Spark connector writes beside the positions that it commits, so that they are
 # known for a query's progress.
 SPARK_PROGRESS = "headrace-spark"
+# Groups in which Spark's exactly-once sinks keep the number of their next batch. Their
+# offsets are no offsets of messages.
+SPARK_SINK_PREFIX = "__spark."
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

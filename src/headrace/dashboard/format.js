@@ -47,6 +47,11 @@ export function duration(milliseconds) {
   return pair(Math.floor(seconds / 3600), 24, "d", "h");
 }
 
+// For how long something has waited, where anything does.
+export function waited(seconds) {
+  return seconds === null ? "–" : duration(1000 * seconds);
+}
+
 function pair(number, base, large, small) {
   const rest = number % base;
   return `${Math.floor(number / base)} ${large}${rest ? ` ${rest} ${small}` : ""}`;

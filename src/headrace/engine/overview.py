@@ -2,11 +2,13 @@
 
     topics ---- sums of their partitions
     groups ---- queue: what the windows count        stream: cursors against ends
+           |--- members, of doors too
            '--- since when the next message waits    by the header of its batch
 
 It is a generator that yields between two partitions: a door rests there, an embedded
 node goes straight on. What changes between two steps is seen or not; a topic that is
-deleted meanwhile is left out.
+deleted meanwhile is left out. A partition in which a stream group has committed
+nothing counts as unread if the group has read its topic otherwise.
 
 Rejected: asking for each topic's partitions and each queue's statistics from outside.
 With ten thousand partitions that is megabytes a look, and each of them one long turn
@@ -16,15 +18,16 @@ of the loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from heapq import nlargest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headrace.core.errors import HeadraceError
 from headrace.core.overview_values import GroupTotals, OpenTransaction, Overview, TopicTotals
 from headrace.core.ports import WouldWait
+from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX, GroupMember
 from headrace.engine.age import published_ms, ready_offset
 from headrace.engine.catalog import DEAD_LETTER_GROUP, Group, Topic
 from headrace.engine.coordinator.transaction import State
@@ -51,11 +54,12 @@ def overlook(
     now_ms: int,
     *,
     patience: Patience = nullcontext,
-    members_of: Callable[[str], int] = lambda group: 0,
+    members_of: Callable[[str], Sequence[GroupMember]] = lambda group: (),
+    groups: Iterable[str] = (),
 ) -> Generator[None, None, Overview]:
     """`patience` is what the disk is read in; `members_of` knows of members that the
-    broker does not."""
-    return _Look(broker, now_ms, patience, members_of).steps()
+    broker does not, and `groups` are the streams that have such members."""
+    return _Look(broker, now_ms, patience, members_of, groups).steps()
 
 
 class _Look:
@@ -64,12 +68,14 @@ class _Look:
         broker: Broker,
         now_ms: int,
         patience: Patience,
-        members_of: Callable[[str], int],
+        members_of: Callable[[str], Sequence[GroupMember]],
+        groups: Iterable[str],
     ) -> None:
         self._broker = broker
         self._now_ms = now_ms
         self._patience = patience
         self._members_of = members_of
+        self._groups = groups
         # By topic.
         self._delivered: Counter[bytes] = Counter()
         self._letters: Counter[bytes] = Counter()
@@ -83,11 +89,12 @@ class _Look:
                 yield from self._count_letters(group)
             elif not group.is_internal:
                 groups.append((yield from self._queue(group)))
-        for name in sorted(broker.cursors.groups()):
-            groups.append((yield from self._stream(name)))
+        for name in sorted(broker.cursors.groups().union(self._groups)):
+            if not name.startswith(SPARK_SINK_PREFIX):
+                groups.append((yield from self._stream(name)))
         topics: list[TopicTotals] = []
         for topic in list(broker.topics.catalog.topics.values()):
-            if not topic.is_internal and not self._is_letters(topic):
+            if self._knows(topic.id):
                 topics.append((yield from self._topic(topic)))
         opened = [
             OpenTransaction(name, each.started_at_ms, each.timeout_ms)
@@ -105,17 +112,19 @@ class _Look:
 
     # Topics.
 
-    def _is_letters(self, topic: Topic) -> bool:
+    def _kind(self, topic: Topic) -> Literal["topic", "letters", "internal"]:
         """Dead letters are counted with the topic that they are of, while there is one."""
-        return topic.source_id is not None and self._knows(topic.source_id)
+        if topic.is_internal:
+            return "internal"
+        is_letters = topic.source_id is not None and self._knows(topic.source_id)
+        return "letters" if is_letters else "topic"
 
     def _knows(self, topic_id: bytes) -> bool:
         return topic_id in self._broker.topics.catalog.topics_by_id
 
     def _topic(self, topic: Topic) -> Generator[None, None, TopicTotals]:
         records = size = published = stopped = undecided = 0
-        partitions = list(self._broker.topics.partitions(topic)) if self._knows(topic.id) else []
-        for partition in partitions:
+        for partition in list(self._broker.topics.partitions(topic)):
             end = partition.high_watermark
             records += end - partition.log.start_offset
             published += end
@@ -126,6 +135,7 @@ class _Look:
         return TopicTotals(
             topic.name, topic.partitions, records, size, published, self._delivered[topic.id],
             self._lag.get(topic.id, 0), stopped, undecided, self._letters[topic.id],
+            self._kind(topic),
         )  # fmt: skip
 
     def _count_letters(self, keeper: Group) -> Generator[None, None, None]:
@@ -139,7 +149,7 @@ class _Look:
 
     def _queue(self, group: Group) -> Generator[None, None, GroupTotals]:
         counts = dict.fromkeys(_STATES, 0)
-        published = delivered = dead = 0
+        published = delivered = dead = failed = 0
         waiting: list[_Waiting] = []
         behind: Counter[bytes] = Counter()
         for partition, view in self._broker.groups.views(group):
@@ -156,6 +166,7 @@ class _Look:
             published += view.window.end
             delivered += view.totals["delivered"]
             dead += view.totals["dead_lettered"]
+            failed += view.totals["nacked"] + view.totals["lease_expired"]
             self._delivered[partition.topic.id] += view.totals["delivered"]
             yield
         self._note_lag(behind)
@@ -167,7 +178,7 @@ class _Look:
             self._members(group.name, self._broker.groups.serving(group).consumers),
             sum(counts.values()), oldest_ms, counts[READY], counts[WAITING],
             counts[LEASED] + counts[SETTLING], counts[RETRYING], counts[DELAYED], counts[MOVING],
-            published, delivered, dead,
+            published, delivered, dead, failed + dead,
         )  # fmt: skip
 
     def _stream(self, name: str) -> Generator[None, None, GroupTotals]:
@@ -175,29 +186,43 @@ class _Look:
         published = read = 0
         waiting: list[_Waiting] = []
         behind: Counter[bytes] = Counter()
-        for (topic_id, index), cursor in cursors.of(name).items():
-            partition = self._broker.topics.find(topic_id, index)
-            if partition is None:
-                continue
-            end, at = partition.high_watermark, max(cursor.offset, partition.log.start_offset)
+        table, known = cursors.of(name), cursors.topics_of(name)
+        for partition in self._partitions_of(known):
+            cursor = table.get((partition.topic.id, partition.index))
+            end, at = partition.high_watermark, partition.log.start_offset
             published += end
-            read += cursor.offset
-            self._delivered[topic_id] += cursor.offset
+            if cursor is not None:
+                at = max(at, cursor.offset)
+                read += cursor.offset
+                self._delivered[partition.topic.id] += cursor.offset
             if end > at:
-                behind[topic_id] += end - at
+                behind[partition.topic.id] += end - at
                 waiting.append((end - at, partition, partial(int, at)))
             yield
         self._note_lag(behind)
         oldest_ms = yield from self._oldest(waiting)
+        guests = self._members_of(name)
         members = self._members(name, cursors.members(name))
+        if not members and any(each.metadata == SPARK_PROGRESS for each in table.values()):
+            members = None
+        read_now = {topic for each in guests for topic, _ in each.assigned}
         return GroupTotals(
-            name, "stream", cursors.topics_of(name), members, behind.total(), oldest_ms,
-            0, 0, 0, 0, 0, 0, published, read, 0,
+            name, "stream", tuple(sorted(read_now.union(known))), members, behind.total(),
+            oldest_ms, 0, 0, 0, 0, 0, 0, published, read, 0, 0,
         )  # fmt: skip
 
-    def _members(self, group: str, ours: Sized) -> int | None:
-        """Who reads only a directory's files does not see who else is there."""
-        return None if self._broker.read_only else len(ours) + self._members_of(group)
+    def _partitions_of(self, topics: Iterable[str]) -> Iterator[Partition]:
+        for name in topics:
+            topic = self._broker.topics.catalog.topics.get(name)
+            if topic is not None:
+                yield from list(self._broker.topics.partitions(topic))
+
+    def _members(self, group: str, ours: Iterable[str]) -> int | None:
+        """Who reads only a directory's files does not see who else is there. A member may
+        be known here and at a door."""
+        if self._broker.read_only:
+            return None
+        return len({*ours, *(each.id for each in self._members_of(group))})
 
     def _note_lag(self, behind: Counter[bytes]) -> None:
         for topic_id, lag in behind.items():

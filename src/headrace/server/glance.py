@@ -7,7 +7,6 @@ cost hardly more than one, and no request feels a look over ten thousand partiti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from headrace.core.overview_values import Overview
 from headrace.engine.overview import overlook
@@ -16,9 +15,8 @@ from headrace.server.slices import in_slices
 
 
 class Glance:
-    def __init__(self, service: Service, members_of: Callable[[str], int]) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._members_of = members_of
         self._looking: asyncio.Task[Overview] | None = None
 
     async def overview(self) -> Overview:
@@ -34,6 +32,7 @@ class Glance:
                 service.broker,
                 service.clock.now_ms(),
                 patience=service.disk.without_waiting,
-                members_of=self._members_of,
+                members_of=service.members_at_doors,
+                groups=service.groups_at_doors(),
             )
         )

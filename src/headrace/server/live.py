@@ -154,10 +154,10 @@ def sample_between(
         loop_lag_p99_ms=quantile_ms(
             counts.loop_lag, _between(earlier.loop_lag, now.loop_lag), 0.99
         ),
-        ready=sum(each.ready for each in groups),
+        ready=sum(each.ready + each.waiting for each in groups),
         leased=sum(each.leased for each in groups),
         delayed=sum(each.delayed + each.retrying for each in groups),
-        letters=sum(each.waiting for each in after.letters),
+        letters=sum(after.letters.values()),
         lag=sum(each.lag for each in groups if each.kind == "stream"),
     )
 

@@ -29,7 +29,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.calls.face import Face
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles
-from headrace.core.values import Delivery, StreamRecord
+from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
@@ -269,6 +269,12 @@ class _LoopFace(Face):
         self._service.commits.forget(deleted.partitions)
         self._turn.deleted.append(deleted)
         self._turn.wakes.append(lambda: self._service.wake_partitions(deleted.partitions))
+
+    def _groups_at_doors(self) -> set[str]:
+        return self._service.groups_at_doors()
+
+    def _members_at_doors(self, group: str) -> list[GroupMember]:
+        return self._service.members_at_doors(group)
 
     def _notify_published(self) -> None:
         # Moving the high watermark wakes whoever waits for these partitions.

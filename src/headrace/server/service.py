@@ -12,11 +12,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
+from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
@@ -33,16 +34,6 @@ Wake = Callable[[], None]
 
 # How many cold reads wait for the disk at once.
 READ_THREADS = 4
-
-
-class GroupMember(NamedTuple):
-    """One consumer of a group, whichever door it came by."""
-
-    id: str
-    client_id: str
-    host: str
-    # Topics and partitions that are its own; none where a group does not share them out.
-    assigned: tuple[tuple[str, int], ...] = ()
 
 
 class Service:
@@ -89,8 +80,9 @@ class Service:
         self.holdings: Holdings | None = None
         # What doors have to see to now and then, told the time.
         self.housekeeping: list[Callable[[int], None]] = []
-        # Members of a group that only a door knows of.
+        # Members of a group that only a door knows of, and stream groups that have some.
         self.member_lists: list[Callable[[str], list[GroupMember]]] = []
+        self.group_lists: list[Callable[[], list[str]]] = []
         # What the process around it says of itself, where there is one that serves.
         self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
@@ -115,11 +107,17 @@ class Service:
                 GroupMember(each, "", "", tuple(broker.cursors.membership(group, each)[1]))
                 for each in broker.cursors.members(group)
             ]
-        for listed in self.member_lists:
-            known = listed(group)
-            names = {each.id for each in known}
-            found = [each for each in found if each.id not in names] + known
-        return sorted(found)
+        known = self.members_at_doors(group)
+        names = {each.id for each in known}
+        return sorted([each for each in found if each.id not in names] + known)
+
+    def members_at_doors(self, group: str) -> list[GroupMember]:
+        """Those of them who came by another protocol than ours."""
+        return [each for listed in self.member_lists for each in listed(group)]
+
+    def groups_at_doors(self) -> set[str]:
+        """Stream groups that have such members, also those that have committed nothing."""
+        return {name for listed in self.group_lists for name in listed()}
 
     # Waking.
 

@@ -22,9 +22,12 @@ from tests.interop.conftest import NodeProcess
 import headrace
 from headrace.cli import doctor as doctor_command
 from headrace.cli import doctor_files
+from headrace.cli.doctor_state import check_future
 from headrace.cli.main import cli
+from headrace.client.kafka.cluster import KafkaCluster
+from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.overview_values import NodeFigures
-from headrace.core.values import Outgoing, TopicInfo
+from headrace.core.values import SPARK_PROGRESS, Outgoing, TopicInfo
 from headrace.engine.coordinator.transaction import Transaction
 from headrace.inspect import read_catalog
 from headrace.node import Node
@@ -391,6 +394,37 @@ def test_a_sound_node_has_no_findings(node: NodeProcess) -> None:
     beside = invoke("--data", str(node.data))
     assert beside.exit_code == 0
     assert f"open for writing by pid {node.process.pid}" in beside.stdout
+
+
+def test_what_is_published_meanwhile_is_not_from_the_future(tmp_path: Path) -> None:
+    class Busy(Node):
+        """Somebody publishes between every two questions."""
+
+        def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+            found = super().offset_at(topic, partition, at_ms)
+            self.publish(topic, [Outgoing(b"x", partition=partition)])
+            return found
+
+    node = Busy.open(tmp_path / "data")
+    try:
+        node.create_topic("orders", partitions=1)
+        node.publish("orders", [Outgoing(b"x")])
+        assert check_future(node, node.topics(), NOW_MS)[1] == []
+        node.publish("orders", [Outgoing(b"x", timestamp_ms=NOW_MS + 2 * HOUR_MS)])
+        [finding] = check_future(node, node.topics(), NOW_MS)[1]
+        assert "offset 2 is from" in finding.what
+    finally:
+        node.close()
+
+
+def test_a_query_on_spark_is_no_group_that_nobody_reads(node: NodeProcess) -> None:
+    with headrace.connect(node.bootstrap) as handle:
+        handle.create_topic("read-by-spark", 1)
+        handle.publish_many("read-by-spark", [b"value"] * 5)
+        with KafkaCluster((node.bootstrap,), timeout_ms=30_000) as cluster:
+            commit_offsets(cluster, "rollup", {("read-by-spark", 0): 2}, metadata=SPARK_PROGRESS)
+        assert "lag" not in findings_in(invoke("--server", node.bootstrap, "--json"))
+        handle.delete_topic("read-by-spark")
 
 
 def test_a_group_of_a_node_that_nobody_reads(node: NodeProcess) -> None:

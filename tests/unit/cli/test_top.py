@@ -134,6 +134,20 @@ def test_a_group_that_nobody_reads_is_named_but_not_for_what_is_delayed() -> Non
     assert said(look(0, (), (group("later", 7, members=0, delayed=7),))) == []
 
 
+def test_nothing_is_said_of_who_reads_where_nobody_knows() -> None:
+    assert said(look(0, groups=(group("rollup", 5, kind="stream", members=None),))) == []
+
+
+def test_what_to_type_is_quoted_for_a_shell() -> None:
+    found = said(look(0, groups=(group("mail > out", 5, members=0),)))
+    assert found[0].endswith("| headrace group describe 'mail > out'")
+
+
+def test_dead_letters_and_our_notes_are_no_rows_of_the_table() -> None:
+    topics = (topic("orders"), topic("orders.dlq", kind="letters"), topic("__c", kind="internal"))
+    assert [row.totals.name for row in frame_of(look(0, topics)).topics] == ["orders"]
+
+
 def test_what_is_bad_comes_first() -> None:
     found = said(
         look(

@@ -71,9 +71,9 @@ def test_a_sample_says_what_happened_between_two_looks() -> None:
         assert (sample.messages_in, sample.messages_out) == (10.0, 3.0)
         assert (sample.ready, sample.leased, sample.delayed) == (14, 3, 2)
         assert (sample.failures, sample.letters) == (1.5, 1)
-        assert after[0].topics["orders"].rate_in == 10.0
+        assert after[0].topic_rates["orders"].taken == 10.0
         assert after[0].groups["billing"].dead_lettered == 1
-        assert [(each.topic, each.waiting) for each in after[0].letters] == [("orders", 1)]
+        assert after[0].letters == {"orders": 1}
         await survey.close()
 
     run(scenario)

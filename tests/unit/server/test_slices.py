@@ -165,7 +165,7 @@ def test_the_overview_is_taken_in_slices_and_once_for_all_who_ask() -> None:
     async def scenario() -> None:
         asking = Asking(MemoryDisk())
         topic = asking.broker.topics.create("orders", 100, TopicSettings(), 1)
-        glance = Glance(asking.door.service, asking.door.groups.member_count)
+        glance = Glance(asking.door.service)
         looks = [asyncio.ensure_future(glance.overview()) for _ in range(3)]
         turns = 0
         while not all(look.done() for look in looks):

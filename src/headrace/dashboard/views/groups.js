@@ -2,7 +2,7 @@
 
 import { get, query } from "../api.js";
 import { h } from "../dom.js";
-import { count, rate } from "../format.js";
+import { count, rate, waited } from "../format.js";
 import { bar, barLegend, head, kindBadge, link, panel, place, segments } from "../parts.js";
 import { pager, table } from "../table.js";
 
@@ -18,6 +18,7 @@ export function groupColumns() {
     { label: "Group", sort: "name", fill: true, cell: (row) => link(groupPlace(row), row.name) },
     { label: "Kind", cell: (row) => kindBadge(row.kind) },
     { label: "Behind", sort: "lag", number: true, cell: (row) => count(row.lag) },
+    { label: "Waiting", sort: "waited_seconds", number: true, cell: (row) => waited(row.waited_seconds) },
     { label: "Of that", cell: (row) => (row.kind === "queue" ? bar(row) : "") },
     { label: "Out", sort: "rate_out", number: true, cell: (row) => rate(row.rate_out) },
     { label: "Members", sort: "members", number: true, cell: (row) => count(row.members) },

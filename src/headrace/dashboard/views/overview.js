@@ -4,7 +4,7 @@
 import { get } from "../api.js";
 import { chart, spark } from "../chart.js";
 import { h, replace } from "../dom.js";
-import { bytes, count, duration, plural, rate, short } from "../format.js";
+import { bytes, count, duration, plural, rate, short, waited } from "../format.js";
 import { icon } from "../icons.js";
 import { liveSamples } from "../live.js";
 import { badge, head, kindBadge, link, panel, place, tiles } from "../parts.js";
@@ -139,6 +139,7 @@ function groupTable() {
       { label: "Group", fill: true, cell: (row) => link(row.kind === "queue" ? `/queues${place(row.name)}` : `/groups${place(row.name)}`, row.name) },
       { label: "Kind", cell: (row) => kindBadge(row.kind) },
       { label: "Behind", number: true, cell: (row) => count(row.lag) },
+      { label: "Waiting", number: true, cell: (row) => waited(row.waited_seconds) },
       { label: "Out", number: true, cell: (row) => rate(row.rate_out) },
       { label: "Members", number: true, cell: (row) => count(row.members) },
     ],

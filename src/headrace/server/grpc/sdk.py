@@ -40,8 +40,7 @@ class SdkStreams:
     async def connect(self, requests: AsyncIterator[bytes], context: Any) -> None:
         service = self._service
         if service.holdings is None:
-            # Without a Kafka door there are no members of its groups.
-            service.holdings = Holdings(Glance(service, lambda group: 0))
+            service.holdings = Holdings(Glance(service))
         session = Session(service, self._polls, service.holdings)
         stream = _Stream(self._answering, session, context)
         try:

@@ -78,6 +78,8 @@ async def _queue_lag(call: Call, info: GroupInfo) -> list[group_bodies.Partition
 
 async def _stream_lag(call: Call, info: GroupInfo) -> list[group_bodies.PartitionLag]:
     found = []
+    # Where a Kafka client that has committed nothing begins is its own affair.
+    known = call.service.broker.cursors.topics_of(info.name)
     for topic in info.topics:
         committed = await call.run(Face.committed, info.name, topic)
         described = await call.run(Face.topic, topic)
@@ -90,7 +92,9 @@ async def _stream_lag(call: Call, info: GroupInfo) -> list[group_bodies.Partitio
                     partition=each.partition,
                     offset=offset,
                     end_offset=each.high_watermark,
-                    lag=max(0, each.high_watermark - max(begin, each.start_offset)),
+                    lag=max(0, each.high_watermark - max(begin, each.start_offset))
+                    if topic in known
+                    else 0,
                 )
             )
     return found

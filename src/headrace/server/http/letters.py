@@ -61,7 +61,7 @@ async def list_letters(call: Call) -> bodies.LettersPage:
 async def count_letters(call: Call) -> o.LetterCounts:
     picture = await call.facts.survey.look()
     return o.LetterCounts(
-        topics=[o.LetterCount(topic=each.topic, count=each.waiting) for each in picture.letters]
+        topics=[o.LetterCount(topic=name, count=count) for name, count in picture.letters.items()]
     )
 
 

@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
+from typing import Any, TypeVar
 
 from headrace.compiled import is_compiled
 from headrace.core import limits
+from headrace.core.overview_values import GroupTotals, TopicTotals
 from headrace.core.settings import GroupSettings, TopicSettings
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of
 from headrace.server.live import Sample
-from headrace.server.survey import GroupTotals, Picture, TopicTotals
+from headrace.server.survey import Picture, Rates
 from headrace.wire.http import overview_bodies as o
+
+Row = TypeVar("Row", o.TopicRow, o.GroupRow)
 
 ROWS_AT_A_GLANCE = 8
 # From this many messages on, a group that nobody reads as is worth a word.
@@ -32,23 +36,24 @@ LOOP_LAG_MS = 250
 
 async def overview(call: Call) -> o.Overview:
     picture = await call.facts.survey.look()
-    topics = [each for each in picture.topics.values() if is_peoples(each)]
+    topics = picture.own_topics
     groups = list(picture.groups.values())
-    busiest = sorted(topics, key=lambda each: (-each.rate_in, -each.messages, each.name))
+    rows = [topic_row(each, picture) for each in topics]
+    rows.sort(key=lambda each: (-each.rate_in, -each.messages, each.name))
     behind = sorted(groups, key=lambda each: (-each.lag, each.name))
     return o.Overview(
         time=moment_of(picture.at_ms),
         topics=len(topics),
         partitions=sum(each.partitions for each in topics),
-        messages=sum(each.messages for each in topics),
+        messages=sum(each.records for each in topics),
         size_bytes=sum(each.size_bytes for each in picture.topics.values()),
         groups=len(groups),
         queues=sum(each.kind == "queue" for each in groups),
-        dead_letters=sum(each.waiting for each in picture.letters),
-        open_transactions=picture.open_transactions,
+        dead_letters=sum(picture.letters.values()),
+        open_transactions=picture.overview.open_transactions,
         attention=list(_attention(call, picture)),
-        busiest_topics=[topic_row(each) for each in busiest[:ROWS_AT_A_GLANCE]],
-        groups_behind=[group_row(each) for each in behind[:ROWS_AT_A_GLANCE]],
+        busiest_topics=rows[:ROWS_AT_A_GLANCE],
+        groups_behind=[group_row(each, picture) for each in behind[:ROWS_AT_A_GLANCE]],
     )
 
 
@@ -64,33 +69,36 @@ async def topic_rows(call: Call) -> o.TopicRows:
     query: o.TopicRowsQuery = call.query
     picture = await call.facts.survey.look()
     found = [
-        each
-        for each in picture.topics.values()
-        if is_peoples(each) and (query.match or "").casefold() in each.name.casefold()
+        topic_row(each, picture)
+        for each in picture.own_topics
+        if (query.match or "").casefold() in each.name.casefold()
     ]
-    found.sort(key=lambda each: each.name)
-    found.sort(key=lambda each: getattr(each, query.sort), reverse=query.descending)
-    start = query.page * query.limit
-    return o.TopicRows(
-        total=len(found), topics=[topic_row(each) for each in found[start : start + query.limit]]
-    )
+    return o.TopicRows(total=len(found), topics=_page(found, query))
 
 
 async def group_rows(call: Call) -> o.GroupRows:
     query: o.GroupRowsQuery = call.query
     picture = await call.facts.survey.look()
     found = [
-        each
+        group_row(each, picture)
         for each in picture.groups.values()
         if (query.kind is None or each.kind == query.kind)
         and (query.match or "").casefold() in each.name.casefold()
     ]
-    found.sort(key=lambda each: each.name)
-    found.sort(key=lambda each: getattr(each, query.sort), reverse=query.descending)
+    return o.GroupRows(total=len(found), groups=_page(found, query))
+
+
+def _page(rows: list[Row], query: o.RowsQuery) -> list[Row]:
+    """What is not known is less than nothing."""
+
+    def rank(row: Row) -> tuple[bool, Any]:
+        value = getattr(row, query.sort)
+        return value is not None, value
+
+    rows.sort(key=lambda each: each.name)
+    rows.sort(key=rank, reverse=query.descending)
     start = query.page * query.limit
-    return o.GroupRows(
-        total=len(found), groups=[group_row(each) for each in found[start : start + query.limit]]
-    )
+    return rows[start : start + query.limit]
 
 
 async def facts(call: Call) -> o.NodeFacts:
@@ -159,11 +167,11 @@ def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
         minutes = (picture.at_ms - stuck.started_at_ms) // 60_000
         text = f"open for {minutes} min; readers wait for its end"
         yield _word("warning", "stuck-transaction", text, "transaction", stuck.name)
-    for letters in sorted(picture.letters, key=lambda each: -each.waiting)[:ROWS_AT_A_GLANCE]:
-        noun = "message was" if letters.waiting == 1 else "messages were"
-        text = f"{letters.waiting:,} {noun} given up"
-        yield _word("warning", "dead-letters", text, "letters", letters.topic)
-    alone = [each for each in picture.groups.values() if not each.members and each.lag > LAG_NOTED]
+    letters = sorted(picture.letters.items(), key=lambda each: -each[1])
+    for name, waiting in letters[:ROWS_AT_A_GLANCE]:
+        noun = "message was" if waiting == 1 else "messages were"
+        yield _word("warning", "dead-letters", f"{waiting:,} {noun} given up", "letters", name)
+    alone = [each for each in picture.groups.values() if each.members == 0 and each.lag > LAG_NOTED]
     for group in sorted(alone, key=lambda each: -each.lag)[:ROWS_AT_A_GLANCE]:
         text = f"{group.lag:,} messages behind, and nobody reads as this group"
         yield _word("notice", "nobody-reads", text, "group", group.name)
@@ -182,35 +190,33 @@ def _word(level: str, code: str, text: str, kind: str, name: str) -> o.Attention
 # Rows.
 
 
-def is_peoples(topic: TopicTotals) -> bool:
-    """Neither our own notes, nor dead letters, which have a place of their own."""
-    return not topic.name.startswith("__") and topic.source is None
-
-
-def topic_row(topic: TopicTotals) -> o.TopicRow:
+def topic_row(topic: TopicTotals, picture: Picture) -> o.TopicRow:
     return o.TopicRow(
         name=topic.name,
         partitions=topic.partitions,
-        messages=topic.messages,
+        messages=topic.records,
         size_bytes=topic.size_bytes,
-        rate_in=topic.rate_in,
+        rate_in=picture.topic_rates.get(topic.name, Rates()).taken,
     )
 
 
-def group_row(group: GroupTotals) -> o.GroupRow:
+def group_row(group: GroupTotals, picture: Picture) -> o.GroupRow:
+    rates = picture.group_rates.get(group.name, Rates())
+    oldest_ms = group.oldest_ms
     return o.GroupRow(
         name=group.name,
         kind=group.kind,
         topics=list(group.topics),
         members=group.members,
         lag=group.lag,
-        ready=group.ready,
+        waited_seconds=None if oldest_ms is None else max(0, picture.at_ms - oldest_ms) / 1000,
+        ready=group.ready + group.waiting,
         leased=group.leased,
         delayed=group.delayed,
         retrying=group.retrying,
         dead_lettered=group.dead_lettered,
-        rate_in=group.rate_in,
-        rate_out=group.rate_out,
+        rate_in=rates.taken,
+        rate_out=rates.given,
     )
 
 

@@ -9,11 +9,10 @@ What a pipeline made of what it read is in its own ledger; the node does not kno
 
 from __future__ import annotations
 
-from headrace.core.values import SPARK_PROGRESS
+from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of
 from headrace.server.slices import Slices
-from headrace.server.survey import SINK_PREFIX
 from headrace.wire.http import overview_bodies as o
 
 
@@ -30,8 +29,8 @@ async def list_all(call: Call) -> o.Pipelines:
             continue
         committed_at = moment_of(max(each.at_ms for each in cursors.values()))
         topics = list(broker.cursors.topics_of(name))
-        if name.startswith(SINK_PREFIX):
-            sink = name.removeprefix(SINK_PREFIX).rpartition(".")[0]
+        if name.startswith(SPARK_SINK_PREFIX):
+            sink = name.removeprefix(SPARK_SINK_PREFIX).rpartition(".")[0]
             batch = max(each.offset for each in cursors.values()) - 1
             known = sinks.setdefault(
                 sink,

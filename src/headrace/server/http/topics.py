@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
-from headrace.server.http.overview import group_row
+from headrace.server.http.overview import group_row, topic_row
 from headrace.server.http.route import Call
 from headrace.server.http.shown import shown_topic, topic_summary
 from headrace.wire.http import bodies
@@ -48,12 +48,12 @@ async def describe_page(call: Call) -> o.TopicPage:
         name=name,
         id=topic.id.hex(),
         partition_count=topic.partitions,
-        messages=totals.messages,
+        messages=totals.records,
         size_bytes=totals.size_bytes,
-        rate_in=totals.rate_in,
-        dead_letters=sum(each.waiting for each in picture.letters if each.topic == name),
+        rate_in=topic_row(totals, picture).rate_in,
+        dead_letters=totals.dead_letters,
         settings=topic.settings.to_mapping(),
-        groups=[group_row(each) for each in sorted(readers)],
+        groups=[group_row(each, picture) for each in readers],
         partitions=[bodies.ShownPartition(**each._asdict()) for each in found],
         next=page[-1] if page and page[-1] + 1 < topic.partitions else None,
     )

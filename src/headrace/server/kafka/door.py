@@ -100,6 +100,7 @@ class Door:
         self._expiry = CursorExpiry(service.broker.cursors, settings.offsets_retention_ms)
         service.housekeeping.append(self._expire_offsets)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
+        service.group_lists.append(self.groups.streams_with_members)
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.

@@ -8,12 +8,13 @@ share       the same, and no partition is anybody's own
 from __future__ import annotations
 
 from headrace.core.errors import MalformedMessage
+from headrace.core.values import GroupMember
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.values import Assignment
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.share_groups import LiveShares
-from headrace.server.service import GroupMember, Service
+from headrace.server.service import Service
 from headrace.wire.kafka.embedded import decode_assignment
 
 Places = tuple[tuple[str, int], ...]

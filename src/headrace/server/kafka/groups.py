@@ -197,12 +197,13 @@ class LiveGroups:
         group = self.registry.find(name)
         return group is not None and not group.is_empty()
 
-    def member_count(self, name: str) -> int:
-        """Of a stream group; members of a share group are consumers of its queue."""
-        group = self.registry.find(name)
-        if isinstance(group, ClassicGroup | ConsumerGroup):
-            return len(group.describe().members)
-        return 0
+    def streams_with_members(self) -> list[str]:
+        """Members of a share group are consumers of its queue, and known as such."""
+        return [
+            group.name
+            for group in self.registry
+            if isinstance(group, ClassicGroup | ConsumerGroup) and not group.is_empty()
+        ]
 
     # Kinds.
 

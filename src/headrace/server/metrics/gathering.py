@@ -26,7 +26,7 @@ from time import perf_counter
 from headrace.compiled import is_compiled
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
-from headrace.core.values import SPARK_PROGRESS
+from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX
 from headrace.engine.age import published_ms, ready_offset, waiting_ms
 from headrace.engine.catalog import DEAD_LETTER_GROUP, DEAD_LETTER_SUFFIX
 from headrace.engine.coordinator.transaction import State
@@ -182,6 +182,9 @@ class Gathering:
         cursors, topics = self._broker.cursors, self._broker.topics
         streams: dict[tuple[str, str], StreamSums] = {}
         for group in sorted(cursors.groups()):
+            if group.startswith(SPARK_SINK_PREFIX):
+                # Its offsets are numbers of batches, and lag would mean nothing.
+                continue
             table = cursors.of(group)
             is_spark = any(each.metadata == SPARK_PROGRESS for each in table.values())
             kind = "spark" if is_spark else "stream"

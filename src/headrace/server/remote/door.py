@@ -36,7 +36,7 @@ class RemoteDoor:
         self._sessions: dict[Connection, Session] = {}
         self._answering = Answering(door.service, door.logger, door.tasks)
         # Whoever comes over gRPC holds what it holds among the same.
-        self._holdings = Holdings(Glance(door.service, door.groups.member_count))
+        self._holdings = Holdings(Glance(door.service))
         door.service.holdings = self._holdings
 
     def handle(

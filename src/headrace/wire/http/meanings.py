@@ -127,6 +127,8 @@ MEANINGS: Mapping[str, str] = {
     "Attention.kind": "What it is about: a topic, a group, a transaction, or the node.",
     "lag": "How many messages the group is behind.",
     "GroupRow.lag": "Messages that are not done, or not read.",
+    "GroupRow.waited_seconds": "How long the next message that somebody could have now has "
+    "waited; null where none does.",
     "lanes": "The lanes, the most urgent first.",
     "last_failed_at": "When the last of them was given up.",
     "last_served": "When the lane was last served.",
@@ -147,7 +149,7 @@ MEANINGS: Mapping[str, str] = {
     "member": "The member's id.",
     "member_id": "Who you are in the group.",
     "members": "The members.",
-    "GroupRow.members": "How many members it has.",
+    "GroupRow.members": "How many members it has; null for queries on Spark, which are none.",
     "memory_bytes": "The memory that it uses, where the system tells.",
     "messages": "The messages.",
     "AddressedPlaces.messages": "The place of each message, in their order.",

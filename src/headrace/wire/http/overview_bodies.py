@@ -74,9 +74,12 @@ class GroupRow(Answer):
     name: str
     kind: str
     topics: list[str]
-    members: int
+    # Null for queries on Spark, which are no members.
+    members: int | None
     # Messages that are not done, or not read.
     lag: int
+    # How long the next of them that somebody could have now has waited; null if none does.
+    waited_seconds: float | None
     ready: int
     leased: int
     delayed: int
@@ -121,7 +124,9 @@ class TopicRows(Answer):
 
 
 class GroupRowsQuery(RowsQuery):
-    sort: Literal["name", "lag", "members", "leased", "dead_lettered", "rate_out"] = "name"
+    sort: Literal[
+        "name", "lag", "waited_seconds", "members", "leased", "dead_lettered", "rate_out"
+    ] = "name"
     kind: Literal["queue", "stream"] | None = None
 
 

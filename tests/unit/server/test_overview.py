@@ -1,0 +1,102 @@
+"""One look over a node: what it counts, whom it lists, and what it leaves out."""
+
+from __future__ import annotations
+
+from tests.unit.server.asking import Asking, run
+
+from headrace.calls import Face
+from headrace.core.errors import CorruptLog
+from headrace.core.overview_values import GroupTotals, Overview
+from headrace.core.values import SPARK_PROGRESS, GroupMember, Outgoing
+from headrace.engine.cursor import Commitment
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.glance import Glance
+from headrace.server.loop_calls import Calls
+
+
+async def commit(asking: Asking, group: str, offset: int, partition: int, note: str = "") -> None:
+    topic = asking.broker.topics.named("orders")
+    place = {(topic.id, partition): Commitment(offset, note)}
+    written = asking.broker.cursors.commit(group, place, asking.service.clock.now_ms())
+    commit = asking.service.commit()
+    commit.data.append(written)
+    await asking.service.finish(commit)
+
+
+async def with_orders(asking: Asking) -> Calls:
+    calls = Calls(asking.service, door="test")
+    await calls.run(Face.create_topic, "orders", partitions=2)
+    for partition in range(2):
+        await calls.run(Face.publish, "orders", [Outgoing(b"x", partition=partition)] * 10)
+    return calls
+
+
+def group_in(overview: Overview, name: str) -> GroupTotals:
+    return next(each for each in overview.groups if each.name == name)
+
+
+def test_a_partition_without_a_cursor_counts_as_unread_where_the_topic_is_read() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        await with_orders(asking)
+        await commit(asking, "audit", 4, 0)
+        overview = await Glance(asking.service).overview()
+        found = group_in(overview, "audit")
+        assert (found.lag, found.delivered, found.topics) == (16, 4, ("orders",))
+        assert overview.topics[-1].lag == 16
+
+    run(scenario)
+
+
+def test_a_query_on_spark_is_not_called_a_group_without_members_nor_a_sink_a_group() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        await with_orders(asking)
+        await commit(asking, "rollup", 4, 0, SPARK_PROGRESS)
+        await commit(asking, "audit", 4, 0)
+        await commit(asking, "__spark.sink.0", 3, 0)
+        overview = await Glance(asking.service).overview()
+        assert [each.name for each in overview.groups] == ["audit", "rollup"]
+        assert group_in(overview, "rollup").members is None
+        assert group_in(overview, "audit").members == 0
+
+    run(scenario)
+
+
+def test_members_that_only_a_door_knows_of_are_counted_and_their_groups_listed() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        calls = await with_orders(asking)
+        await calls.run(Face.join_stream, "audit", ["orders"], "ours", "earliest")
+        known = {
+            "reader": [GroupMember("reader-1", "app", "::1", (("orders", 0),))],
+            # Known here and there.
+            "audit": [GroupMember("ours", "", ""), GroupMember("theirs", "", "")],
+        }
+        asking.service.group_lists.append(lambda: list(known))
+        asking.service.member_lists.append(lambda group: known.get(group, []))
+        overview = await Glance(asking.service).overview()
+        reader = group_in(overview, "reader")
+        # It has committed nothing; where it began is its own affair.
+        assert (reader.members, reader.topics, reader.lag) == (1, ("orders",), 0)
+        assert group_in(overview, "audit").members == 2
+        listed = {each.name: each for each in await calls.run(Face.groups)}
+        assert listed["reader"].consumers == ("reader-1",)
+        assert listed["reader"] == await calls.run(Face.group, "reader")
+
+    run(scenario)
+
+
+def test_damage_to_our_own_notes_is_seen_as_well() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        await with_orders(asking)
+        await commit(asking, "audit", 4, 0)
+        notes = asking.broker.topics.catalog.topics["__cursors"]
+        [partition] = asking.broker.topics.partitions(notes)
+        partition.stopped = CorruptLog("stored bytes are damaged")
+        overview = await Glance(asking.service).overview()
+        kinds = {each.name: (each.kind, each.stopped) for each in overview.topics}
+        assert kinds == {"__cursors": ("internal", 1), "orders": ("topic", 0)}
+
+    run(scenario)
