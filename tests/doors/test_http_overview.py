@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from click.testing import CliRunner
@@ -237,7 +238,9 @@ def test_members_of_a_group_are_shown_whichever_door_they_came_by(
 def test_a_group_with_members_is_listed_and_left_alone_before_it_commits_anything(
     http: httpx.Client, doors: DoorsProcess, topic: str
 ) -> None:
-    group = f"{topic}-reader"
+    # Kafka's groups are called whatever their clients like.
+    group = f"team/{topic} reader"
+    quoted = quote(group, safe="")
     consumer = Consumer(
         {
             "bootstrap.servers": doors.doors["kafka"],
@@ -251,11 +254,12 @@ def test_a_group_with_members_is_listed_and_left_alone_before_it_commits_anythin
         consumer.subscribe([topic])
         message = consumer.poll(60)
         assert message is not None and message.error() is None
-        shown = done(http.get(f"/groups/{group}"))
+        shown = done(http.get(f"/groups/{quoted}"))
         assert (shown["kind"], shown["topics"]) == ("stream", [topic])
         assert len(shown["consumers"]) == 1
+        assert done(http.get(f"/dashboard/api/groups/{quoted}")) == shown
         assert group in {each["name"] for each in done(http.get("/groups?limit=1000"))["groups"]}
-        assert done(http.get(f"/groups/{group}/lag"))["lag"] == 0
+        assert done(http.get(f"/groups/{quoted}/lag"))["lag"] == 0
         [row] = eventually(
             http,
             lambda: done(http.get("/overview/groups", params={"match": group}))["groups"],
@@ -264,8 +268,8 @@ def test_a_group_with_members_is_listed_and_left_alone_before_it_commits_anythin
         assert (row["members"], row["topics"]) == (1, [topic])
         # Its members would go on where they are, and their next commit undo it.
         wanted = {"topic": topic, "to": "latest"}
-        refused(http.post(f"/groups/{group}/reset", json=wanted), 409, "group-in-use")
-        refused(http.delete(f"/groups/{group}"), 409, "group-in-use")
+        refused(http.post(f"/groups/{quoted}/reset", json=wanted), 409, "group-in-use")
+        refused(http.delete(f"/groups/{quoted}"), 409, "group-in-use")
         moved = CliRunner().invoke(
             cli,
             ["--server", doors.doors["kafka"], "group", "reset", group, "--topic", topic,
@@ -274,7 +278,7 @@ def test_a_group_with_members_is_listed_and_left_alone_before_it_commits_anythin
         assert moved.exit_code == 1 and "let them leave" in moved.output
     finally:
         consumer.close()
-    refused(http.get(f"/groups/{group}"), 404, "unknown-group")
+    refused(http.get(f"/groups/{quoted}"), 404, "unknown-group")
 
 
 def test_the_node_says_how_it_is_set_up(http: httpx.Client, doors: DoorsProcess) -> None:

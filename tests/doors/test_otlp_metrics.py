@@ -114,8 +114,7 @@ def test_numbers_are_told_again_and_again(tmp_path: Path) -> None:
         patch.setenv("HEADRACE_OTLP_INTERVAL_MS", "100")
         patch.setenv("HEADRACE_METRICS_CACHE_MS", "0")
         patch.setenv("OTEL_SERVICE_NAME", "headrace")
-        patch.setenv("HEADRACE_OTLP_ENDPOINT", f"{collector.url}/")
-        doors = DoorsProcess(tmp_path / "data", "--otlp-endpoint", collector.url)
+        doors = DoorsProcess(tmp_path / "data", "--otlp-endpoint", f"{collector.url}/")
         try:
             times = []
             for _ in range(3):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from headrace.cli.findings import Finding, Outcome
 from headrace.cli.output import counted, shown_bytes
 from headrace.core.errors import HeadraceError
-from headrace.core.node_settings import NodeSettings
+from headrace.core.node_settings import NodeSettings, sourced_settings
 from headrace.engine.catalog import Catalog
 from headrace.inspect import (
     Checked,
@@ -367,7 +367,12 @@ def _sync_times_ms(root: str) -> list[float]:
 
 
 def floor_bytes() -> int:
-    return NodeSettings().free_bytes_min
+    """Where a node with the settings that are found here would stop publishing."""
+    try:
+        return sourced_settings({}, os.environ, {}).settings.free_bytes_min
+    except HeadraceError:
+        # Settings that make no sense are said by whoever starts a node with them.
+        return NodeSettings().free_bytes_min
 
 
 # Words.

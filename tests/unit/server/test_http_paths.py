@@ -33,7 +33,7 @@ TABLE: list[BaseRoute] = [
 ]
 
 
-def ask(app: ASGIApp, method: str, path: str) -> tuple[int, bytes]:
+def ask(app: ASGIApp, method: str, path: str, raw: bytes = b"") -> tuple[int, bytes]:
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -44,7 +44,7 @@ def ask(app: ASGIApp, method: str, path: str) -> tuple[int, bytes]:
 
     scope = {
         "type": "http", "method": method, "path": path, "headers": [], "query_string": b"",
-        "root_path": "",
+        "root_path": "", "raw_path": raw,
     }  # fmt: skip
 
     async def run() -> None:
@@ -78,3 +78,11 @@ def test_whatever_the_path_is_the_router_would_say_the_same(method: str) -> None
         assert (found is None) == (wanted is None), path
         if found is not None and isinstance(wanted, Route):
             assert found.endpoint is wanted.endpoint, path
+
+
+def test_a_slash_in_a_name_is_a_part_of_it() -> None:
+    paths = Paths(TABLE, Starlette(routes=TABLE))
+    raw = b"/groups/team%2Fapp%20%C3%A9/lag?x=/"
+    answer = ask(paths, "GET", "/groups/team/app \u00e9/lag", raw)
+    expected = "GET /groups/{group}/lag [('group', 'team/app \u00e9')]"
+    assert answer == (200, expected.encode())

@@ -29,17 +29,19 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Match, Mount
+from starlette.routing import BaseRoute, Mount
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import NodeSettings
+from headrace.server.http.paths import Paths, segments_of
 from headrace.server.http.problems import problem, problem_response
 
 HOME = "/dashboard"
 # What a page of ours sends along with everything that changes something.
 OURS = "x-headrace-dashboard"
+PREFIX_SEGMENTS = len(f"{HOME}/api".split("/"))
 SHELL = "index.html"
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -135,7 +137,7 @@ class _Ruled:
     """The routes of the API, for those who are let through."""
 
     def __init__(self, routes: list[BaseRoute], *, may_change: bool) -> None:
-        self._routes = routes
+        self._paths = Paths(routes, self._unknown)
         self._may_change = may_change
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,12 +146,16 @@ class _Ruled:
         if refused is not None:
             await problem(refused, request)(scope, receive, send)
             return
-        for route in self._routes:
-            match, child = route.matches(scope)
-            if match is Match.FULL:
-                scope.update(child)
-                await route.handle(scope, receive, send)
-                return
+        # What comes behind /dashboard/api is a path of the API.
+        serve = self._paths.named(scope, ["", *segments_of(scope)[PREFIX_SEGMENTS:]])
+        if serve is None:
+            await self._unknown(scope, receive, send)
+            return
+        response = await serve(request)
+        await response(scope, receive, send)
+
+    async def _unknown(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
         detail = f"there is no {request.method} {request.url.path}; see /docs"
         await problem_response(404, "unknown-path", detail, request)(scope, receive, send)
 

@@ -2,6 +2,9 @@
 
     POST /topics/orders/messages   ->   (POST, 4)   ->   ["", "topics", None, "messages"]
 
+A segment is what is between two slashes as they were sent: `%2F` is a part of a name,
+such as that of the group `team/app`.
+
 A method and a number of segments leave a handful of routes, of which the first that
 fits is taken, as a router would that asks one after the other. Everything else, such as
 a WebSocket, a method that is not offered or a path that does not exist, is the router's.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,6 +40,14 @@ class Pattern(NamedTuple):
         )
 
 
+def segments_of(scope: Scope) -> list[str]:
+    path: str = scope["path"]
+    raw: bytes = scope.get("raw_path", b"")
+    if b"%2" not in raw:
+        return path.split("/")
+    return [unquote(each) for each in raw.partition(b"?")[0].decode("latin-1").split("/")]
+
+
 class Paths:
     def __init__(self, routes: Iterable[BaseRoute], rest: ASGIApp) -> None:
         self._rest = rest
@@ -52,6 +64,14 @@ class Paths:
                 for method in route.methods or ():
                     self._patterns.setdefault((method, len(segments)), []).append(pattern)
 
+    def named(self, scope: Scope, segments: list[str]) -> Endpoint | None:
+        """What serves these segments, once it is told the names in them."""
+        found = self.find(scope["method"], segments)
+        if found is None:
+            return None
+        scope["path_params"] = {name: segments[place] for place, name in found.names}
+        return found.endpoint
+
     def find(self, method: str, segments: list[str]) -> Pattern | None:
         for pattern in self._patterns.get((method, len(segments)), ()):
             if pattern.fits(segments):
@@ -60,11 +80,9 @@ class Paths:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            segments = scope["path"].split("/")
-            found = self.find(scope["method"], segments)
-            if found is not None:
-                scope["path_params"] = {name: segments[place] for place, name in found.names}
-                response = await found.endpoint(Request(scope, receive, send))
+            serve = self.named(scope, segments_of(scope))
+            if serve is not None:
+                response = await serve(Request(scope, receive, send))
                 await response(scope, receive, send)
                 return
         await self._rest(scope, receive, send)
