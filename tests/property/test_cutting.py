@@ -76,3 +76,34 @@ def test_an_answer_stays_within_its_bytes_or_is_one_batch(
     covered = Cutter().cover(partition, [0, len(records)], bytes_max)
     assert count_of(covered.held) > 0 and covered.held[0] == 0
     assert len(covered.batches) == 1 or sum(map(len, covered.batches)) <= bytes_max
+
+
+@given(made=batches, start=st.integers(0, 150), size=st.integers(1, 60), more=st.integers(0, 60))
+def test_a_run_that_may_be_longer_ends_with_a_batch_where_it_can(
+    made: list[tuple[list[int], int]], start: int, size: int, more: int
+) -> None:
+    partition, records = partition_of(made)
+    start = min(start, len(records) - 1)
+    enough = min(start + size, len(records))
+    reach = min(enough + more, len(records))
+    covered = Cutter().cover(partition, [start, reach], 2**30, enough)
+    ends = [0]
+    for lengths, _ in made:
+        ends.append(ends[-1] + len(lengths))
+    end = next(each for each in ends if each >= enough)
+    before = max(each for each in ends if each < enough)
+    [first, last] = covered.held
+    assert first == start and not covered.missing
+    if end <= reach:
+        assert last == end
+    elif before >= (start + enough) // 2 and before > start and more:
+        assert last == (before if enough < reach else enough)
+    else:
+        assert last == enough
+    offsets = [
+        record.offset
+        for sent in covered.batches
+        for _, header in split_batches(sent)
+        for record in read_records(sent, header)
+    ]
+    assert set(range(first, last)) <= set(offsets)

@@ -4,6 +4,9 @@
     log     | 0 ....... 7 | 8 ...... 15 | 16 ........................ 99 |
     sent    | whole       | whole       | cut: 20 alone, at its offset   |
 
+Whoever takes what comes next is given whole batches where that is near what was
+asked for: a batch that is given out in two parts is sent twice, or opened and cut.
+
 A batch goes out as it lies on disk when a good part of it is asked for. When less
 than a quarter is, a batch with only those records is made, so that a few urgent
 messages, or one bite out of ten thousand, do not drag the rest along. A record's
@@ -26,6 +29,7 @@ from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.partition import Partition
 from headrace.engine.runs import Runs, above, below, count_of, merged, offsets_of, pairs, runs_of
+from headrace.log import Log
 from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_records
 from headrace.record.batch import BatchHeader
 from headrace.record.reader import read_block, read_more
@@ -34,8 +38,6 @@ from headrace.record.reader import read_block, read_more
 CUT_BELOW = 4
 READ_BYTES_MIN = 4 * 1024
 READ_BYTES_MAX = 1024 * 1024
-# A guess that only decides how far to read ahead.
-_RECORD_BYTES_GUESS = 256
 # Open batches of all partitions together.
 OPEN_BYTES_MAX = 32 * 1024 * 1024
 
@@ -117,17 +119,31 @@ class Cutter:
         self._open: OrderedDict[tuple[bytes, int, int], _Open] = OrderedDict()
         self._open_bytes = 0
 
-    def cover(self, partition: Partition, runs: Runs, bytes_max: int) -> Covered:
+    def cover(
+        self, partition: Partition, runs: Runs, bytes_max: int, enough: int | None = None
+    ) -> Covered:
         """Batches that hold these ascending runs, at most `bytes_max` of them but
-        at least one. CorruptLog when the log has rotted there."""
+        at least one. CorruptLog when the log has rotted there.
+
+        One run may reach farther than is asked for, which is up to `enough`: then it
+        is covered up to the end of the batch in which that is. Where the run does not
+        reach so far, it is covered up to the batch before, if that is half of it, or
+        up to `enough`."""
+        if enough is None:
+            enough = runs[-1] if runs else 0
+        half = (runs[0] + enough) // 2 if runs else 0
         batches: list[Buffer] = []
         held: Runs = []
         missing: Runs = []
         size = 0
         while runs:
             before = runs
-            for batch, header, opened in self._read(partition, runs):
+            for batch, header, opened in self._read(partition, runs, enough):
                 next_offset = header.next_offset
+                if enough < runs[-1] < next_offset:
+                    if batches and runs[0] >= half:
+                        return Covered(batches, merged(held), merged(missing))
+                    runs = below(runs, enough)
                 own = below(runs, next_offset)
                 if not own:
                     continue
@@ -140,26 +156,27 @@ class Cutter:
                     size += len(part)
                 held += there
                 missing += absent
-                runs = above(runs, next_offset)
+                runs = above(runs, next_offset) if next_offset < enough else []
                 if not runs:
                     break
             if runs is before:
                 # Compaction took all that there was from here on.
-                return Covered(batches, merged(held), merged(missing + runs))
+                return Covered(batches, merged(held), merged(missing + below(runs, enough)))
         return Covered(batches, merged(held), merged(missing))
 
     def _read(
-        self, partition: Partition, runs: Runs
+        self, partition: Partition, runs: Runs, enough: int
     ) -> Iterator[tuple[Buffer, BatchHeader, _Open | None]]:
-        """The batches from where the runs begin: some of them, none if there are
-        none."""
+        """The batches from where the runs begin, as far as is enough: some of them,
+        none if there are none."""
         start = runs[0]
         opened = self._open.get(_place(partition))
         if opened is not None and opened.header.base_offset <= start < opened.header.next_offset:
             yield b"", opened.header, opened
             return
-        wanted = min(READ_BYTES_MAX, max(READ_BYTES_MIN, count_of(runs) * _RECORD_BYTES_GUESS))
-        data = partition.log.read(start, wanted, min(partition.high_watermark, runs[-1]))
+        guess = count_of(below(runs, enough)) * _record_bytes(partition.log)
+        wanted = min(READ_BYTES_MAX, max(READ_BYTES_MIN, guess))
+        data = partition.log.read(start, wanted, min(partition.high_watermark, enough))
         view = memoryview(data)
         position = 0
         while position < len(view):
@@ -211,6 +228,13 @@ class Cutter:
         while self._open_bytes > OPEN_BYTES_MAX:
             _, oldest = self._open.popitem(last=False)
             self._open_bytes -= oldest.size_bytes
+
+
+def _record_bytes(log: Log) -> int:
+    """About how long a record is. It only decides how far to read at once: too little,
+    and more is read; too much, and it is read for nobody."""
+    active = log.segment_list.active
+    return active.size_bytes // max(1, active.next_offset - active.base_offset) + 1
 
 
 def _place(partition: Partition) -> tuple[bytes, int, int]:

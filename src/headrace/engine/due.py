@@ -207,6 +207,8 @@ class DueTimes:
         In order of due time, then of offset; a limit takes the first of that
         order. An empty list means that nothing is due, or that the limit is 0.
         """
+        if not self._count:
+            return []
         last_key = now_ms << _OFFSET_BITS | _OFFSET_MASK
         if limit is None or limit >= self._count:
             keys = self._take_all(last_key)

@@ -98,6 +98,11 @@ class LaneSchedule:
             self.last_served_ms[lane] = self._last_served_before_ms[lane]
         self._planned[lane] = max(0, self._planned[lane] - count)
 
+    def on_more(self, lane: int, count: int) -> None:
+        """So many messages of this lane went out beyond the last plan. They are paid
+        from what the lane has left of this round."""
+        self._quantum[lane] = max(0, self._quantum[lane] - count)
+
     def encode(self) -> list[int]:
         """What a snapshot keeps: five quanta, then five times of last service,
         -1 for never. Since when lanes wait is seen anew."""

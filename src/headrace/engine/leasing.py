@@ -66,7 +66,7 @@ class Leasing:
 
     def within_cap(self, group: Group, consumer: str, count: int) -> int:
         cap = group.settings.leases_per_consumer_max
-        held = sum(view.held[consumer] for _, view in self._groups.views(group))
+        held = sum([view.held.get(consumer, 0) for _, view in self._groups.views(group)])
         if held >= cap:
             raise TooManyLeases(
                 f"consumer {consumer!r} holds {held} messages, the most allowed; settle some "

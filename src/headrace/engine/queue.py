@@ -120,7 +120,7 @@ class QueueView:
     def ready(self) -> list[int]:
         """How many messages each lane could give now."""
         if self.ordering != "partition":
-            return [self.window.ready_in(lane) for lane in range(LANE_COUNT)]
+            return self.window.ready()
         ready = [0] * LANE_COUNT
         head = self._head()
         if head is not None:

@@ -86,9 +86,11 @@ class Sharing:
         count: int,
         bytes_max: int,
         now_ms: int,
+        more: int = 0,
     ) -> list[Acquired]:
         """Up to `count` messages of these partitions, in batches of about
-        `bytes_max` together; those of one partition in ascending order."""
+        `bytes_max` together; those of one partition in ascending order. Up to `more`
+        together where that makes a batch whole."""
         views = [
             (partition, partition.views[group.id])
             for partition in partitions
@@ -97,17 +99,26 @@ class Sharing:
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
         serving.consumers.add(member)
-        count = self._leasing.within_cap(group, member, count)
+        room = self._leasing.within_cap(group, member, count + more)
+        count = min(count, room)
+        more = room - count
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         acquired: list[Acquired] = []
         for partition, view, taken in self._leasing.take(serving, views, count, now_ms):
             granted = 0
             if bytes_max > 0:
-                found = self._acquire_in(partition, view, taken, member, nonce, bytes_max, now_ms)
+                longer = _longer(view, taken, more)
+                found = self._acquire_in(
+                    partition, view, longer, taken[-1], member, nonce, bytes_max, now_ms
+                )
                 acquired.append(found)
                 bytes_max -= sum(map(len, found.batches))
                 granted = sum(end - start for start, end, _ in found.ranges)
-            if granted < count_of(taken):
+            beyond = granted - count_of(taken)
+            if beyond > 0:
+                serving.schedule.on_more(view.window.value_at(taken[0]) >> 4, beyond)
+                more -= beyond
+            elif beyond < 0:
                 # What was planned for and stays ready did not cost its lane anything.
                 for lane, unserved in _ready_in(view, taken).items():
                     serving.schedule.on_unserved(lane, unserved)
@@ -118,6 +129,7 @@ class Sharing:
         partition: Partition,
         view: QueueView,
         taken: Runs,
+        enough: int,
         member: str,
         nonce: int,
         bytes_max: int,
@@ -125,8 +137,9 @@ class Sharing:
     ) -> Acquired:
         ranges = _few(view, taken)
         runs = merged([offset for start, end, _ in ranges for offset in (start, end)])
+        enough = min(enough, runs[-1]) if len(taken) == 2 else runs[-1]
         try:
-            batches, held, missing = self._cutter.cover(partition, runs, bytes_max)
+            batches, held, missing = self._cutter.cover(partition, runs, bytes_max, enough)
         except CorruptLog as error:
             partition.stopped = error
             return Acquired(partition, [], [], error)
@@ -272,6 +285,17 @@ class Sharing:
 
 
 # Ranges on their way out.
+
+
+def _longer(view: QueueView, taken: Runs, more: int) -> Runs:
+    """The same, up to `more` longer, where that is simply what comes next: one run of
+    one lane, and what lies behind it is ready in the same lane."""
+    if len(taken) > 2 or more <= 0 or view.ordering == "partition":
+        return taken
+    start, end = taken
+    value = view.window.value_at(start)
+    behind = view.window.find(value, end, more)
+    return [start, behind[1]] if behind and behind[0] == end else taken
 
 
 def _few(view: QueueView, taken: Runs) -> list[Range]:

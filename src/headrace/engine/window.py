@@ -240,6 +240,10 @@ class Window:
             return grants[0]
         return 0
 
+    def ready(self) -> list[int]:
+        """How many messages of each lane are ready."""
+        return self.counts[READY : LANE_COUNT << 4 : 1 << 4]
+
     def ready_in(self, lane: int) -> int:
         return self.counts[lane << 4]
 

@@ -163,10 +163,16 @@ class Service:
 
     async def finish(self, commit: Commit) -> None:
         """Until everything in the commit is safe, and what it began is done."""
+        waiting = self.finish_soon(commit)
+        if waiting is not None:
+            await waiting
+
+    def finish_soon(self, commit: Commit) -> asyncio.Future[None] | None:
+        """The same for whoever has something else to do; None when it is so already."""
         if self.broker.moves:
             commit.moves += self.broker.moves.pending()
             commit.state += [(move.source, move.intent_end) for move in commit.moves]
-        await self.commits.wait(commit)
+        return self.commits.submit(commit)
 
     def submit(self, commit: Commit) -> asyncio.Future[None] | None:
         return self.commits.submit(commit)

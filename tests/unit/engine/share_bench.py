@@ -21,22 +21,22 @@ class Shares:
         return self.bench.node._broker
 
     def acquire_all(
-        self, member: str = "m1", count: int = 500, bytes_max: int = 2**20
+        self, member: str = "m1", count: int = 500, bytes_max: int = 2**20, more: int = 0
     ) -> list[Acquired]:
         with self.bench.node._writing() as (now_ms, _):
             topic = self._broker.topics.named(self.bench.topic)
             found: list[Acquired] = self._broker.sharing.acquire(
                 self._broker.groups.named(self.bench.group),
                 self._broker.topics.partitions(topic),
-                member, count, bytes_max, now_ms,
+                member, count, bytes_max, now_ms, more,
             )  # fmt: skip
             return found
 
     def acquire(
-        self, member: str = "m1", count: int = 500, bytes_max: int = 2**20
+        self, member: str = "m1", count: int = 500, bytes_max: int = 2**20, more: int = 0
     ) -> list[tuple[int, int, int]]:
         """The ranges of the only partition."""
-        found = self.acquire_all(member, count, bytes_max)
+        found = self.acquire_all(member, count, bytes_max, more)
         return found[0].ranges if found else []
 
     def settle(self, *ranges: tuple[int, int, Sequence[int]], member: str = "m1") -> None:

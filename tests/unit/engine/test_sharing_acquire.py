@@ -170,3 +170,68 @@ def test_records_that_compaction_took_are_not_acquired(bench: Bench, shares: Sha
     shares.settle(*[(start, end - 1, [ACCEPT]) for start, end, _ in found[0].ranges])
     assert shares.acquire() == []
     assert bench.partition().views[1].window.start == 30
+
+
+# Whole batches.
+
+
+def test_a_batch_that_is_begun_is_given_whole_where_more_may_be_had(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.make()
+    for size in (20, 50, 50, 50):
+        publish_batch(bench, size)
+    assert shares.acquire("m1", 50, more=50) == [(0, 70, 1)]
+    [found] = shares.acquire_all("m2", 50, more=50)
+    assert found.ranges == [(70, 120, 1)]
+    assert offsets_in(found) == list(range(70, 120))
+
+
+def test_a_batch_too_large_for_that_is_left_for_the_next_time(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    publish_batch(bench, 30)
+    publish_batch(bench, 500)
+    assert shares.acquire("m1", 50, more=50) == [(0, 30, 1)]
+    assert shares.acquire("m1", 50, more=50) == [(30, 80, 1)]
+
+
+def test_a_large_batch_is_begun_where_little_else_would_be_given(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.make()
+    publish_batch(bench, 5)
+    publish_batch(bench, 500)
+    assert shares.acquire("m1", 50, more=50) == [(0, 50, 1)]
+
+
+@pytest.mark.parametrize(("most", "end"), [(60, 50), (70, 70)])
+def test_a_whole_batch_keeps_within_what_a_member_may_hold(
+    bench: Bench, shares: Shares, most: int, end: int
+) -> None:
+    bench.make(group={"leases_per_consumer_max": most})
+    publish_batch(bench, 20)
+    publish_batch(bench, 50)
+    assert shares.acquire("m1", 50, more=50) == [(0, end, 1)]
+
+
+def test_more_than_was_asked_for_is_of_the_same_lane_and_ready(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.make(group={"backoff_ms": 0})
+    publish_batch(bench, 100)
+    shares.acquire("m2", 70)
+    shares.settle((0, 59, [RELEASE]), member="m2")
+    assert shares.acquire("m1", 50, more=50) == [(0, 50, 2)]
+    bench.publish(*[b"x"] * 10, priority="low")
+    bench.publish(*[b"x"] * 10, priority="critical")
+    assert shares.acquire("m1", 5, more=50) == [(110, 120, 1)]
+
+
+def test_what_a_lane_gives_beyond_its_plan_it_pays_for(bench: Bench, shares: Shares) -> None:
+    bench.make()
+    bench.publish(*[b"x"] * 50, priority="critical")
+    bench.publish(*[b"x"] * 50, priority="background")
+    bench.publish(*[b"x"] * 60, priority="critical")
+    # All of the first batch, which is all that the critical lane has in this round.
+    assert shares.acquire("m1", 10, more=40) == [(0, 50, 1)]
+    assert shares.acquire("m1", 4) == [(50, 53, 1), (100, 101, 1)]

@@ -77,6 +77,7 @@ class Shared(Asking):
         topic_id: bytes | None = None,
         version: int = 2,
         renew: bool = False,
+        exact: bool = False,
     ) -> asyncio.Future[Any]:
         topics: tuple[FetchTopic, ...] = ()
         if epoch == 0 or acks or topic_id:
@@ -86,7 +87,7 @@ class Shared(Asking):
             FETCH,
             version,
             ShareFetchRequest(
-                group, member, epoch, wait_ms, 1, 2**20, count, count, 0, renew, topics,
+                group, member, epoch, wait_ms, 1, 2**20, count, count, int(exact), renew, topics,
                 (ForgottenTopic(self.topic.id, (0,)),) if forget else (),
             ),
         )  # fmt: skip

@@ -51,6 +51,21 @@ def test_a_session_fetches_acknowledges_and_goes_on() -> None:
     run(scenario)
 
 
+def test_many_come_in_whole_batches_unless_the_member_counts_records() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        await shared.beat()
+        for _ in range(4):
+            await shared.publish(*[b"x"] * 120)
+        assert ranges(await shared.fetch(0, count=100)) == [(0, 119, 1)]
+        assert ranges(await shared.fetch(1, count=100, exact=True)) == [(120, 219, 1)]
+        assert ranges(await shared.fetch(2, count=100, version=1)) == [(220, 359, 1)]
+        # Whoever asks for few has a reason.
+        assert ranges(await shared.fetch(3, count=50)) == [(360, 409, 1)]
+
+    run(scenario)
+
+
 def test_a_peer_that_does_not_take_its_answers_is_given_no_leases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

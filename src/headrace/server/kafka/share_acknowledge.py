@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.engine.sharing import Acknowledgement
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.share_fetch import acknowledge
+from headrace.server.kafka.share_fetch import settle
 from headrace.server.kafka.share_groups import FINAL_EPOCH
 from headrace.wire.kafka.generated.share_acknowledge_request import ShareAcknowledgeRequest
 from headrace.wire.kafka.generated.share_acknowledge_response import (
@@ -36,7 +36,7 @@ async def handle(call: Call, request: ShareAcknowledgeRequest) -> ShareAcknowled
         for topic in request.topics
         for partition in topic.partitions
     }
-    outcomes = await acknowledge(call, group, member, wanted)
+    outcomes = await settle(call, group, member, wanted).finish()
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(name, member)
     topics: dict[bytes, list[PartitionData]] = {}

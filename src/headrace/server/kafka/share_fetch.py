@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
+from typing import NamedTuple
 
 from headrace.core.errors import HeadraceError, TooManyLeases, UnknownTopic
 from headrace.engine.catalog import Group
@@ -21,6 +23,7 @@ from headrace.engine.sharing import Acknowledgement, Acquired
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.share_groups import FINAL_EPOCH, Place, ShareSession
+from headrace.server.service import Service
 from headrace.wire.kafka.generated.share_fetch_request import ShareFetchRequest
 from headrace.wire.kafka.generated.share_fetch_response import (
     AcquiredRecords,
@@ -31,13 +34,17 @@ from headrace.wire.kafka.generated.share_fetch_response import (
 
 WAIT_MS_MAX = 60_000
 RECORDS_DEFAULT = 500
+# Whoever asks for fewer than that gets no more than that: its work takes long.
+WHOLE_FROM = 100
 # Beyond it, one answer would keep everybody else waiting for too long.
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 
 Outcomes = dict[Place, HeadraceError | None]
 
 
-async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
+def handle(
+    call: Call, request: ShareFetchRequest
+) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
     shares = call.door.shares
     name, member = request.group_id or "", request.member_id or ""
     group = shares.group(name)
@@ -67,9 +74,29 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
         return ShareFetchResponse(
             error_code=Error.INVALID_REQUEST, error_message="too many partitions for one member"
         )
-    outcomes = await acknowledge(call, group, member, wanted)
+    settling = settle(call, group, member, wanted)
+    if settling.waiting is None:
+        return _fetch(call, request, group, session, settling.finish_nowait())
+    return _fetch_later(call, request, group, session, settling)
+
+
+async def _fetch_later(
+    call: Call, request: ShareFetchRequest, group: Group, session: ShareSession, settling: Settling
+) -> ShareFetchResponse:
+    found = _fetch(call, request, group, session, await settling.finish())
+    return found if isinstance(found, ShareFetchResponse) else await found
+
+
+def _fetch(
+    call: Call,
+    request: ShareFetchRequest,
+    group: Group,
+    session: ShareSession,
+    outcomes: Outcomes,
+) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
+    """What was acknowledged is on disk; now for what comes next."""
     if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(name, member)
+        call.door.shares.end_session(session.group, session.member)
         return _response(group, [], [], outcomes)
     if request.is_renew_ack:
         # Time was asked for, not records.
@@ -78,16 +105,12 @@ async def handle(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
         # It ended while the acknowledgements went to disk: nobody would settle
         # what is acquired for it now.
         return ShareFetchResponse(error_code=Error.SHARE_SESSION_NOT_FOUND)
-    partitions, gone = shares.find(session.places)
+    partitions, gone = call.door.shares.find(session.places)
     poll = _Poll(call, group, session, partitions, request)
-    acquired = await poll.look()
-    if not acquired and not wanted and request.max_wait_ms > 0:
-        acquired = await poll.wait()
-    for partition, ranges, batches, _ in acquired:
-        call.service.counts.traffic(partition.topic.name, "kafka").add_out(
-            sum(end - start for start, end, _ in ranges), sum(map(len, batches))
-        )
-    return _response(group, acquired, gone, outcomes)
+    acquired = poll.look()
+    if call.service.broker.moves or (not acquired and not outcomes and request.max_wait_ms > 0):
+        return poll.wait(acquired, gone, outcomes)
+    return poll.answer(acquired, gone, outcomes)
 
 
 def _acknowledgements(request: ShareFetchRequest) -> dict[Place, list[Acknowledgement]]:
@@ -101,17 +124,39 @@ def _acknowledgements(request: ShareFetchRequest) -> dict[Place, list[Acknowledg
     }
 
 
-async def acknowledge(
+class Settling(NamedTuple):
+    """Acknowledgements that are written, and what they wait for, if anything."""
+
+    service: Service
+    outcomes: Outcomes
+    changed: list[Partition]
+    waiting: asyncio.Future[None] | None
+
+    async def finish(self) -> Outcomes:
+        """What became of each partition's acknowledgements, once it is on disk."""
+        if self.waiting is not None:
+            try:
+                await self.waiting
+            except HeadraceError as error:
+                return dict.fromkeys(self.outcomes, error)
+        return self.finish_nowait()
+
+    def finish_nowait(self) -> Outcomes:
+        # Released messages, and those that waited for their turn, may be had now.
+        self.service.wake_partitions(self.changed)
+        return self.outcomes
+
+
+def settle(
     call: Call, group: Group, member: str, wanted: dict[Place, list[Acknowledgement]]
-) -> Outcomes:
-    """What became of each partition's acknowledgements, once it is on disk."""
-    outcomes: Outcomes = {}
-    if not wanted:
-        return outcomes
+) -> Settling:
     service = call.service
+    outcomes: Outcomes = {}
+    changed: list[Partition] = []
+    if not wanted:
+        return Settling(service, outcomes, changed, None)
     now_ms = service.clock.now_ms()
     commit = service.commit()
-    changed: list[Partition] = []
     for place, batches in wanted.items():
         partition = service.broker.topics.find(*place)
         try:
@@ -123,13 +168,7 @@ async def acknowledge(
             changed.append(partition)
         except HeadraceError as error:
             outcomes[place] = error
-    try:
-        await service.finish(commit)
-    except HeadraceError as error:
-        return dict.fromkeys(outcomes, error)
-    # Released messages, and those that waited for their turn, may be had now.
-    service.wake_partitions(changed)
-    return outcomes
+    return Settling(service, outcomes, changed, service.finish_soon(commit))
 
 
 class _Poll:
@@ -149,31 +188,56 @@ class _Poll:
         self._session = session
         self._partitions = partitions
         self._count = request.max_records if request.max_records > 0 else RECORDS_DEFAULT
+        # Unless it says otherwise, a client would rather have whole batches.
+        is_flexible = request.share_acquire_mode == 0 and self._count >= WHOLE_FROM
+        self._more = self._count if is_flexible else 0
         self._bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
-        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-        self._deadline = self._service.loop.time() + wait_ms / 1000
+        self._wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        self._deadline = self._service.loop.time() + self._wait_ms / 1000
         self._news = asyncio.Event()
 
-    async def look(self) -> list[Acquired]:
+    def look(self) -> list[Acquired]:
         if self._call.connection.is_congested:
             # Leases would run out while they wait to be sent.
             return []
-        sharing, now_ms = self._service.broker.sharing, self._service.clock.now_ms()
-        acquired: list[Acquired] = []
-        with contextlib.suppress(TooManyLeases):
-            acquired = sharing.acquire(
+        now_ms = self._service.clock.now_ms()
+        try:
+            return self._service.broker.sharing.acquire(
                 self._group,
                 self._partitions,
                 self._session.member,
                 self._count,
                 self._bytes_max,
                 now_ms,
+                self._more,
             )
+        except TooManyLeases:
+            return []
+
+    def answer(
+        self, acquired: list[Acquired], gone: list[Place], outcomes: Outcomes
+    ) -> ShareFetchResponse:
+        for partition, ranges, batches, _ in acquired:
+            self._service.counts.traffic(partition.topic.name, "kafka").add_out(
+                sum(end - start for start, end, _ in ranges), sum(map(len, batches))
+            )
+        return _response(self._group, acquired, gone, outcomes)
+
+    async def wait(
+        self, acquired: list[Acquired], gone: list[Place], outcomes: Outcomes
+    ) -> ShareFetchResponse:
+        """The answer, when what was given up meanwhile is in the dead letters, and there
+        is something, or the time is up."""
+        await self._finish_moves()
+        if not acquired and not outcomes and self._wait_ms > 0:
+            acquired = await self._wait_for_news()
+        return self.answer(acquired, gone, outcomes)
+
+    async def _finish_moves(self) -> None:
         if self._service.broker.moves:
             await self._service.finish(self._service.commit())
-        return acquired
 
-    async def wait(self) -> list[Acquired]:
+    async def _wait_for_news(self) -> list[Acquired]:
         service, connection = self._service, self._call.connection
         service.wait_on(self._partitions, self._news.set)
         self._call.door.polls.add(self._finish)
@@ -181,7 +245,8 @@ class _Poll:
         try:
             while not (connection.is_closed or self._session.is_over):
                 self._news.clear()
-                acquired = await self.look()
+                acquired = self.look()
+                await self._finish_moves()
                 left = self._deadline - service.loop.time()
                 if acquired or left <= 0:
                     return acquired
