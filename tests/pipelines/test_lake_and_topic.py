@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import Counter
 from datetime import UTC
 from pathlib import Path
@@ -198,15 +199,29 @@ def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(
     _check_windows(spark, windows)
     topic.publish([b"more", b"to do"])
     config = tmp_path / "rollup.toml"
-    config.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()))
-    result = CliRunner().invoke(cli, ["pipeline", "status", "--config", str(config), "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    found = _status(config, values)
     assert (found["rows_in"], found["rows_out"], found["rows_bad"]) == (41, 40, 1)
     assert found["lag"] == 2 and found["last_batch"] == 0
+    several = values | {"servers": f"{topic.node.bootstrap}, {topic.node.bootstrap}"}
+    assert _status(config, several)["lag"] == 2
+    assert _status(config, values | {"topic": "gone", "name": f"rollup-{topic.name}"}) == found | {
+        "lag": None
+    }
     # A run that finds what the last one left goes on from there.
     code, said = _run(values)
     assert code == 0 and said[-1].startswith("2 rows in = 0 rolled + 0 late + 2 bad")
+    # One that begins anew publishes anew, though the numbers of its batches are the same.
+    shutil.rmtree(values["lake"])
+    assert _run(values)[0] == 0
+    windows.consume(2 * (29 + 5))
+
+
+def _status(config: Path, values: dict[str, Any]) -> dict[str, Any]:
+    config.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()))
+    result = CliRunner().invoke(cli, ["pipeline", "status", "--config", str(config), "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
 
 
 def _check_windows(spark: SparkSession, windows: Topic) -> None:

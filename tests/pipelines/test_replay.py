@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from tests.pipelines.conftest import record, records
 from tests.spark.conftest import Topic
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.registry import pipeline_named, settings_of
 from headrace.pipelines.replay.plan import Plan, load_plan
+from headrace.pipelines.replay.transform import spans
 from headrace.pipelines.running import read_batch
 from headrace.pipelines.settings import read_toml
 
@@ -99,3 +102,15 @@ def test_a_replay_that_is_cut_short_goes_on_and_writes_each_record_once(
     assert found == list(range(11, 60))
     origins = {bytes(header.value) for row in rows for header in row.headers}
     assert len(origins) == 49 and all(o.startswith(topic.name.encode()) for o in origins)
+    # Nothing is left of it at the node, and one that begins anew is another replay.
+    groups = AdminClient({"bootstrap.servers": topic.node.bootstrap}).list_consumer_groups()
+    assert not [each.group_id for each in groups.result(30).valid if target.name in each.group_id]
+    (tmp_path / "state.json").unlink()
+    assert run(settings, master=None, say=said.append) == 0
+    target.consume(98)
+
+
+def test_offsets_that_a_lake_does_not_have_are_not_looked_at(spark: SparkSession) -> None:
+    there = [(0, 9_000_001), (0, 9_000_005), (1, 7)]
+    frame = records(spark, [record(b"x", offset=n, partition=p, topic="a") for p, n in there])
+    assert spans(frame) == {("a", 0): (9_000_001, 9_000_006), ("a", 1): (7, 8)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import fastavro
 import pytest
+from pyspark.sql import functions as F
 from tests.pipelines.conftest import NOON, NOON_MS, metric, record, records
 
 from headrace.core.errors import InvalidArgument
@@ -52,6 +53,8 @@ def test_every_kind_of_bad_record_is_named(spark: SparkSession) -> None:
         b'{"name": "a", "value": 1}': "ts is missing",
         b'{"name": "a", "ts": "noon", "value": 1}': "ts is not a time",
         b'{"name": "a", "ts": 1e300, "value": 1}': "ts is not a time",
+        b'{"name": "a", "ts": "-0001-01-01T00:00:00Z", "value": 1}': "ts is not a time",
+        b'{"name": "a", "ts": "+12026-01-01T00:00:00Z", "value": 1}': "ts is not a time",
         b'{"name": "a", "ts": 1}': "value is missing",
         b'{"name": "a", "ts": 1, "value": "high"}': "value is not a number",
         b'{"name": "a", "ts": 1, "value": "NaN"}': "value is not finite",
@@ -64,6 +67,14 @@ def test_every_kind_of_bad_record_is_named(spark: SparkSession) -> None:
     frame = transform.metrics(transform.parse_json(records(spark, rows)), ahead_max_ms=AHEAD_MS)
     found = {row.payload and bytes(row.payload): row.problem for row in frame.collect()}
     assert found == bad | {None: "value is empty"}
+
+
+def test_a_record_may_bear_any_time(spark: SparkSession) -> None:
+    frame = records(spark, [record(metric("a", NOON_MS, 1.0))]).withColumn(
+        "timestamp", F.timestamp_micros(F.lit(2**63 - 1))
+    )
+    found = transform.metrics(transform.parse_json(frame), ahead_max_ms=AHEAD_MS)
+    assert [row.problem for row in found.select("problem").collect()] == [None]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix
-from headrace.pipelines.ledger import Done, Ledger
+from headrace.pipelines.ledger import Done, Ledger, check_written
 from headrace.pipelines.parquet_log import ParquetLog
 from headrace.pipelines.table import TableLog, open_log, open_table
 
@@ -73,6 +73,14 @@ def test_the_times_of_a_file_come_back_as_they_were(log: TableLog, tmp_path: Pat
     assert (found.low_us, found.high_us, found.size) == (expected, expected, files[0].size)
 
 
+def test_times_that_no_calendar_has_are_taken_too(log: TableLog, tmp_path: Path) -> None:
+    [file] = _write(tmp_path, range(1), 0)
+    far = [file._replace(low_us=-(2**62), high_us=0), file._replace(low_us=0, high_us=2**63 - 1)]
+    for number, each in enumerate(far):
+        assert log.commit([each], (), transaction=("w", number), data_change=True)
+    assert log.last_batch("w") == 1 and len(log.files()) == 1
+
+
 def test_leftovers_of_a_killed_attempt_are_deleted_from_the_folder(tmp_path: Path) -> None:
     log = ParquetLog(str(tmp_path / "table"))
     log.create(SCHEMA, SHAPE)
@@ -111,6 +119,11 @@ def test_a_ledger_is_read_back_and_refuses_another_checkpoint(tmp_path: Path, fo
     again.check_query("q", "here")
     with pytest.raises(InvalidArgument, match="another checkpoint than 'here'"):
         again.check_query("another", "here")
+    check_written(str(tmp_path), format, "w")
+    with pytest.raises(InvalidArgument, match="nothing of the archive 'x', only of 'other', 'w'"):
+        check_written(str(tmp_path), format, "x")
+    with pytest.raises(InvalidArgument, match="run the archive first"):
+        check_written(str(tmp_path / "elsewhere"), format, "w")
 
 
 @pytest.mark.parametrize("format", FORMATS)

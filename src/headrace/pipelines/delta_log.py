@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_1_US = -62_135_596_800_000_000
+_YEAR_10000_US = 253_402_300_800_000_000
 
 
 class DeltaLog:
@@ -123,10 +125,17 @@ def _is_in(table: DeltaTable, transaction: tuple[str, int]) -> bool:
 
 def _statistics(file: DataFile, time_column: str) -> str:
     statistics: dict[str, Any] = {"numRecords": file.rows}
-    if file.low_us is not None and file.high_us is not None:
+    if file.low_us is not None and file.high_us is not None and _are_years(file):
         statistics["minValues"] = {time_column: _iso(file.low_us)}
         statistics["maxValues"] = {time_column: _iso(file.high_us)}
     return json.dumps(statistics)
+
+
+def _are_years(file: DataFile) -> bool:
+    """Whether the times can be written as dates. A record may bear any time; a file
+    without statistics is read by everybody, so leaving them out loses nothing."""
+    assert file.low_us is not None and file.high_us is not None
+    return _YEAR_1_US <= file.low_us and file.high_us < _YEAR_10000_US
 
 
 def _iso(time_us: int) -> str:

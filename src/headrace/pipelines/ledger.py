@@ -104,3 +104,15 @@ def writers_of(lake: str, format: str) -> list[str]:
     """Who has written to the lake."""
     ledger = Ledger(lake, format, "")
     return sorted({row["writer"] for row in ledger._table.rows()})
+
+
+def check_written(lake: str, format: str, writer: str) -> None:
+    """InvalidArgument when the writer has no batch there: a wrong name would look like
+    a lake in which nothing is missing."""
+    there = writers_of(lake, format)
+    if writer not in there:
+        raise InvalidArgument(
+            f"lake {lake!r} has nothing of the archive {writer!r}"
+            + (f", only of {', '.join(map(repr, there))}" if there else "")
+            + "; run the archive first, or correct lake = ... or archive = ..."
+        )

@@ -74,6 +74,11 @@ class PipelineSettings(SettingsModel):
     def instance(self) -> str:
         return self.name or f"{self.pipeline}-{self.topic}"
 
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """The servers one by one: several are written with commas."""
+        return split_servers(self.servers)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings(PipelineSettings):
@@ -112,6 +117,10 @@ class StreamSettings(PipelineSettings):
 
     def table_path(self, table: str) -> str:
         return f"{self.lake.rstrip('/')}/{table}"
+
+
+def split_servers(servers: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in servers.split(",") if part.strip())
 
 
 def missing(key: str, what: str, example: str) -> InvalidArgument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.core.errors import HeadraceError, InvalidArgument, UnknownTopic
 from headrace.pipelines.ledger import Done, Ledger
 from headrace.pipelines.registry import settings_of
 from headrace.pipelines.settings import StreamSettings
@@ -63,8 +63,10 @@ def lag_of(settings: StreamSettings, done: Done | None) -> int:
     from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster
 
     ends = done.ends if done else {}
-    with KafkaCluster((settings.servers,), timeout_ms=TIMEOUT_MS) as cluster:
-        topic = cluster.topics([settings.topic])[settings.topic]
+    with KafkaCluster(settings.bootstrap, timeout_ms=TIMEOUT_MS) as cluster:
+        topic = cluster.topics([settings.topic]).get(settings.topic)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {settings.topic!r} on {settings.servers}")
         places = [(topic.name, partition) for partition in topic.partitions]
         latest = cluster.offsets(dict.fromkeys(places, LATEST))
         earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))

@@ -103,7 +103,10 @@ class JsonDecoder:
         )
         if table.column(self._number).to_pylist() != [row for row, _ in rows]:
             raise pa.ArrowInvalid("it is not one value")
-        return table.column("v").combine_chunks()
+        column = table.column("v").combine_chunks()
+        # The parser takes bytes as they come, and text that is none breaks who reads it.
+        column.validate(full=True)
+        return column
 
 
 class AvroDecoder:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
 from headrace.pipelines.archive.transform import below
-from headrace.pipelines.ledger import Done, Ledger
+from headrace.pipelines.ledger import Done, Ledger, check_written
 from headrace.pipelines.page import Section, cards, lines, page, paragraph, table
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import read_batch
@@ -79,6 +79,7 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
 
 
 def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
+    check_written(settings.lake, settings.format, settings.instance)
     ends = seam(settings)
     lake = below(raw_table(settings).read(spark), ends)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_YEAR_10000_US = 253_402_300_800_000_000
 PLACE = ("topic", "partition")
 
 
@@ -47,7 +48,10 @@ def published(topic: DataFrame) -> DataFrame:
 def latency(lake: DataFrame, batches: DataFrame) -> DataFrame:
     """By the hour of publishing: how long until a record could be read from the
     table, which is when its batch was done."""
-    waited = lake.join(F.broadcast(batches.select("batch", "done_at")), "batch").select(
+    # Whoever publishes may write any time; of one that no calendar has there is no hour.
+    at_us = F.unix_micros("timestamp")
+    dated = lake.where((at_us >= 0) & (at_us < _YEAR_10000_US))
+    waited = dated.join(F.broadcast(batches.select("batch", "done_at")), "batch").select(
         F.date_trunc("hour", "timestamp").alias("hour"),
         ((F.unix_micros("done_at") - F.unix_micros("timestamp")) / 1e6).alias("seconds"),
     )

@@ -2,10 +2,13 @@
 
     bounds   {"orders/0": [120, 9000], "orders/1": [98, 8700]}   frozen at the start
     chunk    17                                                  the next one
+    run      "5f0c..."                                           this replay and no other
 
 Chunk n is the n-th stretch of so many offsets of every partition. It is the same
 whoever asks and whenever, so a chunk that was cut short is repeated as it was, and
-the sink recognises by its number what it has written already.
+the sink recognises by its number what it has written already. Numbers are those of
+one run: a replay that begins anew is another to the sink, or it would take the new
+chunks for the old ones and write nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ class Plan:
     about: str
     chunk: int = 0
     records: int = 0
+    # Empty in states that were written before runs were told apart.
+    run: str = ""
 
     @property
     def chunks(self) -> int:
@@ -58,6 +63,7 @@ class Plan:
             "chunk_rows": self.chunk_rows,
             "chunk": self.chunk,
             "records": self.records,
+            "run": self.run,
             "bounds": {f"{t}/{p}": list(ends) for (t, p), ends in sorted(self.bounds.items())},
         }
         folder = os.path.dirname(path)
@@ -86,6 +92,7 @@ def load_plan(path: str, about: str) -> Plan | None:
             str(document["about"]),
             int(document["chunk"]),
             int(document["records"]),
+            str(document.get("run", "")),
         )
     except FileNotFoundError:
         return None

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from headrace.cli.arguments import parse_moment_ms
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.settings import check_between
 from headrace.core.values import check_name
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam, starting_offsets
+from headrace.pipelines.ledger import check_written
 from headrace.pipelines.registry import Say
 from headrace.pipelines.replay.plan import Plan, Ranges, load_plan
 from headrace.pipelines.running import read_batch, until_told
 from headrace.pipelines.session import spark_session
-from headrace.pipelines.settings import StreamSettings, missing
+from headrace.pipelines.settings import StreamSettings, missing, split_servers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,15 +97,19 @@ Settings = ReplaySettings
 
 
 def run(settings: ReplaySettings, *, master: str | None, say: Say) -> int:
-    plan = load_plan(settings.state_path, settings.about())
-    if plan is None:
-        plan = Plan(bounds_of(settings), settings.chunk_rows, settings.about())
-        plan.save(settings.state_path)
-    elif plan.chunk < plan.chunks:
+    about = settings.about()
+    plan = load_plan(settings.state_path, about)
+    if plan is not None and plan.chunk < plan.chunks:
         say(f"going on from chunk {plan.chunk} of {plan.chunks}")
     with spark_session(settings, master) as spark, until_told() as stopped:
+        if plan is None:
+            bounds = bounds_of(spark, settings)
+            plan = Plan(bounds, settings.chunk_rows, about, run=uuid.uuid4().hex)
+            plan.save(settings.state_path)
         replay(spark, settings, plan, say=say, stopped=stopped)
     whole = plan.chunk >= plan.chunks
+    if whole and plan.run and settings.exactly_once:
+        _forget_marker(settings, plan)
     say(f"{plan.records:,} records written to {settings.to_topic}{'' if whole else ' so far'}")
     return 0
 
@@ -124,6 +131,22 @@ def replay(
         say(f"chunk {plan.chunk} of {plan.chunks}: {count:,} records")
         if settings.rate:
             _wait(started + count / settings.rate, stopped)
+
+
+def _sink(settings: ReplaySettings, plan: Plan) -> str:
+    return f"{settings.instance}-{plan.run}" if plan.run else settings.instance
+
+
+def _forget_marker(settings: ReplaySettings, plan: Plan) -> None:
+    """The state says that all is written, so nobody will ask for the marker again."""
+    from headrace.client.kafka.cluster import KafkaCluster
+    from headrace.client.kafka.offsets import delete_group
+    from headrace.spark.sink import marker_group
+
+    servers = split_servers(settings.to_servers or settings.servers)
+    with suppress(HeadraceError), KafkaCluster(servers) as cluster:
+        # Chunks are written by one task, the first.
+        delete_group(cluster, marker_group(_sink(settings, plan), 0))
 
 
 def _wait(until: float, stopped: Callable[[], bool]) -> None:
@@ -152,7 +175,7 @@ def _write_chunk(spark: SparkSession, settings: ReplaySettings, plan: Plan) -> i
             if settings.exactly_once:
                 options |= {
                     "exactlyOnce": "true",
-                    "sinkId": settings.instance,
+                    "sinkId": _sink(settings, plan),
                     "batchId": str(plan.chunk),
                 }
             chosen.write.format("headrace").mode("append").options(**options).save()
@@ -190,19 +213,27 @@ def read_ranges(spark: SparkSession, settings: ReplaySettings, ranges: Ranges) -
     return transform.between(records, settings.moment_ms("start"), settings.moment_ms("end"))
 
 
-def bounds_of(settings: ReplaySettings) -> Ranges:
+def bounds_of(spark: SparkSession, settings: ReplaySettings) -> Ranges:
     """Which offsets there are to look at, as of now."""
-    if settings.source == "lake":
-        bounds: Ranges = {}
-        writer = settings.archive or f"archive-{settings.topic}"
-        for place, end in seam(settings, writer).items():
-            topic, _, partition = place.rpartition("/")
-            bounds[topic, int(partition)] = (0, end)
-        return bounds
+    return _lake_bounds(spark, settings) if settings.source == "lake" else _topic_bounds(settings)
+
+
+def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
+    from headrace.pipelines.archive.transform import below
+    from headrace.pipelines.replay import transform
+
+    writer = settings.archive or f"archive-{settings.topic}"
+    check_written(settings.lake, settings.format, writer)
+    ends = seam(settings, writer)
+    # An archive may begin far behind offset 0, and every chunk costs a job.
+    return transform.spans(below(raw_table(settings).read(spark), ends))
+
+
+def _topic_bounds(settings: ReplaySettings) -> Ranges:
     from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster
 
     start_ms = settings.moment_ms("start")
-    with KafkaCluster((settings.servers,)) as cluster:
+    with KafkaCluster(settings.bootstrap) as cluster:
         topics = cluster.topics([settings.topic])
         if settings.topic not in topics:
             raise InvalidArgument(f"there is no topic {settings.topic!r} on {settings.servers}")

@@ -31,6 +31,14 @@ def within(records: DataFrame, ranges: Ranges) -> DataFrame:
     return records.where(wanted)
 
 
+def spans(records: DataFrame) -> Ranges:
+    """For each partition the offsets from its first to behind its last record."""
+    found = records.groupBy("topic", "partition").agg(
+        F.min("offset").alias("start"), (F.max("offset") + 1).alias("end")
+    )
+    return {(row.topic, row.partition): (row.start, row.end) for row in found.collect()}
+
+
 def between(records: DataFrame, start_ms: int | None, end_ms: int | None) -> DataFrame:
     """The records that were published from `start` on and before `end`."""
     if start_ms is not None:

@@ -118,7 +118,7 @@ class RollupJob:
             self._append(rows, batch, counts, before_us)
             if after_us is not None:
                 closed = self._close(records.sparkSession, batch, before_us, after_us)
-                self._publish(closed, batch)
+                self._publish(closed, batch, query)
         finally:
             rows.unpersist()
         if after_us is not None:
@@ -199,7 +199,7 @@ class RollupJob:
             source = self.tables.rollups["1m"]
         return closed
 
-    def _publish(self, closed: dict[str, DataFrame], batch: int) -> None:
+    def _publish(self, closed: dict[str, DataFrame], batch: int, query: str) -> None:
         """The closed windows as records, once: the sink knows the batch's number."""
         from headrace.pipelines.rollup import transform
 
@@ -209,7 +209,8 @@ class RollupJob:
             "kafka.bootstrap.servers": self.settings.servers,
             "topic": self.settings.publish_to,
             "exactlyOnce": "true",
-            "sinkId": self.ledger.writer,
+            # With a new checkpoint numbers of batches begin anew: it is another sink.
+            "sinkId": f"{self.ledger.writer}-{query}",
             "batchId": str(batch),
         }
         # One task, so that a repeated batch is recognised whatever its plan.

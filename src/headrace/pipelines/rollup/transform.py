@@ -32,6 +32,8 @@ MINUTE_SECONDS = 60
 MINUTE_US = MINUTE_SECONDS * 1_000_000
 # Every resolution but the first is made of minutes.
 RESOLUTIONS = {"1m": 60, "5m": 300, "1h": 3_600}
+_YEAR_1_SECONDS = -62_135_596_800
+_YEAR_10000_SECONDS = 253_402_300_800
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 METRIC_FIELDS = "series string, name string, labels map<string,string>, ts string, value string"
@@ -117,7 +119,8 @@ def metrics(records: DataFrame, *, ahead_max_ms: int) -> DataFrame:
         F.col("metric.value").alias("value_text"),
         F.col("metric.value").try_cast("double").alias("value"),
     )
-    ahead = typed["timestamp"] + F.make_dt_interval(secs=F.lit(ahead_max_ms / 1000))
+    # A record may bear any time, to which nothing can be added; `ts` is of a sane year.
+    ahead = F.unix_micros("ts") - F.lit(ahead_max_ms * 1000) > F.unix_micros("timestamp")
     finite = ~F.isnan("value") & (F.abs("value") < float("inf"))
     problem = (
         F.when(F.col("payload").isNull(), "value is empty")
@@ -125,7 +128,7 @@ def metrics(records: DataFrame, *, ahead_max_ms: int) -> DataFrame:
         .when(F.coalesce(F.length("name"), F.lit(0)) == 0, "name is missing")
         .when(F.col("ts_text").isNull(), "ts is missing")
         .when(F.col("ts").isNull(), "ts is not a time")
-        .when(F.col("ts") > ahead, "ts is in the future")
+        .when(ahead, "ts is in the future")
         .when(F.col("value_text").isNull(), "value is missing")
         .when(F.col("value").isNull(), "value is not a number")
         .when(~finite, "value is not finite")
@@ -137,12 +140,16 @@ def metrics(records: DataFrame, *, ahead_max_ms: int) -> DataFrame:
 
 def moment(text: Column) -> Column:
     """A time as people write it: ISO 8601, or a number since 1970 in seconds or,
-    from 100 thousand million on, in milliseconds."""
+    from 100 thousand million on, in milliseconds; of the years 1 to 9999."""
     number = text.try_cast("double")
     seconds = F.when(F.abs(number) >= 1e11, number / 1000).otherwise(number)
-    # Beyond the year 9999 a cast would overflow, and an error would end the query.
-    sane = F.when(F.abs(seconds) < 253_402_300_800, seconds)
-    return F.coalesce(F.timestamp_micros((sane * 1e6).cast("long")), text.try_cast("timestamp"))
+    # A cast would overflow, and an error would end the query.
+    sane = F.when(F.abs(seconds) < _YEAR_10000_SECONDS, seconds)
+    found = F.coalesce(F.timestamp_micros((sane * 1e6).cast("long")), text.try_cast("timestamp"))
+    # Other years cannot be written as dates, by Delta's log for one.
+    micros = F.unix_micros(found)
+    is_year = (micros >= _YEAR_1_SECONDS * 1_000_000) & (micros < _YEAR_10000_SECONDS * 1_000_000)
+    return F.when(is_year, found)
 
 
 def series_of(name: str, labels: str) -> Column:
