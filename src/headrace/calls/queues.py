@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
+from headrace.calls.steps import Steps, run_to_end
 from headrace.core import limits
 from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
 from headrace.core.values import Delivery, Receipt
@@ -23,11 +24,23 @@ class QueueCalls(Served):
         consumer: str,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        run_to_end(self.queue_opening(group, topics, consumer, settings))
+
+    def queue_opening(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Steps[None]:
+        """The same in steps of one partition."""
         with self._writing() as (now_ms, commit):
             if group in self._broker.cursors.groups():
                 raise GroupKindMismatch(f"group {group!r} reads as a stream; choose another name")
             found = [self._topic_to_write(topic, now_ms) for topic in topics]
-            opened = self._broker.groups.open(group, found, settings or {}, now_ms, commit)
+            opened = yield from self._broker.groups.opening(
+                group, found, settings or {}, now_ms, commit
+            )
             self._broker.groups.serving(opened).consumers.add(consumer)
 
     def next_due_ms(self, group: str | None, topics: Sequence[str]) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
-from headrace.calls.steps import run_to_end
+from headrace.calls.steps import Steps, run_to_end
 from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
@@ -23,11 +23,28 @@ class TopicCalls(Served):
         settings: Mapping[str, Any] | None = None,
         exist_ok: bool = False,
     ) -> TopicInfo:
+        return run_to_end(
+            self.topic_creation(name, partitions=partitions, settings=settings, exist_ok=exist_ok)
+        )
+
+    def topic_creation(
+        self,
+        name: str,
+        *,
+        partitions: int = 3,
+        settings: Mapping[str, Any] | None = None,
+        exist_ok: bool = False,
+    ) -> Steps[TopicInfo]:
+        """The same in steps of one partition."""
         wanted = TopicSettings.from_mapping(settings or {})
+        topics = self._broker.topics
         with self._writing() as (now_ms, _):
-            topic = self._broker.topics.catalog.topics.get(name) if exist_ok else None
+            while exist_ok and topics.is_being_made(name):
+                # By somebody else who is fine with either.
+                yield
+            topic = topics.catalog.topics.get(name) if exist_ok else None
             if topic is None:
-                topic = self._broker.topics.create(name, partitions, wanted, now_ms)
+                topic = yield from topics.creation(name, partitions, wanted, now_ms)
             info = self._describe(topic)
         self._notify_changed()
         return info
@@ -45,13 +62,19 @@ class TopicCalls(Served):
             return self._describe(self._broker.topics.alter(topic, settings, now_ms))
 
     def grow_topic(self, name: str, partitions: int, *, break_key_order: bool = False) -> TopicInfo:
+        return run_to_end(self.topic_growth(name, partitions, break_key_order=break_key_order))
+
+    def topic_growth(
+        self, name: str, partitions: int, *, break_key_order: bool = False
+    ) -> Steps[TopicInfo]:
+        """The same in steps of one partition."""
         broker = self._broker
         with self._writing() as (now_ms, commit):
             topic = broker.topics.named(name)
-            steps = broker.topic_growth(
+            grown = yield from broker.topic_growth(
                 topic, partitions, now_ms, commit, break_key_order=break_key_order
             )
-            info = self._describe(run_to_end(steps))
+            info = self._describe(grown)
         self._notify_changed()
         return info
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
@@ -12,6 +12,7 @@ from headrace.core.errors import (
     InvalidName,
     LimitExceeded,
     UnknownGroup,
+    UnknownTopic,
 )
 from headrace.core.settings import GroupSettings
 from headrace.core.values import QueueStatistics, check_name
@@ -78,6 +79,25 @@ class Groups:
         internal: bool = False,
     ) -> Group:
         """Make the group where needed and let it read these topics."""
+        opening = self.opening(name, topics, settings, now_ms, commit, internal=internal)
+        while True:
+            try:
+                next(opening)
+            except StopIteration as opened:
+                return opened.value  # type: ignore[no-any-return]
+
+    def opening(
+        self,
+        name: str,
+        topics: Sequence[Topic],
+        settings: Mapping[str, Any],
+        now_ms: int,
+        commit: Commit,
+        *,
+        internal: bool = False,
+    ) -> Generator[None, None, Group]:
+        """The same in slices of one partition. The group is there from the first one on,
+        and reads the partitions that it has come to."""
         check_name("group", name)
         if name.startswith("__") and not internal:
             raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
@@ -98,8 +118,23 @@ class Groups:
             if topic.id not in group.topics:
                 self._topics.change([GroupSubscribed(group.id, topic.id)], now_ms)
                 group = self.named(name)
-            self.open_views(group, self._topics.partitions(topic), now_ms, commit)
+            for partition in tuple(self._topics.partitions(topic)):
+                self.open_views(group, [partition], now_ms, commit)
+                yield
+                group = self._still_reading(group, topic)
         return group
+
+    def _still_reading(self, group: Group, topic: Topic) -> Group:
+        """The group as it is after others had their turn: a view that nobody subscribes
+        to would keep its messages for ever."""
+        found = self._topics.catalog.groups_by_id.get(group.id)
+        if found is None:
+            raise UnknownGroup(f"group {group.name!r} was deleted while it was opened")
+        if topic.id not in self._topics.catalog.topics_by_id or topic.id not in found.topics:
+            raise UnknownTopic(
+                f"topic {topic.name!r} was taken from group {group.name!r} while it was opened"
+            )
+        return found
 
     def open_views(
         self, group: Group, partitions: Sequence[Partition], now_ms: int, commit: Commit

@@ -185,6 +185,9 @@ class Topics:
         self._partitions[topic_id] = opened
         return self.catalog.topics_by_id[topic_id]
 
+    def is_being_made(self, name: str) -> bool:
+        return name in self._names_taken
+
     def check_new(
         self, name: str, partitions: int, *, is_letters: bool = False, internal: bool = False
     ) -> None:
@@ -252,13 +255,18 @@ class Topics:
         self._disk.remove_tree(topic.folder)
 
     def alter(self, topic: Topic, settings: Mapping[str, Any], now_ms: int) -> Topic:
+        changed = self.altered_settings(topic, settings)
+        return self._change_topic(topic, topic.partitions, changed, now_ms)
+
+    def altered_settings(self, topic: Topic, settings: Mapping[str, Any]) -> TopicSettings:
+        """What they would be; raises what altering them would raise."""
         changed = topic.settings.changed(settings)
         if changed.ordering != topic.settings.ordering:
             raise InvalidArgument(
                 f"the ordering of {topic.name!r} cannot change: groups have begun to read it; "
                 "create another topic"
             )
-        return self._change_topic(topic, topic.partitions, changed, now_ms)
+        return changed
 
     def growth(
         self,

@@ -42,7 +42,7 @@ async def open_leasing(
         raise InvalidArgument("name at least one topic to lease from")
     # What is wrong is said before a group is made for it.
     check_lease(consumer, 1, visibility_ms)
-    await calls.run(Face.open_queue, group, topics, consumer, settings)
+    await calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
     return Leasing(calls, aftermath, group, topics, consumer, visibility_ms, bytes_max)
 
 

@@ -22,12 +22,13 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.calls.face import Face
+from headrace.calls.steps import Steps
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
@@ -35,6 +36,7 @@ from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
 from headrace.server.service import Service
+from headrace.server.slices import Slices
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -74,6 +76,31 @@ class Calls:
             self._count(call, turn, answer)
             return answer
         raise AssertionError("a call without looks left does not ask for one")
+
+    async def run_in_slices(
+        self,
+        call: Callable[Concatenate[Face, Parameters], Steps[Answer]],
+        /,
+        *args: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Answer:
+        """The same for a call in steps, of which there may be thousands: others have their
+        turn between them. When our task is cancelled meanwhile, nothing is half done."""
+        turn = self._face.begin(0)
+        slices = Slices()
+        with closing(call(self._face, *args, **named)) as steps:
+            while True:
+                self._face.go_on(turn)
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    answer: Answer = done.value
+                    break
+                except OSError as error:
+                    raise _judged(error) from error
+                await slices.rest()
+        await self._finish(turn)
+        return answer
 
     def _count(self, call: Callable[..., object], turn: _Turn, answer: object) -> None:
         """What went in and out with a call that is done."""
@@ -227,6 +254,9 @@ class _LoopFace(Face):
     def begin(self, looks_left: int) -> _Turn:
         self._turn = _Turn(looks_left)
         return self._turn
+
+    def go_on(self, turn: _Turn) -> None:
+        self._turn = turn
 
     @contextmanager
     def _reading(self) -> Iterator[int]:

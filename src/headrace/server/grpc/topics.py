@@ -8,18 +8,20 @@ from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
 from headrace.server.grpc.shown import given, page_limit, shown_topic
 from headrace.server.loop_calls import Calls
+from headrace.server.topics import change_topic
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 
 class Topics:
     def __init__(self, calls: Calls, partitions: int) -> None:
+        self._calls = calls
         self._run = calls.run
         self._partitions = partitions
 
     async def create(self, request: Any, _: Any) -> Any:
         wanted = given(request, "partitions")
-        info = await self._run(
-            Face.create_topic,
+        info = await self._calls.run_in_slices(
+            Face.topic_creation,
             request.name,
             partitions=self._partitions if wanted is None else wanted,
             settings=dict(request.settings),
@@ -45,14 +47,12 @@ class Topics:
         partitions = given(request, "partitions")
         if not request.settings and partitions is None:
             raise InvalidArgument("there is nothing to change; give settings or partitions")
-        info = await self._run(Face.topic, request.name)
-        if request.settings:
-            info = await self._run(Face.alter_topic, request.name, dict(request.settings))
-        if partitions is not None:
-            info = await self._run(
-                Face.grow_topic, request.name, partitions, break_key_order=request.break_key_order
+        settings = dict(request.settings)
+        return shown_topic(
+            await change_topic(
+                self._calls, request.name, settings, partitions, request.break_key_order
             )
-        return shown_topic(info)
+        )
 
     async def delete(self, request: Any, _: Any) -> Any:
         await self._run(Face.delete_topic, request.name)

@@ -7,14 +7,15 @@ from headrace.core.errors import InvalidArgument
 from headrace.server.http.overview import group_row, topic_row
 from headrace.server.http.route import Call
 from headrace.server.http.shown import shown_topic, topic_summary
+from headrace.server.topics import change_topic
 from headrace.wire.http import bodies
 from headrace.wire.http import overview_bodies as o
 
 
 async def create(call: Call) -> bodies.ShownTopic:
     wanted: bodies.NewTopic = call.body
-    info = await call.run(
-        Face.create_topic, wanted.name, partitions=wanted.partitions, settings=wanted.settings
+    info = await call.calls.run_in_slices(
+        Face.topic_creation, wanted.name, partitions=wanted.partitions, settings=wanted.settings
     )
     return shown_topic(info)
 
@@ -64,14 +65,11 @@ async def change(call: Call) -> bodies.ShownTopic:
     name = call.path["topic"]
     if not wanted.settings and wanted.partitions is None:
         raise InvalidArgument("there is nothing to change; give settings or partitions")
-    info = await call.run(Face.topic, name)
-    if wanted.settings:
-        info = await call.run(Face.alter_topic, name, wanted.settings)
-    if wanted.partitions is not None:
-        info = await call.run(
-            Face.grow_topic, name, wanted.partitions, break_key_order=wanted.break_key_order
+    return shown_topic(
+        await change_topic(
+            call.calls, name, wanted.settings, wanted.partitions, wanted.break_key_order
         )
-    return shown_topic(info)
+    )
 
 
 async def delete(call: Call) -> None:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
+from headrace.calls.steps import Steps
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, LimitExceeded
 from headrace.core.overview_values import NodeFigures
@@ -83,6 +85,8 @@ class Session:
         self._special: dict[str, Callable[..., Awaitable[object]]] = {
             "hello": self._hello,
             "watch": self._watch,
+            "create_topic": partial(self._in_slices, Face.topic_creation),
+            "grow_topic": partial(self._in_slices, Face.topic_growth),
             "open_queue": self._open_queue,
             "lease": self._lease,
             "leave": self._leave,
@@ -137,6 +141,9 @@ class Session:
                 self._polls.discard(watch.news.set)
         return News(is_news, self._service.clock.now_ms())
 
+    async def _in_slices(self, call: Callable[..., Steps[Any]], **arguments: Any) -> object:
+        return await self._calls.run_in_slices(call, **arguments)
+
     async def _figures(self) -> NodeFigures | None:
         figures = self._service.figures
         # In a thread: it asks the system, which may take a moment.
@@ -165,7 +172,7 @@ class Session:
         self, group: str, topics: Sequence[str], consumer: str, settings: dict[str, Any] | None
     ) -> None:
         self._check_room(Owned("queue", group, consumer))
-        await self._calls.run(Face.open_queue, group, topics, consumer, settings)
+        await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
         self._own(Owned("queue", group, consumer))
 
     async def _lease(
