@@ -170,9 +170,14 @@ def _check_that_chance_is_left_alone(threads: set[threading.Thread]) -> None:
 
 
 def _is_foreign(thread: threading.Thread) -> bool:
-    """Whether a thread is of a library written in C that once called into Python, which
-    keeps its name for good."""
-    return isinstance(thread, threading._DummyThread)
+    """Whether nobody here can end a thread: one of a library written in C that once called
+    into Python, which keeps its name for good, and those on which Spark's Java calls
+    back, which end with the session of Spark. Neither uses Python's chance."""
+    # Py4J has classes of its own for some threads, and functions of its own in the others.
+    made_by = {type(thread).__module__, getattr(getattr(thread, "_target", None), "__module__", "")}
+    return isinstance(thread, threading._DummyThread) or any(
+        str(module).startswith("py4j.") for module in made_by
+    )
 
 
 def _children() -> set[int]:
