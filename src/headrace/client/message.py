@@ -14,7 +14,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.spans import are_on, processing
+from headrace.client.spans import processing
 from headrace.client.times import Duration, datetime_of, optional_datetime_of
 from headrace.client.views import UNREAD, RecordView
 from headrace.core.errors import HeadraceError
@@ -102,9 +102,8 @@ class LeasedView(RecordView[T]):
         self._settled = True
 
     def _enter_span(self) -> None:
-        if are_on():
-            self._span = processing(self)
-            self._span.__enter__()
+        self._span = processing(self)
+        self._span.__enter__()
 
     def _exit_span(
         self,

@@ -4,7 +4,9 @@
     process orders    consumer    continues the message's trace, or is linked to it
 
 Whoever configured OpenTelemetry has imported it. So it is looked for among what is
-imported, and never imported from here: who does not use it pays for one lookup.
+imported, and never imported from here: who does not use it pays for one lookup. A
+library may have imported it with nobody to configure it: then nothing is made, and only
+a context that is there already goes on.
 
 A message that brings a `traceparent` of its own keeps it. A span of a handler continues
 the message's trace where there is no other one at work, as in a worker; inside of one it
@@ -29,7 +31,14 @@ _CARRIED = (TRACEPARENT, "tracestate", "baggage")
 
 
 def are_on() -> bool:
-    return "opentelemetry.trace" in sys.modules
+    """Whether there is somebody to make spans, or a context to send along."""
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    # Another thread may be about to import it.
+    if trace is None or not hasattr(trace, "get_tracer_provider"):
+        return False
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return True
+    return trace.get_current_span() is not trace.INVALID_SPAN
 
 
 class Publishing:
@@ -87,21 +96,29 @@ def publishing(topic: str, count: int) -> Iterator[Publishing]:
 
 def processing(message: LeasedView[Any]) -> AbstractContextManager[object]:
     """To be entered while the message is being handled."""
-    if not are_on():
-        return _NOTHING
-    return _process(message)
+    if are_on() or (_is_imported() and _carrier(message)):
+        return _process(message)
+    return _NOTHING
+
+
+def _is_imported() -> bool:
+    return hasattr(sys.modules.get("opentelemetry.trace"), "get_tracer_provider")
+
+
+def _carrier(message: LeasedView[Any]) -> dict[str, str]:
+    """The context that came with the message."""
+    return {
+        name: value.decode("latin-1")
+        for name, value in message.delivery.headers
+        if name in _CARRIED and value is not None
+    }
 
 
 @contextmanager
 def _process(message: LeasedView[Any]) -> Iterator[object]:
     from opentelemetry import propagate, trace
 
-    carrier = {
-        name: value.decode("latin-1")
-        for name, value in message.delivery.headers
-        if name in _CARRIED and value is not None
-    }
-    origin = propagate.extract(carrier)
+    origin = propagate.extract(_carrier(message))
     sent = trace.get_current_span(origin).get_span_context()
     at_work = trace.get_current_span().get_span_context().is_valid
     attributes = _attributes(message.topic, "process", "process")

@@ -32,6 +32,7 @@ from headrace.client.outgoing import (
     to_batch,
     to_outgoing,
 )
+from headrace.client.spans import are_on, publishing
 from headrace.client.stream import Stream
 from headrace.core.errors import Closed, InvalidArgument, StaleGeneration
 from headrace.core.values import Acknowledged, CursorMove, Outgoing, Publication, Receipt
@@ -72,6 +73,10 @@ class Collected:
 
     def _add(self, topic: str, messages: list[Outgoing]) -> None:
         self._check()
+        if are_on():
+            # The span ends before the messages are sent, as a producer's does.
+            with publishing(topic, len(messages)) as span:
+                messages = list(span.to(messages))
         known = self._messages.setdefault(topic, [])
         self._order += [(topic, len(known) + number) for number in range(len(messages))]
         known += messages
