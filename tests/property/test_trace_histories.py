@@ -23,7 +23,7 @@ from tests.property.trace_twin import SETTINGS, Message, TraceTwin
 
 from headrace.core.trace_values import MessageTrace, TraceEvent, TraceQuery
 from headrace.core.values import MessageId, Outgoing, Receipt
-from headrace.engine import carrying, state_log
+from headrace.engine import carrying, state_log, trace_topic
 from headrace.node import Node
 from headrace.record import attribute_headers
 from headrace.testing.fault_disk import FaultDisk, keep_everything
@@ -282,4 +282,10 @@ def test_a_trace_tells_what_happened(
         # As if no piece of a state log were small enough to be held in memory.
         monkeypatch.setattr(carrying, "HELD_BYTES_MAX", 0)
         monkeypatch.setattr(carrying, "LISTED_MAX", 0)
+    else:
+        # Marks after every few events, so that hardly anything is read from the start, and
+        # batches of traces that speak of few messages.
+        monkeypatch.setattr(state_log, "MARK_BYTES", 150)
+        monkeypatch.setattr(trace_topic, "BATCH_BYTES", 300)
+        monkeypatch.setattr(carrying, "LISTED_MAX", 2)
     run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=40))

@@ -1,35 +1,52 @@
 """Carrying: which events of a piece of a state log are kept, clipped to chosen messages.
 
-    1. read     every event; what failed is noted, as runs of offsets
-    2. choose   of each event the runs that are sampled or failed
+    1. read     what failed is noted, as runs of offsets; nearly every event is about one
+                message that is not sampled, and is put aside as it is
+    2. choose   of the others, and of what was put aside and failed after all, the runs
+                that are sampled or failed
 
-Both in steps that touch nothing but files of their own. Where everything is sampled the
-first is left out. The events of a usual piece are held in memory between the two; of a
-larger one they are read twice.
+Both in steps that touch nothing but files of their own. Where everything is sampled there
+is nothing to put aside. A large piece is not held in memory, but read twice.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from headrace.core.errors import CorruptLog
 from headrace.core.settings import TopicSettings
 from headrace.engine import state as events
 from headrace.engine.partition import Partition
-from headrace.engine.runs import Runs, pairs, runs_of
+from headrace.engine.runs import Runs, count_of, offsets_of, pairs, runs_of
 from headrace.engine.sampling import Sample
 from headrace.engine.state_log import TransactionDecided
-from headrace.engine.state_reading import Placed, SegmentTwins, read_events
+from headrace.engine.state_reading import Placed, Raw, SegmentTwins, read_raw
 from headrace.log.compaction import some
 
-# Of a piece of the log, held in memory about ten times as large.
-HELD_BYTES_MAX = 8 * 1024 * 1024
-# Chosen offsets are listed once for a piece, unless it spans too many.
-LISTED_MAX = 1_000_000
+# Of a piece of the log, held in memory about twice as large.
+HELD_BYTES_MAX = 16 * 1024 * 1024
+# Offsets for which it is worked out at once which are sampled; so many are remembered.
+BLOCK_BITS = 16
+BLOCKS_MAX = 64
+# What failed is looked up by offset, unless it is too much.
+LISTED_MAX = 100_000
+# The end of what an event is about that may be about any message.
+NO_END = 1 << 62
 # The attempts of a lease of messages that were never delivered before.
 _FIRST = [1]
+
+
+class Chosen(NamedTuple):
+    """An event, its position, and the offsets that it speaks of."""
+
+    position: int
+    event: events.Event
+    first: int
+    last: int
 
 
 class RunSet:
@@ -74,20 +91,22 @@ class Carrying:
         self._sample = Sample(partition.topic.id, partition.index, settings.trace_sample)
         self._twins = SegmentTwins(partition.state.log, start, end)
         self._failed = RunSet()
-        # Every offset that is spoken of lies between the two.
-        self._first, self._last = 1 << 62, -1
-        self._sampled: list[int] | None = None
-        self._sampled_set: frozenset[int] = frozenset()
-        # By producer, the groups in which a transaction decides about chosen messages.
-        self._held: dict[int, set[int]] = {}
+        self._sampled: dict[int, frozenset[int]] = {}
+        # By producer, the groups in which a transaction decides about chosen messages,
+        # and between which offsets those lie.
+        self._held: dict[int, dict[int, tuple[int, int]]] = {}
         self._is_snapshot = False
-        self._chosen: list[Placed] = []
+        self._chosen: list[Chosen] = []
+        # What is put aside: offsets, positions and events as they were read. Thousands of
+        # objects would keep the collector busy, bytes do not.
+        self._aside: tuple[list[int], list[int], list[bytes]] = ([], [], [])
+        self._others: list[Placed] = []
         self._work = self._run()
 
     def step(self, most_bytes: int) -> int | None:
         return some(self._work, most_bytes)
 
-    def drain(self) -> list[Placed]:
+    def drain(self) -> list[Chosen]:
         """What was chosen since it was last asked for."""
         chosen, self._chosen = self._chosen, []
         return chosen
@@ -96,49 +115,65 @@ class Carrying:
         self._twins.close()
 
     def _run(self) -> Iterator[int]:
+        is_held = sum(each.size_bytes for each in self._twins.segments) <= HELD_BYTES_MAX
         if self._sample.is_everything:
-            for size, placed in read_events(self._twins):
-                self._choose(placed)
-                yield size
+            yield from self._choose_all()
             return
-        held: list[list[Placed]] | None = []
-        held_bytes = 0
-        for size, placed in read_events(self._twins):
-            for each in placed:
-                self._note(each.event)
-            held_bytes += size
-            if held is not None:
-                held.append(placed)
-                if held_bytes > HELD_BYTES_MAX:
-                    held = None
+        for size, raw in read_raw(self._twins):
+            try:
+                self._read(raw, is_held=is_held)
+            except msgspec.DecodeError as error:
+                raise CorruptLog(f"a state event cannot be read: {error}") from error
             yield size
         self._failed.seal()
-        self._list_sampled()
-        self._is_snapshot = False
-        if held is None:
-            for size, placed in read_events(self._twins):
-                self._choose(placed)
-                yield size
+        if not is_held:
+            yield from self._choose_all()
             return
-        for placed in held:
+        for placed in sorted([*self._others, *self._failed_after_all()], key=_position_of):
             self._choose(placed)
-            # The second time costs about as much as the first.
-            yield 128 * len(placed)
+        # At least once more, so that what was chosen is taken.
+        yield 1
 
-    # What failed.
+    def _choose_all(self) -> Iterator[int]:
+        for size, raw in read_raw(self._twins):
+            for position, content in raw:
+                self._choose(Placed(position, event_of(content)))
+            yield size
+
+    # What was read.
+
+    def _read(self, raw: list[Raw], *, is_held: bool) -> None:
+        offsets, positions, contents = self._aside
+        decode, acked, granted = events.decode, events.Acked, events.Granted
+        block, sampled = -1, frozenset[int]()
+        for position, content in raw:
+            event = content if isinstance(content, TransactionDecided) else decode(content)
+            kind = type(event)
+            if kind is acked or (kind is granted and event.attempts == _FIRST):  # type: ignore[union-attr]
+                # Nearly all events are these, of one message: here every call counts.
+                runs: Runs = event.runs  # type: ignore[union-attr]
+                if len(runs) == 2 and runs[1] - runs[0] == 1:
+                    offset = runs[0]
+                    if offset >> BLOCK_BITS != block:
+                        block = offset >> BLOCK_BITS
+                        sampled = self._sampled_in(block)
+                    if offset not in sampled:
+                        if is_held:
+                            offsets.append(offset)
+                            positions.append(position)
+                            contents.append(content)  # type: ignore[arg-type]
+                        continue
+            self._note(event)
+            if is_held:
+                self._others.append(Placed(position, event))
 
     def _note(self, event: events.Event | TransactionDecided) -> None:
-        kind = type(event)
-        if kind is events.Granted or kind is events.Acked:
-            # What nearly all of them are comes first.
-            self._note_span(event.runs)  # type: ignore[union-attr]
-            if isinstance(event, events.Granted) and event.attempts != _FIRST:
-                # Delivered again: it must have failed before.
+        match event:
+            case events.Granted():
                 for number, attempt in enumerate(event.attempts):
+                    # Delivered again: it must have failed before.
                     if attempt > 1:
                         self._failed.add(event.runs[2 * number : 2 * number + 2])
-            return
-        match event:
             case (
                 events.Retried()
                 | events.LeaseEnded()
@@ -147,117 +182,113 @@ class Carrying:
                 | events.Purged()
                 | events.Cancelled()
             ):
-                self._note_span(event.runs)
                 self._failed.add(event.runs)
             case events.SnapshotRest():
                 self._failed.add(runs_of(sorted(offset for offset, _, _ in event.failures)))
                 for move in event.moves:
                     self._failed.add(move.runs)
-            case events.Released() | events.Extended() | events.AckHeld():
-                self._note_span(event.runs)
             case _:
                 pass
 
-    def _note_span(self, runs: Runs) -> None:
-        if runs:
-            if runs[0] < self._first:
-                self._first = runs[0]
-            if runs[-1] > self._last:
-                self._last = runs[-1]
+    def _sampled_in(self, block: int) -> frozenset[int]:
+        found = self._sampled.get(block)
+        if found is None:
+            if len(self._sampled) >= BLOCKS_MAX:
+                self._sampled.clear()
+            start, end = block << BLOCK_BITS, block + 1 << BLOCK_BITS
+            found = self._sampled[block] = frozenset(self._sample.chosen_in(start, end))
+        return found
 
-    def _list_sampled(self) -> None:
-        if self._last - self._first <= LISTED_MAX:
-            self._sampled = list(self._sample.chosen_in(self._first, max(self._first, self._last)))
-            self._sampled_set = frozenset(self._sampled)
+    def _failed_after_all(self) -> Iterator[Placed]:
+        """What was put aside and is of a message that failed."""
+        runs = self._failed.runs()
+        if runs:
+            is_listed = count_of(runs) <= LISTED_MAX
+            failed = frozenset(offsets_of(runs)) if is_listed else self._failed
+            for offset, position, content in zip(*self._aside, strict=True):
+                if offset in failed:
+                    yield Placed(position, events.decode(content))
 
     # What is kept.
 
-    def _choose(self, placed: list[Placed]) -> None:
-        is_listed = self._sampled is not None
-        for position, event in placed:
-            kind = type(event)
-            if is_listed and (kind is events.Acked or kind is events.Granted):
-                # Nearly all events are these, of one message that is not chosen.
-                runs = event.runs  # type: ignore[union-attr]
-                if len(runs) == 2 and runs[1] - runs[0] == 1:
-                    offset = runs[0]
-                    if offset not in self._sampled_set and offset not in self._failed:
-                        continue
-            match event:
-                case events.SnapshotPartition():
-                    self._is_snapshot = True
-                case events.SnapshotEnd():
-                    self._is_snapshot = False
-                case events.SnapshotRest():
-                    for held in event.held:
-                        self._hold(held)
-                case _ if self._is_snapshot:
-                    # It was written before, and is there again.
-                    pass
-                case TransactionDecided():
-                    for group in sorted(self._held.pop(event.producer, ())):
-                        decided = events.HeldDecided(group, event.producer, event.at, event.commit)
-                        self._chosen.append(Placed(position, decided))
-                case events.Opened() | events.Cut():
-                    self._chosen.append(Placed(position, event))
-                case (
-                    events.HeldDecided()
-                    | events.Closed()
-                    | events.MoveDone()
-                    | events.SnapshotGroup()
-                    | events.SnapshotChunk()
-                    | events.SnapshotKeys()
-                ):
-                    pass
-                case _:
-                    self._choose_runs(position, event)
+    def _choose(self, placed: Placed) -> None:
+        position, event = placed
+        match event:
+            case events.SnapshotPartition():
+                self._is_snapshot = True
+            case events.SnapshotEnd():
+                self._is_snapshot = False
+            case events.SnapshotRest():
+                for held in event.held:
+                    self._hold(held, held.runs)
+            case _ if self._is_snapshot:
+                # It was written before, and is there again.
+                pass
+            case TransactionDecided():
+                for group, span in sorted(self._held.pop(event.producer, {}).items()):
+                    decided = events.HeldDecided(group, event.producer, event.at, event.commit)
+                    self._chosen.append(Chosen(position, decided, *span))
+            case events.Opened():
+                first = 0 if event.start else NO_END
+                self._chosen.append(Chosen(position, event, first, event.start))
+            case events.Cut():
+                self._chosen.append(Chosen(position, event, event.end, NO_END))
+            case (
+                events.HeldDecided()
+                | events.Closed()
+                | events.MoveDone()
+                | events.SnapshotGroup()
+                | events.SnapshotChunk()
+                | events.SnapshotKeys()
+            ):
+                pass
+            case _:
+                self._choose_runs(position, event)
 
     def _choose_runs(self, position: int, event: events.MessageEvent | events.Cancelled) -> None:
-        if isinstance(event, events.AckHeld):
-            self._hold(event)
-        if self._sample.is_everything:
-            self._chosen.append(Placed(position, event))
-            return
         runs = event.runs
-        if len(runs) == 2 and runs[1] - runs[0] == 1:
-            # One message alone: nearly always, where speed matters.
-            if self._is_sampled(runs[0]) or runs[0] in self._failed:
-                self._chosen.append(Placed(position, event))
-            return
-        if isinstance(event, events.Granted):
-            kept: Runs = []
-            attempts: list[int] = []
-            for (start, end), attempt in zip(pairs(runs), event.attempts, strict=True):
-                part = self._clip([start, end])
-                kept += part
-                attempts += [attempt] * (len(part) // 2)
-            if kept:
-                clipped = msgspec.structs.replace(event, runs=kept, attempts=attempts)
-                self._chosen.append(Placed(position, clipped))
-            return
-        kept = self._clip(runs)
-        if kept:
-            self._chosen.append(Placed(position, msgspec.structs.replace(event, runs=kept)))
+        if not self._sample.is_everything:
+            if len(runs) == 2 and runs[1] - runs[0] == 1 and not self._is_chosen(runs[0]):
+                return
+            if isinstance(event, events.Granted):
+                runs = []
+                attempts: list[int] = []
+                for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
+                    part = self._clip([start, end])
+                    runs += part
+                    attempts += [attempt] * (len(part) // 2)
+                event = msgspec.structs.replace(event, runs=runs, attempts=attempts)
+            else:
+                runs = self._clip(runs)
+                event = msgspec.structs.replace(event, runs=runs)
+        if runs:
+            self._chosen.append(Chosen(position, event, runs[0], runs[-1] - 1))
+            if isinstance(event, events.AckHeld):
+                self._hold(event, runs)
 
-    def _hold(self, event: events.AckHeld) -> None:
-        if self._sample.is_everything or self._clip(event.runs):
-            self._held.setdefault(event.producer, set()).add(event.group)
+    def _is_chosen(self, offset: int) -> bool:
+        return offset in self._sampled_in(offset >> BLOCK_BITS) or offset in self._failed
 
-    def _is_sampled(self, offset: int) -> bool:
-        if self._sampled is None:
-            return self._sample.has(offset)
-        return offset in self._sampled_set
+    def _hold(self, event: events.AckHeld, runs: Runs) -> None:
+        runs = runs if self._sample.is_everything else self._clip(runs)
+        if runs:
+            spans = self._held.setdefault(event.producer, {})
+            first, last = spans.get(event.group, (NO_END, 0))
+            spans[event.group] = (min(first, runs[0]), max(last, runs[-1] - 1))
 
     def _clip(self, runs: Runs) -> Runs:
         """The part of the runs that is chosen."""
         chosen = RunSet()
         for start, end in pairs(runs):
             chosen.add([each for part in self._failed.within(start, end) for each in part])
-            if self._sampled is None:
-                sampled = list(self._sample.chosen_in(start, end))
-            else:
-                low = bisect_left(self._sampled, start)
-                sampled = self._sampled[low : bisect_left(self._sampled, end)]
-            chosen.add(runs_of(sampled))
+            chosen.add(runs_of(self._sample.chosen_in(start, end)))
         chosen.seal()
         return chosen.runs()
+
+
+def event_of(content: bytes | TransactionDecided) -> events.Event | TransactionDecided:
+    return content if isinstance(content, TransactionDecided) else events.decode_event(content)
+
+
+def _position_of(placed: Placed) -> int:
+    return placed.position

@@ -25,12 +25,11 @@ import contextlib
 from collections.abc import Callable, Generator
 
 from headrace.core.errors import HeadraceError, SyncFailed
-from headrace.engine.carrying import Carrying
+from headrace.engine.carrying import Carrying, Chosen
 from headrace.engine.partition import Partition
 from headrace.engine.retain import sync_steps
-from headrace.engine.state_reading import Placed
 from headrace.engine.topics import Topics
-from headrace.engine.trace_topic import Carried, append_carried, key_of, make_trace_partition
+from headrace.engine.trace_topic import Carried, CarriedBatch, key_of, make_trace_partition
 from headrace.log.compaction import Step
 
 Steps = Generator[Step, int | None, None]
@@ -77,14 +76,17 @@ class Follower:
         assert partition.state is not None
         start = partition.state.log.start_offset
         carrying = Carrying(partition, start, end)
+        batch = CarriedBatch(key_of(partition.topic.id, partition.index))
         is_dirty = False
         with contextlib.closing(carrying):
             while (yield carrying.step) is not None:
-                chosen = carrying.drain()
-                if chosen:
-                    self._append(partition, chosen, now_ms)
+                for each in carrying.drain():
+                    self._add(batch, each, now_ms)
                     is_dirty = True
+                    if batch.is_full:
+                        batch.append_to(make_trace_partition(self._topics, now_ms), now_ms)
         if is_dirty:
+            batch.append_to(make_trace_partition(self._topics, now_ms), now_ms)
             # The catalog first: without it nobody would know of the topic of traces.
             metadata = self._topics.metadata
             yield from sync_steps(metadata.log)
@@ -93,16 +95,13 @@ class Follower:
             yield from sync_steps(target.log)
             target.on_synced(now_ms)
 
-    def _append(self, partition: Partition, chosen: list[Placed], now_ms: int) -> None:
+    def _add(self, batch: CarriedBatch, chosen: Chosen, now_ms: int) -> None:
         groups = self._topics.catalog.groups_by_id
-        carried: list[tuple[int, Carried]] = []
-        for position, event in chosen:
-            number: int = getattr(event, "group", -1)
-            name = groups[number].name if number in groups else ""
-            at_ms = getattr(event, "at", now_ms)
-            carried.append((at_ms, Carried(position, name, event)))  # type: ignore[arg-type]
-        target = make_trace_partition(self._topics, now_ms)
-        append_carried(target, key_of(partition.topic.id, partition.index), carried, now_ms)
+        event = chosen.event
+        number: int = getattr(event, "group", -1)
+        name = groups[number].name if number in groups else ""
+        at_ms: int = getattr(event, "at", now_ms)
+        batch.add(at_ms, Carried(chosen.position, name, event), chosen.first, chosen.last)
 
     # For who has no other place for it.
 

@@ -131,7 +131,7 @@ class Partition:
             # The log lost its unsynced end, and what takes its place is not what
             # some events were about. Nothing may be appended before that is
             # written down for good.
-            self.state.append([events.Cut(self.log.end_offset)], self.epoch, now_ms)
+            self.state.append_turn(events.Cut(self.log.end_offset), self.epoch, now_ms)
         self.state.log.sync_now()
 
     def become_leader(self, epoch: int, now_ms: int, *, end_leases: bool) -> dict[int, list[int]]:
@@ -173,7 +173,7 @@ class Partition:
         if self.scanner is not None:
             self._load_due()
         if self.state is not None:
-            self.state.append([events.Cut(end)], self.epoch, now_ms)
+            self.state.append_turn(events.Cut(end), self.epoch, now_ms)
 
     # Appending.
 
@@ -340,7 +340,7 @@ class Partition:
         """A queue group begins to read here. Lasting once the state log is synced."""
         state = self.open_state(now_ms)
         scanner = self._open_scanner()
-        state.append([events.Opened(group.id, start, now_ms)], self.epoch, now_ms)
+        state.append_turn(events.Opened(group.id, start, now_ms), self.epoch, now_ms)
         view = QueueView(group.id, group.name, group.settings, self.topic.settings.ordering, start)
         self.views[group.id] = view
         end = self.last_stable_offset if view.is_committed else self.high_watermark
@@ -353,7 +353,7 @@ class Partition:
             self.state.waiting = deque(
                 waiting for waiting in self.state.waiting if waiting.view.group_id != group_id
             )
-            self.state.append([events.Closed(group_id)], self.epoch, now_ms)
+            self.state.append_turn(events.Closed(group_id), self.epoch, now_ms)
 
     def snapshot(self, now_ms: int, *, force: bool = False) -> None:
         """Write the whole state down when enough has changed since the last time."""
@@ -371,7 +371,7 @@ class Partition:
                 now_ms,
                 read_only=self.read_only,
             )
-            self.state = StateLog(log, self._on_full)
+            self.state = StateLog(log, self._on_full, lambda: self.log.end_offset)
             self.state.is_followed = self._is_traced
         return self.state
 

@@ -24,14 +24,18 @@ from headrace.engine.records import iterate_batches
 from headrace.engine.stability import marker_batch
 from headrace.engine.state import (
     AckHeld,
+    Closed,
+    Cut,
     Event,
     HeldDecided,
     MessageEvent,
+    Opened,
     SnapshotEnd,
     SnapshotPartition,
     decode_event,
     encode_event,
 )
+from headrace.engine.state_marks import MARK_BYTES, Marks
 from headrace.log import Log
 from headrace.record import build_values_batch, read_control, read_header, read_records
 from headrace.record.control import ControlKind, ControlMarker
@@ -60,11 +64,18 @@ class TransactionDecided(NamedTuple):
 
 
 class StateLog:
-    def __init__(self, log: Log, on_full: Callable[[], bool]) -> None:
+    def __init__(self, log: Log, on_full: Callable[[], bool], data_end: Callable[[], int]) -> None:
         """`on_full` makes room on a full disk, if it can: acks must go on when
-        publishing cannot."""
+        publishing cannot. `data_end` says where the log of the messages ends."""
         self.log = log
         self._on_full = on_full
+        self._data_end = data_end
+        # Where to look for a message, and the last event that was about groups or about
+        # the log: from there on all that comes is about messages.
+        self.marks = Marks()
+        self.turned_at = -1
+        self._mark_due = MARK_BYTES
+        self._told_end = 0
         self.waiting: deque[Waiting] = deque()
         # Groups, by producer, whose acks a transaction will decide.
         self.holding: dict[int, set[int]] = {}
@@ -83,6 +94,10 @@ class StateLog:
         """One batch; returns the log's end behind it."""
         values = [encode_event(event) for event in events]
         return self._append(build_values_batch(values, now_ms), epoch, now_ms)
+
+    def append_turn(self, event: Opened | Closed | Cut, epoch: int, now_ms: int) -> None:
+        """The same for what is not about messages."""
+        self.turned_at = self.append([event], epoch, now_ms) - 1
 
     def append_held(self, event: AckHeld, producer_epoch: int, epoch: int, now_ms: int) -> int:
         """The same for an ack that is part of a transaction."""
@@ -109,7 +124,13 @@ class StateLog:
                 raise
             end = self.log.append(batch, epoch, now_ms)[1]
         self._bytes += len(batch)
+        if self._bytes >= self._mark_due:
+            self._mark(end, self._data_end())
         return end
+
+    def _mark(self, position: int, end: int) -> None:
+        self.marks.add(position, end)
+        self._mark_due = self._bytes + MARK_BYTES
 
     def note_held(self, views: Iterable[QueueView]) -> None:
         """After a replay: whose acks still wait for a marker."""
@@ -135,7 +156,16 @@ class StateLog:
                 case _ if snapshot is not None:
                     snapshot.append(event)
                 case _:
+                    self._note(offset, event)
                     yield event
+
+    def _note(self, position: int, event: Event | TransactionDecided) -> None:
+        if self._bytes >= self._mark_due:
+            self._mark(position, self._told_end)
+        if isinstance(event, Opened | Closed | Cut):
+            self.turned_at = position
+        told: int = event.start if isinstance(event, Opened) else _end_of(event)
+        self._told_end = max(self._told_end, told)
 
     def cut_torn_snapshot(self) -> None:
         """After a replay: what follows must not look like a part of it."""
@@ -178,6 +208,7 @@ class StateLog:
         self._snapshot = self.log.append(batches, epoch, now_ms)
         self._bytes_due = max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * len(batches))
         self._bytes = 0
+        self._mark(self._snapshot[1], self._data_end())
 
     def on_synced(self) -> None:
         """Older segments go once the snapshot that replaces them is on disk, and was
@@ -196,8 +227,14 @@ class StateLog:
     def cut(self, below: int) -> None:
         """A snapshot that is on disk begins here, or behind it."""
         self.log.release(below)
+        self.marks.forget_below(self.log.start_offset)
 
     def _bytes_below(self, offset: int) -> int:
         return sum(
             segment.size_bytes for segment in self.log.segment_list if segment.next_offset <= offset
         )
+
+
+def _end_of(event: Event | TransactionDecided) -> int:
+    runs: list[int] = getattr(event, "runs", [])
+    return runs[-1] if runs else 0

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 from crc32c import crc32c
 
-from headrace.core.errors import CorruptBatch, CorruptLog
-from headrace.engine.state import Event, decode, decode_event
+from headrace.core.errors import CorruptBatch
+from headrace.engine.state import Event, decode_event
 from headrace.engine.state_log import TransactionDecided
 from headrace.log import Log
 from headrace.log.segment import Segment
@@ -38,6 +37,13 @@ class Placed(NamedTuple):
 
     position: int
     event: Event | TransactionDecided
+
+
+class Raw(NamedTuple):
+    """The same before it is decoded."""
+
+    position: int
+    content: bytes | TransactionDecided
 
 
 class SegmentTwins:
@@ -85,6 +91,21 @@ class SegmentTwins:
 
 def read_events(twins: SegmentTwins) -> Iterator[tuple[int, list[Placed]]]:
     """For each piece its bytes and its events; CorruptLog for what cannot be read."""
+    for size, raw in read_raw(twins):
+        yield (
+            size,
+            [
+                Placed(
+                    position,
+                    content if isinstance(content, TransactionDecided) else decode_event(content),
+                )
+                for position, content in raw
+            ],
+        )
+
+
+def read_raw(twins: SegmentTwins) -> Iterator[tuple[int, list[Raw]]]:
+    """The same, with events as they are written."""
     for segment in twins.segments:
         position = segment.find(twins.start)[0] if twins.start > segment.base_offset else 0
         file, length = segment.file(), PIECE_BYTES
@@ -92,7 +113,7 @@ def read_events(twins: SegmentTwins) -> Iterator[tuple[int, list[Placed]]]:
             data = file.read(min(length, segment.size_bytes - position), position)
             try:
                 found, used = _read_piece(data, twins.start, twins.end)
-            except (CorruptBatch, CorruptLog, IndexError, msgspec.DecodeError) as error:
+            except (CorruptBatch, IndexError) as error:
                 raise segment.corrupt(position, f"a state event cannot be read: {error}") from error
             if not used:
                 if position + len(data) >= segment.size_bytes or header_end(data) <= len(data):
@@ -110,9 +131,9 @@ def header_end(data: bytes) -> int:
     return read_header(data).size_bytes
 
 
-def _read_piece(data: bytes, start: int, end: int) -> tuple[list[Placed], int]:
+def _read_piece(data: bytes, start: int, end: int) -> tuple[list[Raw], int]:
     """The events of the whole batches in these bytes, and how many bytes those are."""
-    found: list[Placed] = []
+    found: list[Raw] = []
     at, size = 0, len(data)
     view = memoryview(data)
     new = tuple.__new__
@@ -133,7 +154,7 @@ def _read_piece(data: bytes, start: int, end: int) -> tuple[list[Placed], int]:
                 body += 5
                 while data[body] & 0x80:
                     body += 1
-                found.append(new(Placed, (base, decode(data[body + 1 : stop - 1]))))
+                found.append(new(Raw, (base, data[body + 1 : stop - 1])))
                 at = stop
                 continue
         header = check_batch(data, at)
@@ -143,13 +164,13 @@ def _read_piece(data: bytes, start: int, end: int) -> tuple[list[Placed], int]:
     return found, at
 
 
-def _read_batch(batch: bytes, header: BatchHeader, found: list[Placed]) -> None:
+def _read_batch(batch: bytes, header: BatchHeader, found: list[Raw]) -> None:
     if header.is_control:
         marker = read_control(batch, header)
         decided = TransactionDecided(
             marker.producer_id, marker.timestamp_ms, marker.kind is ControlKind.COMMIT
         )
-        found.append(Placed(marker.offset, decided))
+        found.append(Raw(marker.offset, decided))
         return
     for record in read_records(batch, header):
-        found.append(Placed(record.offset, decode_event(record.value or b"")))
+        found.append(Raw(record.offset, record.value or b""))
