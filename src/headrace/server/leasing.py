@@ -82,7 +82,7 @@ class Leasing:
     async def wait_watching(
         self, watch: Watch, count: int, wait_ms: int, is_over: Callable[[], bool]
     ) -> list[Delivery]:
-        """As `wait`, but also until it is over: then the watch has news."""
+        """As `wait`, but also until it is over: then the watch is roused."""
         return await self._calls.wait_watching(
             watch, lambda: self.lease(count), self.group, self._topics, wait_ms, is_over
         )

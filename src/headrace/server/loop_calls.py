@@ -35,6 +35,7 @@ from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
+from headrace.server.lines import Place
 from headrace.server.service import Service
 from headrace.server.slices import Slices
 
@@ -147,10 +148,32 @@ class Calls:
         wait_ms: int,
         is_over: Callable[[], bool] = lambda: False,
     ) -> list[Found]:
-        """The same for who keeps its watch. It looks at least once; after that it is
-        empty as soon as it is over, of which the watch has to be told as news."""
+        """The same for who keeps its watch: empty also when it is over, of which the watch
+        has to be told. Who waits for a group's messages stands in line for them, and who is
+        told that it is over looks once more."""
+        deadline = self.service.loop.time() + wait_ms / 1000
+        if group is None:
+            return await self._watch_for(watch, attempt, group, topics, deadline, is_over)
+        lines, key = self.service.lines, (group, tuple(topics))
+        place = watch.new_place()
+        if is_over() or not await lines.wait_for_turn(key, place, wait_ms / 1000):
+            return await attempt() if is_over() else []
+        try:
+            return await self._watch_for(watch, attempt, group, topics, deadline, is_over)
+        finally:
+            lines.leave(key, place)
+
+    async def _watch_for(
+        self,
+        watch: Watch,
+        attempt: Callable[[], Awaitable[list[Found]]],
+        group: str | None,
+        topics: Sequence[str],
+        deadline: float,
+        is_over: Callable[[], bool],
+    ) -> list[Found]:
+        """It looks at least once."""
         loop, clock = self.service.loop, self.service.clock
-        deadline = loop.time() + wait_ms / 1000
         while True:
             watch.news.clear()
             found = await attempt()
@@ -180,12 +203,24 @@ class Watch:
         self._names = topics
         self._seen: list[tuple[bytes, int] | None] = []
         self._partitions: list[Partition] = []
+        self._place: Place | None = None
         self._listen()
         service.watch(self._on_changed)
 
     @property
     def partition_count(self) -> int:
         return len(self._partitions)
+
+    def new_place(self) -> Place:
+        """To stand in line with, for who watches."""
+        self._place = self._service.loop.create_future()
+        return self._place
+
+    def rouse(self) -> None:
+        """Tell who watches to see whether it is over, also while it stands in line."""
+        self.news.set()
+        if self._place is not None and not self._place.done():
+            self._place.set_result(False)
 
     def _on_changed(self) -> None:
         self._listen()

@@ -21,6 +21,7 @@ from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
+from headrace.server.lines import Lines
 from headrace.server.loop_commit import LoopCommit
 from headrace.server.maintenance import Maintenance
 from headrace.server.metrics.counting import Counts
@@ -76,6 +77,8 @@ class Service:
         self._waiting: dict[Partition, set[Wake]] = {}
         # Those who also wait for topics and members to come and go.
         self._watching: set[Wake] = set()
+        # Those who wait for messages of a group, whichever door they came by.
+        self.lines = Lines()
         # What the sessions of our own clients hold, whichever door they came through.
         self.holdings: Holdings | None = None
         # What doors have to see to now and then, told the time.

@@ -111,7 +111,7 @@ class _Subscription:
         """Until its last message is out. What was leased is sent, never dropped."""
         self.is_stopping = True
         self.more.set()
-        self.watch.news.set()
+        self.watch.rouse()
         await asyncio.wait((self.task,))
 
     async def wait(self) -> list[Any]:
