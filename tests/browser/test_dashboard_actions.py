@@ -8,9 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import KafkaException, Producer
 from tests.browser.chromium import Browser, Page
 from tests.browser.test_dashboard_views import press, type_into, wait_text
 from tests.doors.conftest import DoorsProcess, done
+
+from headrace.client.kafka.cluster import KafkaCluster
+from headrace.client.kafka.offsets import commit_offsets
+from headrace.core.values import SPARK_PROGRESS
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +173,55 @@ def test_cursors_are_moved_and_a_group_is_deleted(
     press_in_dialog(page, "Delete the group")
     told(page, "was deleted")
     assert node.get(f"/groups/{group}").status_code == 404
+
+
+def test_a_transaction_is_aborted_by_its_name(
+    page: Page, node: httpx.Client, full: DoorsProcess, name: str
+) -> None:
+    make(node, name)
+    producer = Producer(
+        {"bootstrap.servers": full.doors["kafka"], "transactional.id": f"{name}/planner"}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(name, b"never seen")
+    producer.flush()
+    page.go(f"{full.http}/dashboard/transactions")
+    wait_text(page, f"{name}/planner", f"{name}:0 from 0")
+    press(page, f"Abort {name}/planner")
+    page.wait("document.querySelector('dialog[open]').innerText.includes('1 partition')")
+    type_into(page, "dialog input", f"{name}/planner")
+    press_in_dialog(page, "Abort the transaction")
+    told(page, f"{name}/planner: ")
+    page.wait(f"!document.querySelector('main').innerText.includes({json.dumps(name)})")
+    done(node.post(f"/topics/{name}/messages", json={"value": "seen"}))
+    seen = done(node.get("/consume", params={"topic": name, "partition": 0, "offset": 0}))
+    assert [each["value"] for each in seen["messages"]] == ["seen"]
+    press(page, "All ids")
+    wait_text(page, f"{name}/planner", "CompleteAbort")
+    with pytest.raises(KafkaException):
+        producer.commit_transaction()
+
+
+def test_progress_of_spark_is_forgotten_and_not_moved(
+    page: Page, node: httpx.Client, full: DoorsProcess, name: str
+) -> None:
+    make(node, name, *({"value": each} for each in range(8)))
+    group = f"{name}/rollup"
+    with KafkaCluster((full.doors["kafka"],), timeout_ms=30_000) as cluster:
+        commit_offsets(cluster, group, {(name, 0): 5}, metadata=SPARK_PROGRESS)
+    page.go(f"{full.http}/dashboard/pipelines")
+    link = f"[...document.querySelectorAll('main a')].find((a) => a.textContent === '{group}')"
+    page.wait(link)
+    page.run(f"{link}.click()")
+    wait_text(page, "goes on from its own checkpoint", f"{name}:0")
+    names = page.run("[...document.querySelectorAll('main button')].map((each) => each.innerText)")
+    assert "Move the cursors" not in names
+    press(page, "Delete")
+    type_into(page, "dialog input", group)
+    press_in_dialog(page, "Delete the group")
+    told(page, "was deleted")
+    assert group not in {each["name"] for each in done(node.get("/pipelines"))["sources"]}
 
 
 def test_a_topic_is_made_changed_and_deleted(

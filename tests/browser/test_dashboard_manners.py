@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -53,6 +54,53 @@ def focused(page: Page) -> str:
         "(document.activeElement.getAttribute('aria-label') ?? document.activeElement.innerText)"
     )
     return found.strip()
+
+
+@pytest.mark.parametrize("width", [390, 2560])
+def test_no_view_is_wider_than_its_window(
+    browser: Browser, doors: DoorsProcess, http: httpx.Client, topic: str, width: int
+) -> None:
+    wanted = {"topics": [topic], "count": 1, "consumer": "worker"}
+    done(http.post(f"/queues/{topic}-group/lease", json=wanted))
+    done(http.post(f"/topics/{topic}/messages", json={"value": "x" * 500}))
+    [held] = done(http.post(f"/queues/{topic}-group/lease", json=wanted))["messages"]
+    body = {"receipt": held["receipt"], "reason": "a reason with many words in it " * 9}
+    done(http.post("/messages/reject", json=body))
+    page = browser.open(f"{doors.http}/dashboard")
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1,
+        mobile=False,
+    )  # fmt: skip
+    more = (f"/topics/{topic}", f"/queues/{topic}-group", f"/letters/{topic}", "/trace")
+    empty = {"/delayed", "/transactions", "/pipelines"}
+    for view in (*(each for each in VIEWS if each not in empty), *more):
+        page.go(f"{doors.http}/dashboard{view}")
+        page.wait(
+            "document.querySelector('main td, main .line, main .facts, main form, main .card')"
+        )
+        assert page.run("document.documentElement.scrollWidth") <= width, view
+    # Words have room, also where they are what gives way.
+    page.go(f"{doors.http}/dashboard/letters/{topic}")
+    page.wait("document.querySelector('td.fill')")
+    assert page.run("document.querySelector('td.fill').offsetWidth") >= 140
+    page.close()
+
+
+def test_a_page_goes_on_by_itself_when_its_node_is_back(browser: Browser, tmp_path: Path) -> None:
+    node = DoorsProcess(tmp_path / "data")
+    page = browser.open(f"{node.http}/dashboard")
+    try:
+        wait_text(page, "0 topics")
+        node.process.kill()
+        node.stop()
+        page.wait("document.querySelector('.offline')?.innerText.includes('Is it running?')")
+        node = DoorsProcess(tmp_path / "data", "--http", node.doors["http"])
+        done(httpx.post(f"{node.http}/topics", json={"name": "orders", "partitions": 3}), 201)
+        wait_text(page, "1 topic", "3 partitions")
+        assert page.run("document.querySelector('.offline')") is None
+    finally:
+        page.close()
+        node.stop()
 
 
 # By keyboard.

@@ -156,6 +156,32 @@ def test_a_topic_is_followed_live(page: Page, scene: Scene) -> None:
     scene.ask("POST", "/topics/orders/messages", {"value": "just now", "partition": 0})
     wait_text(page, "just now", "1 came in since you follow")
     press(page, "Stop following")
+    # What was typed to look for it narrows down what is followed, too.
+    type_into(page, "input[placeholder='part of a value']", "need")
+    press(page, "Follow live")
+    wait_text(page, "and fits")
+    for value in ("hay", "needle", "more hay", "a second needle"):
+        scene.ask("POST", "/topics/orders/messages", {"value": value, "partition": 0})
+    wait_text(page, "2 came in since you follow", "a second needle")
+    assert "hay" not in text(page)
+    press(page, "Stop following")
+
+
+def test_a_topic_that_is_deleted_while_it_is_followed_is_said_to_be_gone(
+    page: Page, scene: Scene
+) -> None:
+    scene.ask("POST", "/topics", {"name": "passing", "partitions": 1})
+    go(page, scene, "/topics/passing")
+    wait_text(page, "looked through")
+    press(page, "Follow live")
+    wait_text(page, "Following")
+    scene.ask("DELETE", "/topics/passing")
+    wait_text(page, "there is no topic 'passing'", "Follow live")
+    go(page, scene, "/topics")
+    # What the page asked for since is an error on its console, as it should be.
+    page.run("1")
+    assert all("404" in each for each in page.errors)
+    page.errors.clear()
 
 
 def test_the_life_of_a_message_is_told_by_its_id(page: Page, scene: Scene) -> None:

@@ -157,3 +157,18 @@ def test_the_document_and_its_page_need_nothing_from_elsewhere(http: httpx.Clien
     assert "https://" not in page.text
     for path in document["paths"]:
         assert path in page.text.replace("&#x27;", "'")
+
+
+def test_of_a_group_with_many_partitions_those_furthest_behind_are_shown(
+    http: httpx.Client, name: str
+) -> None:
+    done(http.post("/topics", json={"name": name, "partitions": 40}), 201)
+    messages = [{"value": 1, "partition": each} for each in range(40) for _ in range(each % 7)]
+    done(http.post(f"/topics/{name}/messages", json={"messages": messages}))
+    wanted = {"topic": name, "to": "earliest"}
+    whole = done(http.post(f"/groups/{name}-group/reset", json=wanted))
+    assert len(whole["partitions"]) == whole["partition_count"] == 40
+    shown = done(http.get(f"/groups/{name}-group/lag", params={"limit": 5}))
+    assert [each["lag"] for each in shown["partitions"]] == [6] * 5
+    assert (shown["lag"], shown["partition_count"]) == (len(messages), 40)
+    assert shown["position"] == 0

@@ -66,8 +66,11 @@ function navigation() {
 
 function showCurrent(route) {
   for (const anchor of document.querySelectorAll("#nav a")) {
-    if (anchor.dataset.name === route.name) anchor.setAttribute("aria-current", "page");
-    else anchor.removeAttribute("aria-current");
+    if (anchor.dataset.name === route.name) {
+      anchor.setAttribute("aria-current", "page");
+      // On a narrow window the navigation is a line that scrolls.
+      anchor.scrollIntoView({ block: "nearest", inline: "center" });
+    } else anchor.removeAttribute("aria-current");
   }
 }
 

@@ -55,6 +55,9 @@ export function messageList({ topic, partitions, stage }) {
       .catch((error) => {
         replace(words, error.message);
         return null;
+      })
+      .finally(() => {
+        more.disabled = false;
       });
     if (!page) return;
     if (!further) replace(list);
@@ -63,7 +66,6 @@ export function messageList({ topic, partitions, stage }) {
     shown += page.messages.length;
     scanned += page.scanned;
     more.hidden = !next;
-    more.disabled = false;
     const isEnd = next ? "" : ", to the end";
     replace(words, `${count(shown)} shown of ${count(scanned)} looked through${isEnd}`);
     if (!shown && !next) replace(list, h("li", {}, empty("No messages", "Nothing here fits what you look for.")));
@@ -71,8 +73,8 @@ export function messageList({ topic, partitions, stage }) {
 
   // What comes in from now on, on top; only so many are kept.
   function start() {
-    const { partition } = filters();
-    source = events(`${path("topics", topic, "events")}${query({ partition })}`);
+    const { partition, key, value, header } = filters();
+    source = events(`${path("topics", topic, "events")}${query({ partition, key, value, header })}`);
     replace(list);
     let seen = 0;
     source.addEventListener("message", (event) => {
@@ -81,7 +83,13 @@ export function messageList({ topic, partitions, stage }) {
       while (list.children.length > FOLLOWED_MAX) list.lastElementChild.remove();
       replace(words, `${count(seen)} came in since you follow`);
     });
-    replace(words, "Following. What is published now appears here.");
+    // A connection that broke is made again by the browser; what the node ended stays so.
+    source.addEventListener("error", (event) => {
+      if (!event.data && source.readyState !== EventSource.CLOSED) return;
+      stop();
+      replace(words, event.data ? JSON.parse(event.data).detail : "The node does not let this topic be followed any more. Is it still there?");
+    });
+    replace(words, key || value || header ? "Following. What is published now and fits appears here." : "Following. What is published now appears here.");
     follow.lastChild.textContent = "Stop following";
     follow.setAttribute("aria-pressed", "true");
     more.hidden = true;

@@ -10,6 +10,7 @@ asked to wait does not count. With `access_log` every request is written.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from time import perf_counter
 
@@ -19,7 +20,7 @@ SLOW_MS = 500
 # One line in so many seconds tells of slow requests.
 LINE_SECONDS = 1.0
 # What a peer may send as the id of its request.
-REQUEST_ID_CHARACTERS_MAX = 128
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 _NOBODY: Mapping[str, object] = {}
 
@@ -85,6 +86,6 @@ class Requests:
 
 
 def accepted_id(given: str) -> str:
-    """The id that a peer gave its request, if it can be one; else nothing."""
-    is_fine = given.isascii() and given.isprintable() and len(given) <= REQUEST_ID_CHARACTERS_MAX
-    return given if is_fine else ""
+    """The id that a peer gave its request, if it can be one; else nothing. In a line of the
+    log it must not look like another field."""
+    return given if REQUEST_ID.fullmatch(given) else ""

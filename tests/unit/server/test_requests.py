@@ -96,9 +96,12 @@ def test_every_request_is_written_where_that_was_asked_for(
         ("x" * 128, "x" * 128),
         ("x" * 129, ""),
         ("a\nb", ""),
+        ("a level=critical", ""),
+        ('a","level":"critical', ""),
+        ("00-4bf92f3577b34da6:1/x+y=@_.", "00-4bf92f3577b34da6:1/x+y=@_."),
     ],
 )
-def test_an_id_of_a_request_is_short_and_printable(given: str, expected: str) -> None:
+def test_an_id_of_a_request_is_short_and_one_word(given: str, expected: str) -> None:
     assert accepted_id(given) == expected
 
 

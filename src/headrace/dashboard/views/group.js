@@ -1,8 +1,8 @@
 // A stream group: where its cursors are, who its members are, and how to move it.
 
-import { get, path, post, remove, rule } from "../api.js";
+import { get, path, post, query, remove, rule } from "../api.js";
 import { confirm, openForm } from "../dialog.js";
-import { h } from "../dom.js";
+import { h, replace } from "../dom.js";
 import { count, plural, rate } from "../format.js";
 import { spark } from "../chart.js";
 import { tell } from "../notices.js";
@@ -10,37 +10,44 @@ import { button, field, head, link, panel, place, tiles } from "../parts.js";
 import { table } from "../table.js";
 
 const EVERY_MS = 2000;
+// A topic may have ten thousand partitions, and nobody reads as many rows.
+const SHOWN = 200;
 
 export async function group(stage) {
   const name = stage.params.group;
-  const [{ actions }, described] = await Promise.all([rule(), get(path("groups", name), stage.signal)]);
+  const [{ actions }, described, jobs] = await Promise.all([rule(), get(path("groups", name), stage.signal), get("/pipelines", stage.signal)]);
   if (described.kind === "queue") {
     location.replace(`/dashboard/queues${place(name)}`);
     return;
   }
+  // A query on Spark goes on from its checkpoint, wherever its cursors are moved to.
+  const isJob = jobs.sources.some((each) => each.name === name);
   const numbers = tiles([{ label: "Behind" }, { label: "Reads" }, { label: "Members" }, { label: "Partitions" }]);
   const cursors = cursorTable(name);
   const members = memberTable(name);
+  const most = h("span", { class: "muted" });
   stage.show(
     head(name, {
       crumbs: link("/groups", "Groups"),
       about: described.topics.length ? ["Reads ", described.topics.map((each, index) => [index ? ", " : "", link(`/topics${place(each)}`, each)])] : "Has read nothing yet.",
-      actions: actions ? [button("Move the cursors", () => move(name, described.topics)), button("Delete", () => deleteGroup(name), { tone: "danger" })] : [],
+      actions: actions ? [!isJob && button("Move the cursors", () => move(name, described.topics)), button("Delete", () => deleteGroup(name), { tone: "danger" })] : [],
     }),
-    h("div", { class: "stack" }, numbers.element, panel("Cursors", cursors.element), panel("Members", members.element)),
+    h("div", { class: "stack" }, numbers.element, panel("Cursors", cursors.element, most), isJob
+      ? panel("Members", h("p", { class: "panel-body muted" }, "A query on Spark is no member. It commits how far it has come, and goes on from its own checkpoint."))
+      : panel("Members", members.element)),
   );
   const behind = [];
   let before = null;
   await stage.every(EVERY_MS, async () => {
-    const [lag, now] = await Promise.all([get(path("groups", name, "lag"), stage.signal), get(path("groups", name, "members"), stage.signal)]);
+    const [lag, now] = await Promise.all([get(`${path("groups", name, "lag")}${query({ limit: SHOWN })}`, stage.signal), get(path("groups", name, "members"), stage.signal)]);
     behind.push(lag.lag);
     const at = performance.now();
-    const read = lag.partitions.reduce((sum, each) => sum + (each.offset ?? 0), 0);
     numbers.set(0, count(lag.lag), { drawn: spark(behind.slice(-60), "warn") });
-    if (before) numbers.set(1, rate(Math.max(0, read - before.read) / ((at - before.at) / 1000)));
-    before = { read, at };
-    numbers.set(2, count(now.members.length));
-    numbers.set(3, count(lag.partitions.length));
+    if (before) numbers.set(1, rate(Math.max(0, lag.position - before.position) / ((at - before.at) / 1000)));
+    before = { position: lag.position, at };
+    numbers.set(2, isJob ? "–" : count(now.members.length));
+    numbers.set(3, count(lag.partition_count));
+    replace(most, lag.partition_count > SHOWN ? `the ${SHOWN} furthest behind of ${count(lag.partition_count)}` : "");
     cursors.update(lag.partitions);
     members.update(now.members);
   });

@@ -50,7 +50,7 @@ export async function overview(stage) {
       h("div", { class: "wide-narrow" },
         h("section", { class: "panel" }, throughput.element),
         panel("Needs attention", attention)),
-      h("div", { class: "columns" },
+      h("div", { class: "charts" },
         h("section", { class: "panel" }, latency.element),
         h("section", { class: "panel" }, depth.element),
         h("section", { class: "panel" }, failures.element),

@@ -23,6 +23,7 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.values import StreamRecord, TopicInfo
 from headrace.server.http.route import Call, encode
+from headrace.server.http.search import has_texts
 from headrace.server.http.shown import shown_record
 from headrace.server.loop_calls import Watch
 from headrace.server.tailing import Tail
@@ -76,6 +77,7 @@ def _parse(last: str) -> dict[int, int]:
 
 async def _events(call: Call, topic: str, tail: Tail) -> AsyncIterator[bytes]:
     yield b": tailing " + topic.encode() + b"\n\n"
+    matches = has_texts(call.query)
     with Watch(call.service, [topic]) as watch, contextlib.suppress(asyncio.CancelledError):
         while True:
             watch.news.clear()
@@ -85,8 +87,12 @@ async def _events(call: Call, topic: str, tail: Tail) -> AsyncIterator[bytes]:
                 told = encode({"code": error.code, "detail": str(error)})
                 yield b"event: error\ndata: " + told + b"\n\n"
                 return
-            if records:
-                yield _shown(records, tail.positions)
+            shown = list(filter(matches, records))
+            if shown:
+                yield _shown(shown, tail.positions)
+            elif records:
+                # Much may be read before something fits, and others have their turn.
+                await asyncio.sleep(0)
             elif not await watch.wait(SILENCE_SECONDS):
                 yield b": still here\n\n"
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+
 from headrace.calls import Face
 from headrace.core.errors import GroupInUse, GroupKindMismatch, InvalidArgument, UnknownGroup
 from headrace.core.values import GroupInfo
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_group
+from headrace.server.slices import Slices
 from headrace.wire.http import bodies, group_bodies
 from headrace.wire.http import overview_bodies as o
 
@@ -53,11 +56,18 @@ async def lag(call: Call) -> group_bodies.GroupLag:
         partitions = await _queue_lag(call, info)
     else:
         partitions = await _stream_lag(call, info)
+    query: group_bodies.LagQuery | None = call.query
+    limit = None if query is None else query.limit
+    shown = partitions
+    if limit is not None and limit < len(partitions):
+        shown = nlargest(limit, partitions, key=lambda each: each.lag)
     return group_bodies.GroupLag(
         group=info.name,
         kind=info.kind,
         lag=sum(each.lag for each in partitions),
-        partitions=partitions,
+        partition_count=len(partitions),
+        position=sum(each.offset or 0 for each in partitions),
+        partitions=shown,
     )
 
 
@@ -77,24 +87,26 @@ async def _queue_lag(call: Call, info: GroupInfo) -> list[group_bodies.Partition
 
 
 async def _stream_lag(call: Call, info: GroupInfo) -> list[group_bodies.PartitionLag]:
+    """Some topics have ten thousand partitions, and somebody may look every other second."""
+    topics, cursors = call.service.broker.topics, call.service.broker.cursors
+    slices = Slices()
     found = []
     # Where a Kafka client that has committed nothing begins is its own affair.
-    known = call.service.broker.cursors.topics_of(info.name)
-    for topic in info.topics:
-        committed = await call.run(Face.committed, info.name, topic)
-        described = await call.run(Face.topic, topic)
-        for each in described.partitions:
-            offset = committed.get(each.partition)
-            begin = each.start_offset if offset is None else offset
+    known, table = cursors.topics_of(info.name), cursors.of(info.name)
+    for name in info.topics:
+        topic = topics.catalog.topics.get(name)
+        for each in [] if topic is None else list(topics.partitions(topic)):
+            await slices.rest()
+            cursor = table.get((each.topic.id, each.index))
+            start, end = each.log.start_offset, each.high_watermark
+            begin = start if cursor is None else max(start, cursor.offset)
             found.append(
                 group_bodies.PartitionLag(
-                    topic=topic,
-                    partition=each.partition,
-                    offset=offset,
-                    end_offset=each.high_watermark,
-                    lag=max(0, each.high_watermark - max(begin, each.start_offset))
-                    if topic in known
-                    else 0,
+                    topic=name,
+                    partition=each.index,
+                    offset=None if cursor is None else cursor.offset,
+                    end_offset=end,
+                    lag=max(0, end - begin) if name in known else 0,
                 )
             )
     return found

@@ -24,6 +24,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.values import StreamRecord
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_record
+from headrace.wire.http import bodies
 from headrace.wire.http import overview_bodies as o
 
 CHUNK_RECORDS = 100
@@ -177,11 +178,27 @@ def _parse(after: str | None) -> dict[int, int] | None:
 # What fits.
 
 
-def _matcher(query: o.SearchQuery) -> Matches:
+def has_texts(query: o.SearchQuery | bodies.EventsQuery) -> Matches:
+    """Whether a record has in its key, its value and its headers what is asked for."""
     key = None if query.key is None else query.key.encode()
     value = None if query.value is None else query.value.encode()
     name, _, text = (query.header or "").partition("=")
     header = text.encode()
+
+    def matches(record: StreamRecord) -> bool:
+        if key is not None and key not in (record.key or b""):
+            return False
+        if value is not None and value not in (record.value or b""):
+            return False
+        return not name or any(
+            each == name and header in (content or b"") for each, content in record.headers
+        )
+
+    return matches
+
+
+def _matcher(query: o.SearchQuery) -> Matches:
+    has = has_texts(query)
     since = None if query.since is None else milliseconds_at("since", query.since)
     until = None if query.until is None else milliseconds_at("until", query.until)
 
@@ -191,12 +208,6 @@ def _matcher(query: o.SearchQuery) -> Matches:
             return False
         if until is not None and record.timestamp_ms > until:
             return False
-        if key is not None and key not in (record.key or b""):
-            return False
-        if value is not None and value not in (record.value or b""):
-            return False
-        return not name or any(
-            each == name and header in (content or b"") for each, content in record.headers
-        )
+        return has(record)
 
     return matches

@@ -128,7 +128,7 @@ ROUTES = (
     Route("GET", "/groups/{group}", groups.describe, "Describe a group", "groups",
           answer=g.ShownGroup),
     Route("GET", "/groups/{group}/lag", groups.lag, "How far a group is behind", "groups",
-          answer=g.GroupLag),
+          query=g.LagQuery, answer=g.GroupLag),
     Route("GET", "/groups/{group}/members", groups.members, "Who reads as a group", "groups",
           answer=o.Members),
     Route("POST", "/groups/{group}/reset", groups.reset, "Move a stream group", "groups",

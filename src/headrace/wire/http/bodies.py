@@ -183,11 +183,16 @@ class MessagesQuery(Body):
 
 
 class EventsQuery(Body):
-    """Where tailing begins: at the end, unless an offset or `earliest` is given."""
+    """Where tailing begins: at the end, unless an offset or `earliest` is given. What is
+    told can be narrowed down to texts that the key, the value or a header have in them."""
 
     partition: Index | None = None
     offset: Offset | None = None
     start: Literal["earliest", "latest"] = "latest"
+    key: str | None = None
+    value: str | None = None
+    # `name`, or `name=text`.
+    header: str | None = None
 
 
 # Topics.

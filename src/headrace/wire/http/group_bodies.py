@@ -33,10 +33,19 @@ class PartitionLag(Answer):
     lag: int
 
 
+class LagQuery(Body):
+    """How many partitions are shown, those furthest behind; all of them unless given."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+
+
 class GroupLag(Answer):
     group: str
     kind: str
     lag: int
+    # Of all its partitions: how many there are, and the sum of their offsets.
+    partition_count: int
+    position: int
     partitions: list[PartitionLag]
 
 
