@@ -20,6 +20,7 @@ from scripts.generate_grafana_dashboard.__main__ import text
 from tests.doors.metrics_workload import World
 
 from headrace.core.errors import HeadraceError
+from headrace.core.node_settings import NodeSettings
 from headrace.wire.kafka.errors import ErrorCode
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -133,6 +134,12 @@ def test_every_alert_says_what_to_do() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("warning", "critical"), rule["alert"]
         assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+
+
+def test_a_stuck_transaction_is_told_of_before_it_is_aborted_by_itself() -> None:
+    [rule] = [each for each in rules() if each["alert"] == "HeadraceTransactionStuck"]
+    seconds = int(rule["expr"].rpartition(">")[2])
+    assert 2 * seconds <= NodeSettings().transaction_timeout_max_ms / 1000
 
 
 def test_every_code_that_an_alert_names_is_one_of_ours() -> None:
