@@ -7,7 +7,8 @@ out of attempts; that write is not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter
 
 from headrace.core import limits
@@ -26,6 +27,7 @@ from headrace.engine.runs import Runs, count_of, offsets_of, pairs, runs_of
 from headrace.record import Record, read_attributes
 
 _offset_of = attrgetter("offset")
+_headers_of = attrgetter("headers")
 
 
 class Leasing:
@@ -119,9 +121,12 @@ class Leasing:
         by_deadline: dict[int, list[Record]] = {}
         maxima: dict[int, int] = {}
         expired: list[int] = []
-        plain = [record for record in records if not record.headers]
-        for record in records if len(plain) < len(records) else ():
+        is_plain = not any(map(_headers_of, records))
+        if is_plain and records:
+            by_deadline[usual_ms] = records
+        for record in () if is_plain else records:
             if not record.headers:
+                by_deadline.setdefault(usual_ms, []).append(record)
                 continue
             wishes = read_attributes(record.headers, record.timestamp_ms)
             if 0 < wishes.expires_at_ms <= now_ms and partition.topic.source_id is None:
@@ -131,17 +136,19 @@ class Leasing:
                 maxima[record.offset] = wishes.max_attempts
             own_ms = visibility_ms or wishes.visibility_ms or usual_ms
             by_deadline.setdefault(own_ms, []).append(record)
-        if plain:
-            by_deadline.setdefault(usual_ms, []).extend(plain)
-        if len(records) != count_of(runs):
+        is_whole = len(records) == count_of(runs)
+        if not is_whole:
             self._drop_missing(partition, view, runs, records, now_ms)
         if expired:
             self._fates.expire(partition, view, sorted(expired), now_ms)
         changes: list[tuple[QueueView, events.MessageEvent]] = []
         made: list[tuple[events.Granted, list[Record]]] = []
         for own_ms, granted in by_deadline.items():
-            granted.sort(key=_offset_of)
-            split, attempts = view.count_attempts(runs_of(map(_offset_of, granted)))
+            own = runs
+            if not (is_plain and is_whole and len(runs) == 2):
+                granted.sort(key=_offset_of)
+                own = runs_of(map(_offset_of, granted))
+            split, attempts = view.count_attempts(own)
             event = events.Granted(
                 view.group_id, view.next_grant, consumer, nonce, now_ms, now_ms + own_ms,
                 split, attempts,
@@ -178,6 +185,9 @@ class Leasing:
         new = tuple.__new__
         deliveries: list[Delivery] = []
         each = iter(records)
+        mosts: Iterator[int] = repeat(most)
+        if maxima:
+            mosts = iter([maxima.get(record.offset, most) for record in records])
         for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
             lanes = view.window.lanes_in(start, end)
             view.on_delivered(start, end, now_ms)
@@ -188,12 +198,12 @@ class Leasing:
                     Delivery,
                     (
                         topic, index, offset, key, value, headers, created_at_ms, lane, attempt,
-                        maxima.get(offset, most), now_ms, until, None, None, topic_id, group_id,
+                        most, now_ms, until, None, None, topic_id, group_id,
                         nonce,
                     ),
                 )
-                for lane, (offset, created_at_ms, key, value, headers) in zip(
-                    lanes, each, strict=False
+                for lane, (offset, created_at_ms, key, value, headers), most in zip(
+                    lanes, each, mosts, strict=False
                 )
             ]  # fmt: skip
         if failures:

@@ -36,6 +36,11 @@ from headrace.record.varint import (
 
 # Offset deltas below this take one byte.
 _SMALLER_COUNT: Final = 64
+# The deltas of one byte and those of two, back to back, by the first of them.
+_DELTAS: Final = {
+    0: b"".join(SMALL[:_SMALLER_COUNT]),
+    _SMALLER_COUNT: b"".join(SMALL[_SMALLER_COUNT:]),
+}
 
 
 def read_records(batch: Buffer, header: BatchHeader | None = None) -> list[Record]:
@@ -110,18 +115,30 @@ def _read_values(data: bytes, header: BatchHeader) -> list[Record]:
         if position + record_bytes * (end - start) > len(data):
             return []
         before = data[position:body] + b"\0\0"
-        behind_at = len(before) + len(SMALL[start])
+        delta_bytes = len(SMALL[start])
+        behind_at = len(before) + delta_bytes
         value_bytes = _value_bytes(record_bytes - behind_at - 2)
         behind = b"\1" + encode_varint(value_bytes)
         value_at = behind_at + len(behind)
         if value_at + value_bytes + 1 != record_bytes:
             return []
-        for delta in range(start, end):
-            stop = position + record_bytes
-            if data[stop - 1] or not data.startswith(before + SMALL[delta] + behind, position):
+        # Each place within the records is compared in all of them at once.
+        stop = position + record_bytes * (end - start)
+        around = before + SMALL[start] + behind
+        for at in range(value_at):
+            delta_at = at - len(before)
+            if 0 <= delta_at < delta_bytes:
+                expected = _DELTAS[start][delta_at : delta_bytes * (end - start) : delta_bytes]
+            else:
+                expected = around[at : at + 1] * (end - start)
+            if data[position + at : stop : record_bytes] != expected:
                 return []
-            values.append(data[position + value_at : stop - 1])
-            position = stop
+        if any(data[position + record_bytes - 1 : stop : record_bytes]):
+            return []
+        values += [
+            data[at : at + value_bytes] for at in range(position + value_at, stop, record_bytes)
+        ]
+        position = stop
     if position != len(data):
         return []
     new, timestamp_ms = tuple.__new__, header.base_timestamp_ms

@@ -13,13 +13,16 @@ Whoever wanted more asks again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
 from headrace.core.values import Delivery, Headers
-from headrace.server.loop_calls import Calls
+from headrace.server.loop_calls import Calls, Message, content_bytes
+
+_headers_of = attrgetter("headers")
 
 FIRST_STEP = 64
 # Of a listing, of which nobody knows how large its items are.
@@ -50,11 +53,7 @@ class Sizes:
         self._count, self._bytes = count, size
 
 
-class Sized(Protocol):
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
+class Sized(Message, Protocol):
     @property
     def headers(self) -> Headers: ...
 
@@ -145,9 +144,8 @@ def _next_step(had: int, wanted: int, bytes_max: int, budget: int) -> int:
 
 
 def _size_of(items: Sequence[Sized]) -> int:
-    size = MESSAGE_BYTES * len(items) + sum([len(each.value or b"") for each in items])
-    # Most have neither, and this runs for every message that goes out.
-    for each in [each for each in items if each.key or each.headers]:
-        size += len(each.key or b"")
-        size += sum([len(name) + len(value or b"") for name, value in each.headers])
+    size = MESSAGE_BYTES * len(items) + content_bytes(items)
+    # Most have none.
+    for headers in filter(None, map(_headers_of, items)):
+        size += sum([len(name) + len(value or b"") for name, value in headers])
     return size

@@ -23,9 +23,9 @@ import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
 from headrace.calls.steps import Steps
@@ -43,8 +43,26 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 Found = TypeVar("Found")
 
+_topic_of = attrgetter("topic")
+_key_of = attrgetter("key")
+_value_of = attrgetter("value")
+
 # How often a call is carried out anew because more has come due meanwhile.
 LOOKS_MAX = 3
+
+
+class Message(Protocol):
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+def content_bytes(messages: Sequence[Message]) -> int:
+    """Of keys and values together. It is done for every message that goes out, so there
+    is no line of Python in it that runs for each."""
+    contents = chain(map(_value_of, messages), map(_key_of, messages))
+    return sum(map(len, filter(None, contents)))
 
 
 class Calls:
@@ -111,9 +129,9 @@ class Calls:
                 counts.traffic(partition.topic.name, door).add_in(messages, size)
         handed_out = _HANDED_OUT.get(call)
         if handed_out is not None:
-            for topic, group in groupby(handed_out(answer), attrgetter("topic")):
-                sizes = [len(each.value or b"") + len(each.key or b"") for each in group]
-                counts.traffic(topic, door).add_out(len(sizes), sum(sizes))
+            for topic, group in groupby(handed_out(answer), _topic_of):
+                of_topic = list(group)
+                counts.traffic(topic, door).add_out(len(of_topic), content_bytes(of_topic))
 
     async def _finish(self, turn: _Turn) -> None:
         for commit in turn.commits:
