@@ -23,7 +23,7 @@ from tests.interop.wire_client import WireClient, make
 from websockets.sync.client import connect as connect_websocket
 
 import headrace
-from headrace.core.values import SPARK_PROGRESS
+from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX, note_spark_rows
 from headrace.record import NewRecord, build_batch
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 from headrace.wire.kafka.generated import add_partitions_to_txn_request as add
@@ -162,7 +162,11 @@ def use_kafka(world: World) -> None:
         world.note("out", "orders", "kafka", passed, size)
     read(world, 99, error="OFFSET_OUT_OF_RANGE")
     with world.moment("commit"):
-        for group, offset, metadata in (("report", 6, ""), ("query", 16, SPARK_PROGRESS)):
+        for group, offset, metadata in (
+            ("report", 6, ""),
+            ("query", 16, SPARK_PROGRESS),
+            (f"{SPARK_SINK_PREFIX}large.0", 3, note_spark_rows(40)),
+        ):
             place = commit.OffsetCommitRequestPartition(0, offset, committed_metadata=metadata)
             topic = commit.OffsetCommitRequestTopic("orders", partitions=(place,))
             request = commit.OffsetCommitRequest(group, topics=(topic,))

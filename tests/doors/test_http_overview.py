@@ -305,13 +305,14 @@ def test_progress_of_spark_is_told_from_other_groups(
 ) -> None:
     from headrace.client.kafka.cluster import KafkaCluster
     from headrace.client.kafka.offsets import commit_offsets
-    from headrace.core.values import SPARK_PROGRESS
+    from headrace.core.values import SPARK_PROGRESS, note_spark_rows
 
     publish(http, topic, *({"value": each} for each in range(10)))
     with KafkaCluster((doors.doors["kafka"],), timeout_ms=30_000) as cluster:
         commit_offsets(cluster, f"{topic}-rollup", {(topic, 0): 4}, metadata=SPARK_PROGRESS)
         commit_offsets(cluster, f"{topic}-other", {(topic, 0): 4})
-        commit_offsets(cluster, f"__spark.{topic}-sink.0", {(topic, 0): 8})
+        note = note_spark_rows(30)
+        commit_offsets(cluster, f"__spark.{topic}-sink.0", {(topic, 0): 8}, metadata=note)
         commit_offsets(cluster, f"__spark.{topic}-sink.1", {(topic, 0): 7})
 
     def ours(found: dict[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -328,5 +329,6 @@ def test_progress_of_spark_is_told_from_other_groups(
     [source], [sink] = ours(found)
     assert (source["name"], source["read"], source["topics"]) == (f"{topic}-rollup", 4, [topic])
     assert (sink["tasks"], sink["batch"], sink["topics"]) == (2, 7, [topic])
+    assert sink["rows"] == 30
     names = [each["name"] for each in done(http.get("/overview/groups"))["groups"]]
     assert not any(each.startswith("__spark.") for each in names)

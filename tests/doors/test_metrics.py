@@ -162,6 +162,12 @@ def check_positions(world: World) -> None:
         about(world, f.COMMIT_AGE, where, *since(world, "commit"))
 
 
+@checks(f.SINK_ROWS, f.SINK_BATCHES)
+def check_sinks(world: World) -> None:
+    exactly(world, f.SINK_ROWS, {labels(sink="large"): 40})
+    exactly(world, f.SINK_BATCHES, {labels(sink="large"): 3})
+
+
 # Queues.
 
 

@@ -33,10 +33,13 @@ def test_the_page_runs_from_top_to_bottom(
         for block in blocks():
             source = block.replace("127.0.0.1:9092", node.bootstrap)
             # Spark looks from the folder in which its JVM was started, which is not ours.
-            source = source.replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
+            for folder in ("checkpoints", "lake"):
+                source = source.replace(f'"{folder}/', f'"{tmp_path}/{folder}/')
             exec(compile(source, str(PAGE), "exec", dont_inherit=True), namespace)
         # 333 by the query, and all of them again by hand.
         assert len(Topic(node, "large-orders").consume(333 + 1_000)) == 1_333
+        assert (namespace["hour"].count(), namespace["latest"].count()) == (1_000, 334)
+        assert spark.read.parquet(f"{tmp_path}/lake/good").count() == 1_000
     finally:
         node.stop()
 

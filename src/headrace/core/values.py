@@ -376,6 +376,22 @@ class TransactionInfo(NamedTuple):
 # What the Spark connector writes beside the positions that it commits, so that they are
 # known for a query's progress.
 SPARK_PROGRESS = "headrace-spark"
+# And beside the marker of a sink's task, before the number of rows it ever wrote.
+_SPARK_ROWS = "headrace-spark-rows:"
+
+
+def note_spark_rows(rows: int) -> str:
+    return f"{_SPARK_ROWS}{rows}"
+
+
+def spark_rows_of(note: str) -> int:
+    """The rows that a note speaks of; 0 for one that does not."""
+    digits = note.removeprefix(_SPARK_ROWS)
+    # Anybody may commit anything to a group: what is no number of rows is none.
+    is_number = note.startswith(_SPARK_ROWS) and len(digits) < 19 and digits.isascii()
+    return int(digits) if is_number and digits.isdecimal() else 0
+
+
 # Groups in which Spark's exactly-once sinks keep the number of their next batch. Their
 # offsets are no offsets of messages.
 SPARK_SINK_PREFIX = "__spark."

@@ -8,6 +8,7 @@ made if it is not there. A task that is repeated sends its letters again: at lea
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from headrace.client.kafka.cluster import KafkaCluster, KafkaError
@@ -26,7 +27,11 @@ from headrace.wire.kafka.generated.create_topics_request import (
 SUFFIX: Final = ".dlq"
 REASON: Final = "not decodable"
 DEFAULT_GROUP: Final = "spark"
+# Of one batch; what a Kafka broker takes by default leaves some room for their headers.
 _LETTERS_PER_BATCH: Final = 1_000
+_BYTES_PER_BATCH: Final = 500_000
+# So much may wait to be sent.
+_BYTES_WAITING: Final = 16 * 1024 * 1024
 
 
 def ensure_letters(cluster: KafkaCluster, topics: dict[str, int]) -> None:
@@ -51,19 +56,23 @@ def ensure_letters(cluster: KafkaCluster, topics: dict[str, int]) -> None:
 
 
 class LetterSender:
-    """For one range. Nothing is sent until `flush`."""
+    """For one range. Letters wait for `flush`, or until they are many."""
 
     def __init__(self, cluster: KafkaCluster, range: OffsetRange, group: str | None) -> None:
         self._cluster = cluster
         self._range = range
         self._group = group or DEFAULT_GROUP
         self._letters: list[tuple[Record, str]] = []
+        self._bytes = 0
 
     def add(self, record: Record, why: str) -> None:
         self._letters.append((record, why))
+        self._bytes += _size(record)
+        if self._bytes >= _BYTES_WAITING:
+            self.flush()
 
     def flush(self) -> None:
-        letters, self._letters = self._letters, []
+        letters, self._letters, self._bytes = self._letters, [], 0
         if not letters:
             return
         name = f"{self._range.topic}{SUFFIX}"
@@ -74,8 +83,8 @@ class LetterSender:
         producer = KafkaProducer(self._cluster)
         try:
             producer.begin()
-            for start in range(0, len(letters), _LETTERS_PER_BATCH):
-                producer.send(name, partition, self._records(letters[start:][:_LETTERS_PER_BATCH]))
+            for some in letter_batches(letters):
+                producer.send(name, partition, self._records(some))
             producer.flush()
         finally:
             producer.close()
@@ -95,3 +104,23 @@ class LetterSender:
         times = [record.timestamp_ms for record in made]
         data = build_batch(made)[HEADER_BYTES:]
         return Records(data, len(made), times[0], max(times))
+
+
+def _size(record: Record) -> int:
+    """About what it takes: keys and values, and a word for each header."""
+    return len(record.key or b"") + len(record.value or b"") + 64 * (1 + len(record.headers))
+
+
+def letter_batches(letters: list[tuple[Record, str]]) -> Iterator[list[tuple[Record, str]]]:
+    """So many that a broker takes them together; one alone whatever its size."""
+    some: list[tuple[Record, str]] = []
+    size = 0
+    for letter in letters:
+        more = _size(letter[0])
+        if some and (len(some) == _LETTERS_PER_BATCH or size + more > _BYTES_PER_BATCH):
+            yield some
+            some, size = [], 0
+        some.append(letter)
+        size += more
+    if some:
+        yield some

@@ -79,6 +79,8 @@ _OTHER_NAMES: Final = {
     "groupid": "progressGroup",
     "kafka.max.partition.fetch.bytes": "kafka.fetch.max.bytes",
 }
+# Below this, two names are only of the same family, as all of Kafka's are.
+_ALIKE: Final = 0.75
 _EVERY: Final = {name.lower(): name for name in (*BATCH, *STREAM, *WRITE)}
 
 
@@ -114,6 +116,6 @@ def _unknown(given: str, names: Mapping[str, str], purpose: str) -> InvalidOptio
             f"option {given!r}: encryption and authentication are not there yet; "
             "leave it out and use a listener without them"
         )
-    close = difflib.get_close_matches(lower, (*names, *_OTHER_NAMES), 1)
+    close = difflib.get_close_matches(lower, (*names, *_OTHER_NAMES), 1, _ALIKE)
     advice = f"did you mean {names.get(close[0], close[0])!r}?" if close else "leave it out"
     return InvalidOption(f"option {given!r} is not known for {purpose}; {advice}")

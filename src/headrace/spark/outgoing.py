@@ -11,7 +11,7 @@ those of the next to the next one, so that batches are large.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -24,12 +24,15 @@ from headrace.client.kafka.producing import Records
 from headrace.core.errors import InvalidArgument
 from headrace.engine.partitioner import partitions_of_keys
 from headrace.record import attribute_headers, encode_headers
+from headrace.record.attribute_headers import DELAY, DELIVER_AT
 from headrace.record.column_builder import encode_rows
 from headrace.record.columns import BytesColumn
 
 Rows = npt.NDArray[np.int32]
 # What a record needs beside its key, value and headers, at most.
 _RECORD_OVERHEAD: Final = 32
+# A message waits for one of them.
+_WAITING: Final = frozenset((DELAY, DELIVER_AT))
 _ATTRIBUTES: Final = ("priority", "delayMs", "ttlMs", "deliverAt")
 
 
@@ -225,15 +228,29 @@ def _header_blocks(columns: dict[str, Any]) -> BytesColumn | None:
         or [()] * count
     )
     blocks = [
-        encode_headers(
-            (
-                *((pair["key"], pair["value"]) for pair in own or ()),
-                *_attribute_headers(tuple(attributes), values),
-            )
-        )
+        encode_headers(_row_headers(own or (), _attribute_headers(tuple(attributes), values)))
         for own, values in zip(pairs, queue, strict=True)
     ]
     return bytes_column(pa.array(blocks, pa.binary()))
+
+
+def _row_headers(
+    own: Sequence[dict[str, Any] | None], attributes: tuple[tuple[str, bytes], ...]
+) -> tuple[tuple[str, bytes | None], ...]:
+    """A row's headers and then its attributes. Rows that were read from a topic bring
+    the attributes that they had, which the columns overrule."""
+    overruled = {name for name, _ in attributes}
+    if overruled & _WAITING:
+        overruled |= _WAITING
+    found: list[tuple[str, bytes | None]] = []
+    for pair in own:
+        if pair is None or pair["key"] is None:
+            raise InvalidArgument(
+                "a header of a row is null or has no key; leave it out of the array 'headers'"
+            )
+        if pair["key"] not in overruled:
+            found.append((pair["key"], pair["value"]))
+    return (*found, *attributes)
 
 
 def _attribute(name: str, array: pa.Array) -> list[Any]:

@@ -6,7 +6,8 @@
                      it was of; a task that finds its marker writes nothing
 
         transactional id   {sink}-{task}            begins: fences what is left of it
-        group              __spark.{sink}.{task}    its offset is the marker: batch + 1
+        group              __spark.{sink}.{task}    its offset is the marker: batch + 1,
+                                                    beside it, the rows it ever wrote
 
 `sink` is the id of the streaming query, the same after every restart from its
 checkpoint, or what option 'sinkId' says. The marker becomes visible together with the
@@ -38,12 +39,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.client.kafka.cluster import KafkaCluster
-from headrace.client.kafka.offsets import committed_offsets, delete_group
+from headrace.client.kafka.cluster import KafkaCluster, KafkaError
+from headrace.client.kafka.offsets import Committed, committed_positions, delete_group
 from headrace.client.kafka.producing import KafkaProducer
 from headrace.core.errors import HeadraceError, InvalidOption, UnknownTopic
+from headrace.core.values import note_spark_rows, spark_rows_of
 from headrace.spark.outgoing import RowEncoder
 from headrace.spark.write_options import WriteOptions, check_columns
+from headrace.wire.kafka.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +113,7 @@ def write_rows(
             codec=options.codec,
         )
         try:
-            producer.begin()
+            _begin(producer)
             if task is None:
                 rows = _send(options, cluster, producer, batches, number)
                 producer.flush()
@@ -118,6 +121,18 @@ def write_rows(
             return _write_once(options, cluster, producer, batches, task)
         finally:
             producer.close()
+
+
+def _begin(producer: KafkaProducer) -> None:
+    try:
+        producer.begin()
+    except KafkaError as error:
+        if error.error != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            raise
+        raise InvalidOption(
+            "option 'transactionTimeout' is longer than the broker allows "
+            "(transaction.max.timeout.ms); lower it"
+        ) from None
 
 
 def _write_once(
@@ -130,14 +145,16 @@ def _write_once(
     # Begun before the marker is read: nobody else can move it from here on.
     assert options.topic is not None
     place = (options.topic, 0)
-    marker = committed_offsets(cluster, task.group, {options.topic: (0,)}).get(place, -1)
-    if marker > task.batch_id:
+    found = committed_positions(cluster, task.group, {options.topic: (0,)})
+    marker = found.get(place, Committed(-1, ""))
+    if marker.offset > task.batch_id:
         skipped = sum(batch.num_rows for batch in batches)
         return Written(task.number, skipped, True)
     try:
         rows = _send(options, cluster, producer, batches, task.number)
         if rows:
-            producer.commit({place: task.batch_id + 1}, group=task.group)
+            written = note_spark_rows(spark_rows_of(marker.metadata) + rows)
+            producer.commit({place: task.batch_id + 1}, group=task.group, metadata=written)
     except BaseException:
         with contextlib.suppress(HeadraceError):
             producer.abort()

@@ -27,6 +27,9 @@ from headrace.spark.options import parse_servers
 BATCH_BYTES: Final = 1_000_000
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
+# It becomes part of a group's and of a transactional id's name.
+_SINK_ID_CHARACTERS_MAX: Final = 200
+
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 COLUMN_TYPES: Final = {
     "key": ("binary", "string"),
@@ -68,6 +71,13 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
         raise InvalidOption("option 'batchId' is given by Spark in a stream; leave it out")
     if "batchId" in given and "sinkId" not in given:
         raise InvalidOption("option 'batchId' counts the batches of a sink; name that by 'sinkId'")
+    if not 0 < len(given.get("sinkId", "x")) <= _SINK_ID_CHARACTERS_MAX:
+        raise InvalidOption(
+            f"option 'sinkId' has {len(given['sinkId'])} characters; give it 1 to "
+            f"{_SINK_ID_CHARACTERS_MAX}, the same ones in every run"
+        )
+    if duration(given, "transactionTimeout", TRANSACTION_TIMEOUT_MS) <= 0:
+        raise InvalidOption("option 'transactionTimeout' is 0; give a task the time it takes")
     if exactly_once and "topic" not in given:
         raise InvalidOption(
             "option 'topic' is missing: exactly-once notes its progress beside a topic; name the "
@@ -105,7 +115,11 @@ def check_columns(options: WriteOptions, schema: StructType) -> None:
             raise InvalidOption(
                 f"column {field.name!r} is {found}; cast it to {' or '.join(COLUMN_TYPES[name])}"
             )
-    there = {known[field.name.lower()] for field in schema.fields}
+    names = [known[field.name.lower()] for field in schema.fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOption(f"there are two columns {name!r}, whatever their case; drop one")
+    there = set(names)
     if "value" not in there:
         raise InvalidOption("there is no column 'value'; name one so, or null for tombstones")
     if "topic" not in there and options.topic is None:

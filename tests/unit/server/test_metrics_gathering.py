@@ -16,10 +16,12 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.values import (
     SPARK_PROGRESS,
+    SPARK_SINK_PREFIX,
     Delivery,
     MessageId,
     Outgoing,
     Publication,
+    note_spark_rows,
 )
 from headrace.engine.cursor import Commitment
 from headrace.record.attribute_headers import attribute_headers
@@ -188,6 +190,26 @@ def test_the_progress_of_a_spark_query_is_told_apart() -> None:
         await served.service.finish(commit)
         assert await served.look(f.LAG_MESSAGES) == {("query", TOPIC, "spark"): 1}
         assert await served.look(f.POSITION) == {("query", TOPIC, "spark"): 1}
+
+    watched(scenario)
+
+
+def test_what_sinks_of_spark_wrote_is_counted_by_their_markers() -> None:
+    async def scenario(served: Watched) -> None:
+        await served.run(Face.create_topic, TOPIC, partitions=1)
+        topic = served.broker.topics.named(TOPIC)
+        commit = served.service.commit()
+        notes = {"0": note_spark_rows(70), "1": note_spark_rows(50), "2": "headrace-spark-rows:x"}
+        for number, (task, note) in enumerate(notes.items()):
+            positions = {(topic.id, 0): Commitment(8 - number, note)}
+            group = f"{SPARK_SINK_PREFIX}large.orders.{task}"
+            commit.data.append(
+                served.broker.cursors.commit(group, positions, served.clock.now_ms())
+            )
+        await served.service.finish(commit)
+        assert await served.look(f.SINK_ROWS) == {("large.orders",): 120}
+        assert await served.look(f.SINK_BATCHES) == {("large.orders",): 8}
+        assert await served.look(f.LAG_MESSAGES) == {}
 
     watched(scenario)
 

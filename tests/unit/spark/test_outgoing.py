@@ -103,6 +103,36 @@ def test_headers_and_queue_attributes_become_headers() -> None:
     ]
 
 
+def test_attributes_in_columns_overrule_those_that_a_row_brings() -> None:
+    brought = [
+        {"key": name, "value": b"1"}
+        for name in ("headrace-priority", "h", "headrace-deliver-at", "headrace-ttl-ms")
+    ]
+    [(_, _, records)] = encode(
+        table(
+            value=[b"a", b"b"],
+            headers=pa.array([brought, brought], HEADERS),
+            priority=[4, None],
+            delayMs=pa.array([50, None], pa.int64()),
+        )
+    )
+    assert [record.headers for record in records] == [
+        (
+            ("h", b"1"),
+            ("headrace-ttl-ms", b"1"),
+            ("headrace-priority", b"4"),
+            ("headrace-delay-ms", b"50"),
+        ),
+        tuple((each["key"], b"1") for each in brought),
+    ]
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"1"}])
+def test_a_header_without_a_key_is_refused(header: Any) -> None:
+    with pytest.raises(InvalidArgument, match="is null or has no key; leave it out"):
+        encode(table(value=[b"a"], headers=pa.array([[header]], HEADERS)))
+
+
 def test_a_moment_of_delivery_is_in_milliseconds() -> None:
     at = pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC"))
     [(_, _, [record])] = encode(table(value=[b"a"], deliverAt=at))

@@ -10,6 +10,7 @@ elsewhere is shown to every tool that knows lag.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from headrace.client.kafka.cluster import GROUP, KafkaCluster, KafkaError, Place
 from headrace.client.kafka.connection import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
@@ -55,11 +56,25 @@ def commit_offsets(
     cluster.persist(attempt, cluster.forget)
 
 
+class Committed(NamedTuple):
+    offset: int
+    metadata: str
+
+
 def committed_offsets(
     cluster: KafkaCluster, group: str, places: Mapping[str, Sequence[int]]
 ) -> dict[Place, int]:
     """Where nothing is committed, the offset is -1. Waits for transactions that are
     about to change an answer."""
+    return {
+        place: each.offset for place, each in committed_positions(cluster, group, places).items()
+    }
+
+
+def committed_positions(
+    cluster: KafkaCluster, group: str, places: Mapping[str, Sequence[int]]
+) -> dict[Place, Committed]:
+    """The same with what was written beside the offsets."""
     request = OffsetFetchRequest(
         group,
         tuple(OffsetFetchRequestTopic(name, tuple(each)) for name, each in places.items()),
@@ -75,7 +90,7 @@ def committed_offsets(
         require_stable=True,
     )
 
-    def attempt() -> dict[Place, int]:
+    def attempt() -> dict[Place, Committed]:
         answer = cluster.ask_coordinator(GROUP, group, OFFSET_FETCH, request)
         # From version 8 on many groups are asked for at once.
         found = answer.groups[0] if answer.groups else answer
@@ -86,7 +101,9 @@ def committed_offsets(
             for partition in topic.partitions:
                 if partition.error_code:
                     raise KafkaError(partition.error_code, f"looking up offsets of {group!r}")
-                offsets[topic.name, partition.partition_index] = partition.committed_offset
+                offsets[topic.name, partition.partition_index] = Committed(
+                    partition.committed_offset, partition.metadata or ""
+                )
         return offsets
 
     return cluster.persist(attempt, cluster.forget)

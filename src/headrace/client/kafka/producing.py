@@ -258,11 +258,12 @@ class KafkaProducer:
         self._cluster.persist(attempt, self._cluster.forget)
         self._added.add(place)
 
-    def commit(self, offsets: Mapping[Place, int], *, group: str) -> None:
-        """Everything sent so far, and these offsets of a group, as one."""
+    def commit(self, offsets: Mapping[Place, int], *, group: str, metadata: str = "") -> None:
+        """Everything sent so far, and these offsets of a group, as one. `metadata` is
+        written beside each of them."""
         self.flush()
         self._add_group(group)
-        self._commit_offsets(offsets, group)
+        self._commit_offsets(offsets, group, metadata)
         self._end(commit=True)
 
     def abort(self) -> None:
@@ -282,10 +283,12 @@ class KafkaProducer:
 
         self._cluster.persist(attempt, self._cluster.forget)
 
-    def _commit_offsets(self, offsets: Mapping[Place, int], group: str) -> None:
+    def _commit_offsets(self, offsets: Mapping[Place, int], group: str, metadata: str) -> None:
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (name, index), offset in offsets.items():
-            topics.setdefault(name, []).append(TxnOffsetCommitRequestPartition(index, offset))
+            topics.setdefault(name, []).append(
+                TxnOffsetCommitRequestPartition(index, offset, committed_metadata=metadata)
+            )
         request = TxnOffsetCommitRequest(
             self._transactional_id or "",
             group,

@@ -31,6 +31,7 @@ export async function pipelines(stage) {
       { label: "Sink", fill: true, cell: (row) => h("code", {}, row.name) },
       { label: "Writes to", cell: (row) => row.topics.map((each, index) => [index ? ", " : "", link(`/topics${place(each)}`, each)]) },
       { label: "Tasks", number: true, cell: (row) => count(row.tasks) },
+      { label: "Rows written", number: true, cell: (row) => count(row.rows) },
       { label: "Last batch", number: true, cell: (row) => count(row.batch) },
       { label: "Written", number: true, cell: (row) => when(row.committed_at) },
     ],

@@ -2,14 +2,15 @@
 
     a reader    commits its progress to a group, with a note that says who it is
     a sink      that writes exactly once keeps a marker for each task: the group
-                __spark.{sink}.{task}, whose offset is the next batch
+                __spark.{sink}.{task}, whose offset is the next batch, with a note of
+                the rows that the task ever wrote
 
 What a pipeline made of what it read is in its own ledger; the node does not know it.
 """
 
 from __future__ import annotations
 
-from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX
+from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX, spark_rows_of
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of
 from headrace.server.slices import Slices
@@ -35,10 +36,16 @@ async def list_all(call: Call) -> o.Pipelines:
             known = sinks.setdefault(
                 sink,
                 o.PipelineSink(
-                    name=sink, topics=topics, tasks=0, batch=batch, committed_at=committed_at
+                    name=sink,
+                    topics=topics,
+                    tasks=0,
+                    rows=0,
+                    batch=batch,
+                    committed_at=committed_at,
                 ),
             )
             known.tasks += 1
+            known.rows += sum(spark_rows_of(each.metadata) for each in cursors.values())
             known.batch = max(known.batch, batch)
             known.committed_at = max(known.committed_at, committed_at)
         elif any(each.metadata == SPARK_PROGRESS for each in cursors.values()):

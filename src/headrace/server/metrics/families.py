@@ -32,6 +32,7 @@ Samples: TypeAlias = dict[Family, list[Sample]]
 
 _QUEUE: Final = ("group", "topic")
 _GROUP: Final = ("group", "topic", "kind")
+_SINK: Final = ("sink",)
 _DOOR: Final = ("topic", "door")
 
 # What goes in and out.
@@ -78,6 +79,16 @@ POSITION = Family(
 COMMIT_AGE = Family(
     "headrace_group_commit_age_seconds", "gauge", _GROUP,
     "How long ago a stream group committed last.",
+)  # fmt: skip
+
+# Spark's sinks that write exactly once.
+SINK_ROWS = Family(
+    "headrace_spark_sink_rows", "counter", _SINK,
+    "Rows that a sink of Spark wrote, each once, as of its last batches.",
+)  # fmt: skip
+SINK_BATCHES = Family(
+    "headrace_spark_sink_batches", "counter", _SINK,
+    "Batches that a sink of Spark has begun to write: the number of the last one, and 1.",
 )  # fmt: skip
 
 # Queues.
@@ -204,6 +215,7 @@ FAMILIES: Final[Sequence[Family]] = (
     MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT,
     REQUESTS, REQUEST_ERRORS, CONNECTIONS,
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
+    SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,
     DEAD_LETTERED, EXPIRED, CANCELLED, LETTERS, REDRIVEN,
     PARTITIONS, SEGMENTS, SIZE, STOPPED, DISK_FREE, DISK_FLOOR, SYNCS,

@@ -44,6 +44,7 @@ from headrace.server.metrics.families import Samples
 from headrace.server.metrics.process import read_process
 from headrace.server.metrics.sums import (
     QueueSums,
+    SinkSums,
     StreamSums,
     TopicSums,
     depth_of,
@@ -83,6 +84,7 @@ class Gathering:
         await self._pass_time(look)
         await self._look_at_topics(look)
         await self._look_at_streams(look)
+        await self._look_at_sinks(look)
         self._look_at_transactions(look)
         for each in places:
             each.end()
@@ -205,6 +207,22 @@ class Gathering:
                         self._write_lag(look.samples, group, partition, kind, lag)
         for (group, name), each in streams.items():
             each.write(look.samples, group, name, look.now_ms)
+
+    async def _look_at_sinks(self, look: _Look) -> None:
+        """Spark's, by the marker that each of their tasks keeps."""
+        cursors = self._broker.cursors
+        sinks: dict[str, SinkSums] = {}
+        for group in sorted(cursors.groups()):
+            await look.rest()
+            if group.startswith(SPARK_SINK_PREFIX):
+                sink = group.removeprefix(SPARK_SINK_PREFIX).rpartition(".")[0]
+                sinks.setdefault(sink, SinkSums()).add(cursors.of(group).values())
+        shown: dict[str, SinkSums] = {}
+        for sink, each in sinks.items():
+            label = sink if self._groups.has((SPARK_SINK_PREFIX, sink)) else OTHER
+            shown.setdefault(label, SinkSums()).join(each)
+        for label, each in shown.items():
+            each.write(look.samples, label)
 
     async def _add_stream(
         self,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
+from headrace.core.values import spark_rows_of
+from headrace.engine.cursor import Cursor
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -104,6 +107,27 @@ class StreamSums:
         if self.committed_ms is not None:
             age = max(0, now_ms - self.committed_ms) / 1000
             samples[f.COMMIT_AGE].append((labels, age))
+
+
+class SinkSums:
+    """One sink of Spark that writes exactly once, or several that share a series."""
+
+    def __init__(self) -> None:
+        self.rows = self.batches = 0
+
+    def add(self, markers: Iterable[Cursor]) -> None:
+        """What one task has committed: its next batch, and beside it its rows."""
+        for marker in markers:
+            self.rows += spark_rows_of(marker.metadata)
+            self.batches = max(self.batches, marker.offset)
+
+    def join(self, other: SinkSums) -> None:
+        self.rows += other.rows
+        self.batches += other.batches
+
+    def write(self, samples: Samples, sink: str) -> None:
+        samples[f.SINK_ROWS].append(((sink,), self.rows))
+        samples[f.SINK_BATCHES].append(((sink,), self.batches))
 
 
 def depth_of(view: QueueView) -> int:

@@ -167,6 +167,7 @@ MEANINGS: Mapping[str, str] = {
     "name": "The name: letters, digits, dots, underscores and hyphens.",
     "Attention.name": "The name of what it is about.",
     "PipelineSink.name": "The name of the sink.",
+    "PipelineSink.rows": "Rows that it ever wrote, each once.",
     "PipelineSource.name": "The name of the query.",
     "newest_first": "The latest first.",
     "next": "What to pass as `after` for the next page; null on the last.",

@@ -345,6 +345,7 @@ class PipelineSink(Answer):
     name: str
     topics: list[str]
     tasks: int
+    rows: int
     batch: int
     committed_at: str
 
