@@ -147,6 +147,11 @@ def test_a_lease_is_extended_and_released(
     type_into(page, "dialog input", "3000")
     press_in_dialog(page, "Extend")
     told(page, "50 min")
+    press(page, "Change a setting")
+    fill(page, {"Setting": "max_attempts", "Value, as JSON": "9"})
+    press_in_dialog(page, "Change it")
+    told(page, f"max_attempts of {group} is 9 now")
+    assert done(node.get(f"/groups/{group}"))["settings"]["max_attempts"] == 9
     [longer] = done(node.get(f"/queues/{group}/leases"))["leases"]
     assert longer["deadline"] > held["deadline"]
     press(page, f"Release {held['id']}")
@@ -239,6 +244,12 @@ def test_a_topic_is_made_changed_and_deleted(
     told(page, "retention_ms")
     wait_text(page, "1 min (60,000)")
     assert done(node.get(f"/topics/{name}"))["settings"]["retention_ms"] == 60_000
+    page.go(f"{full.http}/dashboard/topics/{name}?tab=partitions")
+    press(page, "More partitions")
+    fill(page, {"Partitions": "5"})
+    press_in_dialog(page, "Let it grow")
+    told(page, f"{name} has 5 partitions now")
+    page.wait("document.querySelectorAll('tbody tr').length === 5")
     press(page, "Delete")
     type_into(page, "dialog input", name)
     press_in_dialog(page, "Delete the topic")

@@ -159,6 +159,21 @@ def test_the_document_and_its_page_need_nothing_from_elsewhere(http: httpx.Clien
         assert path in page.text.replace("&#x27;", "'")
 
 
+def test_settings_of_a_queue_group_are_changed_and_checked(http: httpx.Client, topic: str) -> None:
+    done(http.post(f"/queues/{topic}-work/lease", json={"topics": [topic]}))
+    where = f"/groups/{topic}-work"
+    shown = done(http.patch(where, json={"settings": {"max_attempts": 9}}))
+    assert shown["settings"]["max_attempts"] == 9
+    assert done(http.get(where)) == shown
+    refused(http.patch(where, json={"settings": {"max_attempts": -1}}), 400, "invalid-argument")
+    refused(http.patch(where, json={"settings": {"attempts": 1}}), 400, "invalid-argument")
+    refused(http.patch(where, json={"settings": {}}), 400, "invalid-argument")
+    refused(http.patch(f"{where}s", json={"settings": {"order": "key"}}), 404, "unknown-group")
+    done(http.post(f"/groups/{topic}-read/reset", json={"topic": topic, "to": "latest"}))
+    wanted = {"settings": {"max_attempts": 9}}
+    refused(http.patch(f"/groups/{topic}-read", json=wanted), 409, "group-kind-mismatch")
+
+
 def test_of_a_group_with_many_partitions_those_furthest_behind_are_shown(
     http: httpx.Client, name: str
 ) -> None:

@@ -21,6 +21,7 @@ Then many at a time, for the throughput:
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import tempfile
 import threading
@@ -91,6 +92,8 @@ def bench(
     """Measure publishing and working, on a temporary directory or on a node."""
     if parent is not None and place.server:
         raise click.UsageError("--in chooses a disk of this machine; a node has its own")
+    if parent is not None and not os.path.isdir(parent):
+        raise click.UsageError(f"there is no directory {parent!r}; --in names one that is there")
     with _temporary_topic(place, parent, partitions, durability) as (handle, consumer, topic):
         rounds = [
             *_measure_single(handle, consumer, topic, single, size),

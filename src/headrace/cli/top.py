@@ -59,14 +59,15 @@ def top(every: int, once: bool, sort: str, text: str, as_json: bool, place: Plac
     --once prints a line for each look, until Ctrl-C.
     """
     view = View(sort=SORTS[sort], filter=text)
-    source = Source(place)
+    is_live = not (as_json or once) and stdout_is_terminal() and sys.stdin.isatty()
+    source = Source(place, is_live=is_live)
     try:
-        if as_json and not once:
-            _write_lines(source, every / 1000, view)
-        elif as_json or once or not (stdout_is_terminal() and sys.stdin.isatty()):
-            _print_once(source, every / 1000, view, as_json)
-        else:
+        if is_live:
             _watch(source, every / 1000, view)
+        elif as_json and not once:
+            _write_lines(source, every / 1000, view)
+        else:
+            _print_once(source, every / 1000, view, as_json)
     finally:
         source.close()
 

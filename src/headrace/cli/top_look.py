@@ -62,16 +62,21 @@ class Frame(NamedTuple):
 
 
 class Source:
-    """Where looks come from. Kept open on a node, opened anew on a directory."""
+    """Where looks come from. Kept open on a node, opened anew on a directory.
 
-    def __init__(self, place: Place) -> None:
+    Whoever watches live wants to see at once that the node is away, so that a look which
+    fails is not made again behind the scenes.
+    """
+
+    def __init__(self, place: Place, *, is_live: bool = False) -> None:
         self.name = place.server or place.directory
         self._directory = place.directory
         self._remote = None
         if place.server:
+            from headrace.client.caller import RETRY_SECONDS
             from headrace.client.connecting import open_backend
 
-            self._remote = open_backend(place.server)
+            self._remote = open_backend(place.server, retry=0 if is_live else RETRY_SECONDS)
         else:
             check_exists(place.directory)
 

@@ -387,6 +387,7 @@ def test_a_quick_benchmark_counts_what_it_did(run: Run, tmp_path: Path) -> None:
     measured = document_of(run(*BENCH, "--in", str(tmp_path)))
     check_rounds(measured["rounds"])
     assert list(tmp_path.glob("headrace-bench-*")) == []
+    assert "no directory" in run(*BENCH, "--in", str(tmp_path / "absent"), code=2).stderr
 
 
 @pytest.mark.parametrize("run", ["server"], indirect=True)

@@ -158,6 +158,25 @@ def test_a_resized_screen_is_drawn_anew(open_session: Open) -> None:
     assert session.end() == 0
 
 
+def test_a_node_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> None:
+    process = NodeProcess(tmp_path / "data")
+    session = Session("top", "--server", process.bootstrap, "--every", "100ms", environment={})
+    try:
+        session.wait_for("0 topics")
+        process.kill()
+        session.wait_for(f"{process.bootstrap}: no node answers")
+        process.restart()
+        with headrace.connect(process.bootstrap) as handle:
+            handle.create_topic("orders", 2)
+        lines = session.wait_until(lambda lines: bool(row_of(lines, "orders")))
+        assert lines[0].startswith("headrace ")
+        session.press("q")
+        assert session.end() == 0
+    finally:
+        session.close()
+        process.stop()
+
+
 def test_without_colours_there_are_none(open_session: Open) -> None:
     session = open_session(environment={"NO_COLOR": "1"})
     session.wait_for("billing ")

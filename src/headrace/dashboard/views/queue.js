@@ -7,6 +7,7 @@ import { count, duration, plural, rate, relative } from "../format.js";
 import { spark } from "../chart.js";
 import { tell } from "../notices.js";
 import { badge, bar, barLegend, button, field, head, link, messageLink, panel, place, settingsFacts, tiles, when } from "../parts.js";
+import { changeSetting } from "../settings.js";
 import { table } from "../table.js";
 import { deleteGroup, memberTable } from "./group.js";
 
@@ -22,6 +23,13 @@ export async function queue(stage) {
   const leases = leaseTable(name, actions, () => refresh());
   const members = memberTable(name);
   const words = h("span", { class: "muted" });
+  const settings = h("div", { class: "panel-body" }, settingsFacts(described.settings, node.group_defaults));
+  async function change() {
+    const now = await changeSetting({ name, where: path("groups", name), settings: described.settings });
+    if (!now) return;
+    described.settings = now.settings;
+    replace(settings, settingsFacts(now.settings, node.group_defaults));
+  }
   stage.show(
     head(name, {
       crumbs: link("/queues", "Queues"),
@@ -34,7 +42,7 @@ export async function queue(stage) {
       panel("In work", [holders, leases.element], words),
       h("div", { class: "columns" },
         panel("Members", members.element),
-        panel("Settings", h("div", { class: "panel-body" }, settingsFacts(described.settings, node.group_defaults))))),
+        panel("Settings", settings, actions && button("Change a setting", change, { tone: "small" })))),
   );
   const delivered = [];
 

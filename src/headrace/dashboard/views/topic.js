@@ -9,6 +9,7 @@ import { messageList } from "../messages.js";
 import { tell } from "../notices.js";
 import { button, field, head, link, panel, place, settingsFacts, tabs, tiles } from "../parts.js";
 import { publish } from "../publish.js";
+import { changeSetting } from "../settings.js";
 import { table } from "../table.js";
 import { groupColumns } from "./groups.js";
 
@@ -81,7 +82,7 @@ function messages(body, { name, first, stage }) {
   list.load();
 }
 
-function partitions(body, { name, first, stage }) {
+function partitions(body, { name, first, stage, actions }) {
   const rows = table({
     caption: `Partitions of ${name}`,
     key: (row) => row.partition,
@@ -105,8 +106,13 @@ function partitions(body, { name, first, stage }) {
     rows.update([...first.partitions, ...extra]);
   }, { tone: "small" });
   more.hidden = next === null;
-  replace(body, panel("Partitions", [rows.element, h("div", { class: "pager" }, more)], plural(first.partition_count, "partition")));
-  return (now) => rows.update([...now.partitions, ...extra]);
+  let known = first.partition_count;
+  const growing = actions && button("More partitions", () => grow(name, known), { tone: "small" });
+  replace(body, panel("Partitions", [rows.element, h("div", { class: "pager" }, more)], growing));
+  return (now) => {
+    known = now.partition_count;
+    rows.update([...now.partitions, ...extra]);
+  };
 }
 
 function groups(body) {
@@ -117,7 +123,7 @@ function groups(body) {
 
 function settings(body, { name, first, actions, defaults }) {
   const shown = h("div", { class: "panel-body" }, settingsFacts(first.settings, defaults));
-  const change = actions && button("Change a setting", () => changeSetting(name, first.settings), { tone: "small" });
+  const change = actions && button("Change a setting", () => changeSetting({ name, where: path("topics", name), settings: first.settings }), { tone: "small" });
   replace(body, panel("Settings", shown, h("span", { class: "muted" }, "what differs from the default is bold "), change));
   return (now) => {
     if (JSON.stringify(now.settings) !== JSON.stringify(first.settings)) {
@@ -127,27 +133,20 @@ function settings(body, { name, first, actions, defaults }) {
   };
 }
 
-function changeSetting(name, settings) {
-  const which = h("select", {}, Object.keys(settings).map((each) => h("option", {}, each)));
-  const value = h("input", { autocomplete: "off" });
-  const fill = () => {
-    value.value = JSON.stringify(settings[which.value]);
-  };
-  which.addEventListener("change", fill);
-  fill();
+function grow(name, partitions) {
+  const number = h("input", { type: "number", min: String(partitions + 1), value: String(partitions * 2), required: true });
+  const agreed = h("input", { type: "checkbox" });
   return openForm({
-    title: `Change a setting of ${name}`,
-    body: [field("Setting", which), field("Value, as JSON", value)],
-    action: "Change it",
+    title: `More partitions for ${name}`,
+    body: [
+      h("p", { class: "prose" }, "A topic grows and never shrinks. What has a key may go to another partition from then on: messages of one key that are there already are not moved, and can be read beside the new ones."),
+      field("Partitions", number),
+      h("label", { class: "check" }, agreed, "also where that breaks the order of keys or deduplication"),
+    ],
+    action: "Let it grow",
     async submit() {
-      let wanted = value.value;
-      try {
-        wanted = JSON.parse(value.value);
-      } catch {
-        // A word without quotes is a text.
-      }
-      await patch(path("topics", name), { settings: { [which.value]: wanted } });
-      tell(`${which.value} of ${name} is ${value.value} now.`);
+      const now = await patch(path("topics", name), { partitions: Number(number.value), break_key_order: agreed.checked });
+      tell(`${name} has ${plural(now.partitions.length, "partition")} now.`);
       return true;
     },
   });

@@ -29,6 +29,16 @@ async def describe(call: Call) -> group_bodies.ShownGroup:
     return shown_group(await call.run(Face.group, call.path["group"]))
 
 
+async def change(call: Call) -> group_bodies.ShownGroup:
+    wanted: group_bodies.ChangedGroup = call.body
+    name = call.path["group"]
+    if not wanted.settings:
+        raise InvalidArgument("there is nothing to change; give settings")
+    if (await call.run(Face.group, name)).kind != "queue":
+        raise GroupKindMismatch(f"{name!r} reads as a stream, which has no settings")
+    return shown_group(await call.run(Face.alter_group, name, wanted.settings))
+
+
 async def members(call: Call) -> o.Members:
     """Who reads as this group now, by whichever door they came."""
     name = call.path["group"]

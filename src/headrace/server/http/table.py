@@ -127,6 +127,8 @@ ROUTES = (
           query=b.PageQuery, answer=g.Groups),
     Route("GET", "/groups/{group}", groups.describe, "Describe a group", "groups",
           answer=g.ShownGroup),
+    Route("PATCH", "/groups/{group}", groups.change, "Change how a queue group works", "groups",
+          body=g.ChangedGroup, answer=g.ShownGroup),
     Route("GET", "/groups/{group}/lag", groups.lag, "How far a group is behind", "groups",
           query=g.LagQuery, answer=g.GroupLag),
     Route("GET", "/groups/{group}/members", groups.members, "Who reads as a group", "groups",

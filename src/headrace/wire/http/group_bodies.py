@@ -19,6 +19,12 @@ class ShownGroup(Answer):
     settings: dict[str, Any]
 
 
+class ChangedGroup(Body):
+    """Settings of a queue group to change; the others stay."""
+
+    settings: dict[str, Any]
+
+
 class Groups(Answer):
     groups: list[ShownGroup]
     next: str | None

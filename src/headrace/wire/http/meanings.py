@@ -225,6 +225,7 @@ MEANINGS: Mapping[str, str] = {
     "segments": "How many segments it has.",
     "session_seconds": "A member that is not heard of for so long is gone.",
     "settings": "Settings, by name.",
+    "ChangedGroup.settings": "Settings to change; the others stay.",
     "ChangedTopic.settings": "Settings to change; the others stay.",
     "Lease.settings": "Settings of the group, for when it is made.",
     "since": "Published at or after this moment.",
