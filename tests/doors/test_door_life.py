@@ -100,6 +100,36 @@ def test_a_node_that_stops_ends_its_streams_and_frees_their_leases(tmp_path: Pat
         assert again.stop() == 0
 
 
+def test_a_node_that_stops_answers_those_who_wait(tmp_path: Path) -> None:
+    node = DoorsProcess(tmp_path / "data")
+
+    async def run() -> list[tuple[int, Any]]:
+        address = node.doors["http"]
+        other = await PlainHttp(address).connect()
+        await other.ask("/topics", {"name": "t", "partitions": 1})
+        member = await other.ask("/subscribe", {"group": "streams", "topics": ["t"]})
+        waiting = [await PlainHttp(address).connect() for _ in range(4)]
+        for poll in waiting[:2]:
+            poll.send("POST", "/queues/g/lease", {"topics": ["t"], "wait": 30})
+        waiting[2].send("GET", "/consume?topic=t&wait=30", {})
+        path = f"/groups/streams/members/{member['member_id']}/poll"
+        waiting[3].send("POST", path, {"generation": member["generation"], "wait": 30})
+        # What was sent before on other connections has been heard of by then.
+        later = await PlainHttp(address).connect()
+        await later.ask("/queues/g/lease", {"topics": ["t"]})
+        node.process.send_signal(signal.SIGTERM)
+        answers = [await poll.receive() for poll in waiting]
+        for each in (other, later, *waiting):
+            each.close()
+        return answers
+
+    try:
+        answers = asyncio.run(run())
+    finally:
+        assert node.stop() == 0
+    assert [(status, found["messages"]) for status, found in answers] == [(200, [])] * 4
+
+
 def test_a_poll_whose_client_is_gone_leases_nothing(doors: DoorsProcess, topic: str) -> None:
     """What comes is for the next who asks, and not for somebody who left."""
     lease = {"topics": [topic], "wait": 30, "visibility": 3600}

@@ -73,6 +73,8 @@ class Service:
         self._probe = LoopProbe(self.loop, self.counts.loop_lag)
         self._readers = ThreadPoolExecutor(READ_THREADS, "headrace-read")
         self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
+        # Done when the node is about to end: those who wait are sent home.
+        self.closing: asyncio.Future[None] = self.loop.create_future()
         self.logger = logging.getLogger("headrace")
         self._waiting: dict[Partition, set[Wake]] = {}
         # Those who also wait for topics and members to come and go.
@@ -151,6 +153,11 @@ class Service:
     def wake_watching(self) -> None:
         for wake in tuple(self._watching):
             wake()
+
+    def begin_closing(self) -> None:
+        if not self.closing.done():
+            self.closing.set_result(None)
+            self.wake_watching()
 
     # Reading.
 

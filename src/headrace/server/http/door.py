@@ -121,6 +121,7 @@ class HttpDoor:
 
     async def close(self) -> None:
         """Take nothing new, and let what is under way be answered."""
+        self._service.begin_closing()
         self._server.should_exit = True
         await self._serving
         await self._live.close()

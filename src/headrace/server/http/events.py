@@ -79,7 +79,7 @@ async def _events(call: Call, topic: str, tail: Tail) -> AsyncIterator[bytes]:
     yield b": tailing " + topic.encode() + b"\n\n"
     matches = has_texts(call.query)
     with Watch(call.service, [topic]) as watch, contextlib.suppress(asyncio.CancelledError):
-        while True:
+        while not call.service.closing.done():
             watch.news.clear()
             try:
                 records = await tail.read(AT_ONCE, limits.REMOTE_ANSWER_BYTES_MAX)

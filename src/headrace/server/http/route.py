@@ -90,16 +90,20 @@ class Call:
         return await self._budget.read_body(self.request)
 
     async def unless_gone(
-        self, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]] | None = None
-    ) -> T:
-        """What the work returns, or ClientDisconnect as soon as nobody waits for it:
-        then it is cancelled, or undone if it was over by then."""
+        self,
+        work: Coroutine[Any, Any, list[T]],
+        undo: Callable[[list[T]], Awaitable[None]] | None = None,
+    ) -> list[T]:
+        """What the work finds, or ClientDisconnect as soon as nobody waits for it:
+        then it is cancelled, or undone if it was over by then. Nothing when the node
+        closes: whoever waits is told in time, and asks again when there is a node."""
         working = asyncio.ensure_future(work)
         leaving = asyncio.ensure_future(_leaves(self.request))
+        closing = self.service.closing
         try:
-            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((working, leaving, closing), return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
-                return working.result()
+                return working.result() if working.done() else []
             if undo is not None and working.done() and working.exception() is None:
                 await undo(working.result())
             raise ClientDisconnect
