@@ -73,6 +73,7 @@ _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?"), "<moment>"),
     (re.compile(r"\b\d+\.\d+ ?m?s\b"), "<time>"),
     (re.compile(r"\+\d+m?s\b"), "+<after>"),
+    (re.compile(r"\bcrc [0-9a-f]{8}\b"), "crc <checksum>"),
     (re.compile(r"\b[0-9a-f]{16,32}\b"), "<id>"),
     (re.compile(r"\b[\w.-]+-\d+-[0-9a-f]{8}\b"), "<consumer>"),
 )

@@ -31,7 +31,7 @@ from tests.doors.conftest import DoorsProcess
 
 DEFAULTS = {"kafka": "127.0.0.1:9092", "http": "127.0.0.1:9080", "grpc": "127.0.0.1:9081"}
 # Programs of a system's packages that pages use.
-PROGRAMS = ("curl", "kcat")
+PROGRAMS = ("curl", "jq", "kcat")
 WAIT_SECONDS = 60
 
 _ASSIGNMENT = re.compile(r"([A-Z_]+)=(\S+)")

@@ -17,7 +17,6 @@ RUN = ("python", "python theirs", "output", "console", "shell")
 SHOWN = ("", "text", "json", "javascript", "java", "sql", "toml", "yaml")
 # Pages whose blocks need more than a node and a shell, and who runs or checks them.
 ELSEWHERE = {
-    "docs/cli.md": "tests/unit/cli/test_help.py",
     "docs/spark.md": "tests/spark/test_pages.py",
     "docs/pipelines.md": "tests/pipelines/test_lake_and_topic.py",
 }

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, LimitExceeded
@@ -42,6 +43,8 @@ class Member:
         # Which of them comes first the next time.
         self.turn = 0
         self.timer: asyncio.TimerHandle | None = None
+        # How many of its polls are under way.
+        self.polls = 0
 
 
 class Members:
@@ -76,10 +79,24 @@ class Members:
         return member
 
     def touch(self, member: Member) -> None:
-        """It was heard of: its session begins anew."""
+        """It was heard of: its session begins anew, once it has no poll under way."""
         if member.timer is not None:
             member.timer.cancel()
-        member.timer = self._service.loop.call_later(SESSION_SECONDS, self._expire, member)
+            member.timer = None
+        if not member.polls:
+            member.timer = self._service.loop.call_later(SESSION_SECONDS, self._expire, member)
+
+    @contextmanager
+    def polling(self, member: Member) -> Iterator[None]:
+        """It is there for as long as it waits: a poll may last as long as a session."""
+        member.polls += 1
+        self.touch(member)
+        try:
+            yield
+        finally:
+            member.polls -= 1
+            if self._members.get((member.group, member.id)) is member:
+                self.touch(member)
 
     def remove(self, member: Member) -> None:
         if member.timer is not None:

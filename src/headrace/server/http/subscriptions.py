@@ -61,9 +61,10 @@ async def poll(call: Call) -> group_bodies.Polled:
     records = await attempt()
     if not records and wanted.wait:
         wait_ms = round(wanted.wait * 1000)
-        records = await call.unless_gone(
-            call.calls.wait_for_some(attempt, None, member.topics, wait_ms)
-        )
+        with call.members.polling(member):
+            records = await call.unless_gone(
+                call.calls.wait_for_some(attempt, None, member.topics, wait_ms)
+            )
     return group_bodies.Polled(
         generation=member.generation, messages=list(map(shown_record, records))
     )
