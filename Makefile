@@ -5,7 +5,7 @@ PYTHON ?=
 # How many test processes run at once.
 PARALLEL ?= 2
 # Debian packages whose programs some tests run.
-DEBIAN_TOOLS ?= kcat curl chromium prometheus
+DEBIAN_TOOLS ?= kcat curl jq chromium prometheus
 # More arguments for pytest, as in: make test ARGS="-k lease"
 ARGS ?=
 
