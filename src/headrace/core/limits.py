@@ -137,6 +137,8 @@ METRIC_AGES_MAX: Final = 1_000
 TRACE_UNCARRIED_BYTES_MAX: Final = 64 * 1024 * 1024
 TRACE_SCAN_BYTES_MAX: Final = 32 * 1024 * 1024
 TRACE_LINK_BYTES_MAX: Final = 16 * 1024 * 1024
+# Events of one message that are told: the last of them.
+TRACE_EVENTS_MAX: Final = 1_000
 
 # The dashboard: samples of the last minutes that a node keeps, and what one request
 # looks through before it says how far it came.

@@ -32,7 +32,7 @@ TraceKind = Literal[
 ]
 TraceState = Literal[
     "pending", "delayed", "leased", "retrying", "acked", "dead-lettered", "expired", "cancelled",
-    "skipped", "read", "unread",
+    "redriven", "purged", "skipped", "read", "unread",
 ]  # fmt: skip
 TRACE_STATES: tuple[TraceState, ...] = TraceState.__args__  # type: ignore[attr-defined]
 
@@ -92,7 +92,8 @@ class MessageTrace(NamedTuple):
     # Whether its whole history is kept, by the topic's setting as it is now.
     is_sampled: bool
     # Whether the state log was cut since the topic was made: of a message that is not
-    # sampled and did not fail, what happened before may be missing.
+    # sampled and did not fail, what happened before may be missing. Also where so much
+    # happened that only the last of it is told.
     is_cut: bool
     groups: tuple[GroupTrace, ...]
     events: tuple[TraceEvent, ...]
@@ -146,5 +147,5 @@ def parse_traced(text: str) -> MessageId | Receipt:
         return Receipt.parse(text)
     except InvalidReceipt:
         raise InvalidArgument(
-            f"{text!r} is neither a message id such as orders:0:42 nor a receipt"
+            f"{text!r:.80} is neither a message id such as orders:0:42 nor a receipt"
         ) from None

@@ -36,9 +36,11 @@ class MessageId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> MessageId:
         parts = text.rsplit(":", 2) if isinstance(text, str) else []
-        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        if len(parts) == 3 and all(
+            part.isascii() and part.isdecimal() and len(part) < 20 for part in parts[1:]
+        ):
             return cls(parts[0], int(parts[1]), int(parts[2]))
-        raise InvalidArgument(f"{text!r} is not a message id; it looks like orders:0:42")
+        raise InvalidArgument(f"{text!r:.80} is not a message id; it looks like orders:0:42")
 
 
 class Outgoing(NamedTuple):

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.core import limits
 from headrace.engine import state as events
 from headrace.engine.partition import Partition
 from headrace.engine.runs import pairs
@@ -61,6 +62,9 @@ class History:
         }
         self._open = set(self._known)
         self._held: dict[int, set[tuple[int, int]]] = {}
+        # Producers whose transactions decide about these messages.
+        self._holders: set[int] = set()
+        self._long: set[int] = set()
         state = partition.state
         self._turned_at = -1 if state is None else state.turned_at
         start = 0
@@ -82,7 +86,12 @@ class History:
 
     def of(self, offset: int) -> list[Happened]:
         """Everything that may be about this message, in order."""
+        self._forget_oldest(offset)
         return sorted([*self._found[offset].values(), *self._rest.values()], key=_position_of)
+
+    def is_long(self, offset: int) -> bool:
+        """Whether so much happened to it that the beginning is not told."""
+        return offset in self._long
 
     def close(self) -> None:
         self._state.close()
@@ -161,8 +170,9 @@ class History:
     def _add(self, position: int, group: str, event: events.Event | TransactionDecided) -> None:
         match event:
             case events.HeldDecided() | TransactionDecided() | events.Cut() | events.Opened():
-                number = event.group if isinstance(event, events.HeldDecided) else -1
-                self._rest.setdefault((position, number), Happened(position, group, event))
+                if not isinstance(event, Decided) or event.producer in self._holders:
+                    number = event.group if isinstance(event, events.HeldDecided) else -1
+                    self._rest.setdefault((position, number), Happened(position, group, event))
             case (
                 events.Closed()
                 | events.SnapshotPartition()
@@ -178,8 +188,20 @@ class History:
 
     def _add_to_messages(self, happened: Happened, runs: list[int]) -> None:
         for offset in self._wanted_in(runs):
+            found = self._found[offset]
             # The one from the state log is as good, and has no name with it.
-            self._found[offset].setdefault((happened.position, ""), happened)
+            found.setdefault((happened.position, ""), happened)
+            if isinstance(happened.event, events.AckHeld):
+                self._holders.add(happened.event.producer)
+            if len(found) > 2 * limits.TRACE_EVENTS_MAX:
+                self._forget_oldest(offset)
+
+    def _forget_oldest(self, offset: int) -> None:
+        found = self._found[offset]
+        if len(found) > limits.TRACE_EVENTS_MAX:
+            self._long.add(offset)
+            for key in sorted(found)[: -limits.TRACE_EVENTS_MAX]:
+                del found[key]
 
 
 def _position_of(happened: Happened) -> int:

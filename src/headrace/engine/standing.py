@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from headrace.core.trace_values import GroupTrace
+from headrace.core.trace_values import GroupTrace, TraceState
 from headrace.engine.broker import STATES, Broker
+from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.engine.cursor import Cursor
 from headrace.engine.delayed import deliver_at_ms
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import runs_of
-from headrace.engine.window import ABSENT, DELAYED, LEASED, RETRYING
+from headrace.engine.window import ABSENT, ACKED, CANCELLED, DELAYED, LEASED, RETRYING
 from headrace.record import Record
 
 
@@ -89,7 +90,16 @@ def _in_queue(
     elif state == DELAYED and record is not None:
         due_ms = deliver_at_ms(record)
     attempts = window.attempts_at(offset)
-    return GroupTrace(view.name, "queue", STATES[state], attempts, consumer, due_ms)
+    return GroupTrace(view.name, "queue", _named(view, state), attempts, consumer, due_ms)
+
+
+def _named(view: QueueView, state: int) -> TraceState:
+    """Nobody acks or cancels the dead letters themselves."""
+    if view.name == DEAD_LETTER_GROUP and state == ACKED:
+        return "redriven"
+    if view.name == DEAD_LETTER_GROUP and state == CANCELLED:
+        return "purged"
+    return STATES[state]
 
 
 def _in_stream(name: str, cursor: Cursor, offset: int) -> GroupTrace:

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import TypeVar
 
 from headrace.core import limits
-from headrace.core.errors import CorruptBatch, CorruptLog
+from headrace.core.errors import CorruptBatch, CorruptLog, InvalidArgument
 from headrace.core.trace_values import TraceLink
 from headrace.core.values import MessageId
 from headrace.engine import dead_letter
@@ -35,23 +35,24 @@ _ORIGIN = dead_letter.ORIGIN.encode()
 def links_in(broker: Broker, partition: Partition, record: Record) -> list[TraceLink]:
     """What the record itself says of where it comes from."""
     headers = {name: value for name, value in record.headers if value is not None}
+    # By the topic's own id: another one may have its name by now.
+    from_id = _id_of_origin(broker, headers.get(dead_letter.ORIGIN, b""))
+    if from_id is None:
+        return []
     if partition.topic.source_id is not None and dead_letter.TOPIC in headers:
-        letter = dead_letter.read_letter(partition.topic.name, partition.index, record)
-        return [TraceLink("origin", str(letter.source))]
-    if dead_letter.REDRIVE_GROUP in headers and dead_letter.ORIGIN in headers:
-        from_id = _id_of_origin(broker, headers[dead_letter.ORIGIN])
-        if from_id is not None:
-            return [TraceLink("redriven-from", str(from_id))]
+        return [TraceLink("origin", str(from_id))]
+    if dead_letter.REDRIVE_GROUP in headers:
+        return [TraceLink("redriven-from", str(from_id))]
     return []
 
 
 def _id_of_origin(broker: Broker, origin: bytes) -> MessageId | None:
     """Anybody may write such a header, so it may be anything."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, InvalidArgument):
         topic_id, index, _, _, offset = origin.decode("ascii").split("/")
         topic = broker.topics.catalog.topics_by_id.get(bytes.fromhex(topic_id))
         if topic is not None:
-            return MessageId(topic.name, int(index), int(offset))
+            return MessageId.parse(f"{topic.name}:{index}:{offset}")
     return None
 
 
@@ -145,5 +146,6 @@ class _CopySearch:
                 for record in read_records(data[position:end], header):
                     for name, value in record.headers:
                         if name == dead_letter.ORIGIN and value in self._wanted:
-                            self.found[self._wanted[value]] = record.offset
+                            # The first is ours; anybody may write the like later.
+                            self.found.setdefault(self._wanted[value], record.offset)
             position = end

@@ -51,6 +51,11 @@ def trace_one(broker: Broker, id: MessageId) -> Steps[MessageTrace]:
         )
     [found] = yield from trace_many(broker, partition, [id.offset])
     if found.published_at_ms is None and not found.events:
+        if id.offset >= partition.log.start_offset:
+            raise UnknownMessage(
+                f"there is no message {id}: it was compacted away, or the marker of a "
+                "transaction has its place"
+            )
         raise UnknownMessage(f"message {id} is not retained any more, and nothing of its history")
     return found
 
@@ -100,7 +105,7 @@ def trace_many(
                 producer=producers.get(offset),
                 transaction=standing.transaction_of(offset),
                 is_sampled=sample.has(offset),
-                is_cut=is_cut,
+                is_cut=is_cut or history.is_long(offset),
                 groups=standing.of(offset, timeline.starts),
                 events=tuple(timeline.events),
                 links=(*before, *links[offset]),

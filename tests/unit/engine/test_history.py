@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.core.trace_values import MessageTrace
-from headrace.engine import state_log, state_reading
+from headrace.core.values import MessageId
+from headrace.engine import dead_letter, state_log, state_reading
 from headrace.engine.trace_topic import find_trace_partition
+from headrace.record import NewRecord, build_batch, read_header
 
 # A piece and a mark of the state log, in place of 64 KiB.
 FEW_BYTES = 1024
@@ -164,3 +166,37 @@ def test_a_message_in_the_place_of_a_lost_one_is_followed_behind_the_cut(bench: 
     # Of which all that is left was said behind the cut.
     bench.publish(b"x")
     assert kinds(look(bench, 101)[0]) == ["published"]
+
+
+def write_past_the_checks(bench: Any, *headers: tuple[str, bytes]) -> None:
+    """As a Kafka client may: nobody looks into its batches."""
+    now_ms = bench.clock.time_ms
+    batch = build_batch([NewRecord(None, b"x", headers, now_ms)])
+    bench.partition().append(batch, read_header(batch), now_ms)
+
+
+def test_an_origin_that_somebody_made_up_links_to_nothing(bench: Any) -> None:
+    bench.make()
+    topic = bench.partition().topic.id.hex()
+    origins = ["nonsense", "zz/0/0/0/0", f"{topic}/-1/0/0/0", f"{topic}/0/0/0/1_0", "\u00e4"]
+    for origin in origins:
+        write_past_the_checks(
+            bench, (dead_letter.ORIGIN, origin.encode()), (dead_letter.REDRIVE_GROUP, b"workers")
+        )
+    bench.publish(b"x")
+    assert [look(bench, offset)[0].links for offset in range(len(origins))] == [()] * len(origins)
+
+
+def test_a_forged_copy_is_not_taken_for_the_one_that_was_redriven(bench: Any) -> None:
+    bench.make()
+    bench.publish(b"x")
+    bench.node.reject(bench.group, bench.receipts(1), reason="bad")
+    [letter] = bench.node.dead_letters(bench.topic)
+    id = MessageId(letter.topic, letter.partition, letter.offset)
+    bench.node.redrive(bench.topic, [id])
+    before = bench.node.trace(str(id)).links
+    [copy] = [each.id for each in before if each.relation == "redriven-to"]
+    headers = dict(bench.node.trace(copy).headers)
+    write_past_the_checks(bench, (dead_letter.ORIGIN, headers[dead_letter.ORIGIN]))
+    bench.publish(b"y")
+    assert bench.node.trace(str(id)).links == before

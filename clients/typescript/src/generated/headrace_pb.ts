@@ -2954,7 +2954,7 @@ export type TraceGroup = Message<"headrace.v1.TraceGroup"> & {
 
   /**
    * In a queue pending, delayed, leased, retrying, acked, dead-lettered, expired, cancelled
-   * or skipped; in a stream read or unread.
+   * or skipped; of a dead letter itself redriven or purged; in a stream read or unread.
    *
    * @generated from field: string state = 3;
    */
