@@ -61,6 +61,28 @@ async def with_topic(disk: MemoryDisk | None = None) -> Asking:
     return asking
 
 
+def test_metadata_tells_of_every_partition_since_when_it_is_led() -> None:
+    async def scenario() -> None:
+        asking = await with_topic()
+        topics, now_ms = asking.broker.topics, asking.service.clock.now_ms()
+        for name in ("a", "b"):
+            topics.create(name, 3, TopicSettings(), now_ms)
+        topics.partition(topics.named("b"), 1).become_leader(7, now_ms, end_leases=False)
+        answer = await asking.ask(METADATA, 12, MetadataRequest(None))
+        began = topics.partition(topics.named("a"), 0).epoch
+        assert {
+            topic.name: [(each.partition_index, each.leader_epoch) for each in topic.partitions]
+            for topic in answer.topics
+        } == {
+            "a": [(0, began), (1, began), (2, began)],
+            "b": [(0, began), (1, 7), (2, began)],
+            TOPIC: [(0, began)],
+        }
+        assert {each.leader_id for topic in answer.topics for each in topic.partitions} == {1}
+
+    run(scenario)
+
+
 def test_a_topic_is_not_told_of_before_it_is_on_disk() -> None:
     async def scenario() -> None:
         asking = Asking(MemoryDisk())

@@ -17,7 +17,10 @@ has one at once, and clients would come back after a pause for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Final
 
 from headrace.core.errors import DiskFull, HeadraceError
 from headrace.core.settings import TopicSettings
@@ -39,6 +42,11 @@ from headrace.wire.kafka.generated.metadata_response import (
     MetadataResponseTopic,
 )
 from headrace.wire.kafka.primitives import ZERO_UUID
+
+# How many descriptions of partitions are kept, one for each number of partitions.
+_KEPT_MAX: Final = 16
+
+_epoch_of = attrgetter("epoch")
 
 
 def handle(
@@ -121,18 +129,34 @@ def _create(call: Call, name: str) -> Topic:
 
 
 def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
-    node = (call.service.node_id,)
+    partitions = call.service.broker.topics.partitions(topic)
     may = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponseTopic(
         Error.NONE,
         topic.name,
         topic.id,
         topic.is_internal,
-        tuple(
-            MetadataResponsePartition(
-                Error.NONE, partition.index, node[0], partition.epoch, node, node
-            )
-            for partition in call.service.broker.topics.partitions(topic)
-        ),
+        _partitions(call.service.node_id, tuple(map(_epoch_of, partitions))),
         may,
+    )
+
+
+def _partitions(node_id: int, epochs: tuple[int, ...]) -> tuple[MetadataResponsePartition, ...]:
+    """One for each epoch. Nearly always a node leads all its partitions since the same
+    epoch, and then what is told of them differs in nothing but how many there are."""
+    if len(set(epochs)) == 1:
+        return _led_since(node_id, epochs[0], len(epochs))
+    return _led(node_id, epochs)
+
+
+@lru_cache(_KEPT_MAX)
+def _led_since(node_id: int, epoch: int, count: int) -> tuple[MetadataResponsePartition, ...]:
+    return _led(node_id, (epoch,) * count)
+
+
+def _led(node_id: int, epochs: Sequence[int]) -> tuple[MetadataResponsePartition, ...]:
+    node = (node_id,)
+    return tuple(
+        MetadataResponsePartition(Error.NONE, index, node_id, epoch, node, node)
+        for index, epoch in enumerate(epochs)
     )
