@@ -124,7 +124,9 @@ def show(
             if what is not None and key_text is not None:
                 raise InvalidArgument("a key was given twice; leave one of them out")
             query = _query(what if key_text is None else key_text, choice)
-            found = list(islice(_search(backend, query), limit))
+            # One more, to know whether that is all.
+            found = list(islice(_search(backend, query), limit + 1))
+    is_all, found = len(found) <= limit, found[:limit]
     if as_json:
         is_one = what is not None and not _is_key(what)
         write_json(document(found[0]) if is_one else [document(each) for each in found])
@@ -134,6 +136,8 @@ def show(
         _print_list(found)
     else:
         say("no message matches")
+    if not is_all:
+        say(f"the first {limit}; --limit shows more, and `headrace trace export` all of them")
     return None if found else EXIT_NOTHING_FOUND
 
 

@@ -35,6 +35,10 @@ def test_a_timeline_is_printed_by_id_and_by_key(failed: Run) -> None:
 def test_several_messages_have_a_line_each(failed: Run) -> None:
     listed = failed("trace", "--topic", "orders").stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["ID", "orders:0:0", "orders:0:1"]
+    assert failed("trace", "--topic", "orders").stderr == ""
+    first = failed("trace", "--topic", "orders", "--limit", "1")
+    assert first.stdout.splitlines()[0].split() == ["id:", "orders:0:0"]
+    assert "--limit shows more" in first.stderr
     failed("trace", "customer-9", code=3)
     failed("trace", "--group", "billing", "--outcome", "acked", code=3)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.core.trace_values import MessageTrace
-from headrace.core.values import MessageId
+from headrace.core.values import Acknowledged, MessageId, Outgoing, Publication
 from headrace.engine import dead_letter, state_log, state_reading
 from headrace.engine.trace_topic import find_trace_partition
 from headrace.record import NewRecord, build_batch, read_header
@@ -200,3 +200,21 @@ def test_a_forged_copy_is_not_taken_for_the_one_that_was_redriven(bench: Any) ->
     write_past_the_checks(bench, (dead_letter.ORIGIN, headers[dead_letter.ORIGIN]))
     bench.publish(b"y")
     assert bench.node.trace(str(id)).links == before
+
+
+def test_an_aborted_transaction_acked_nothing_and_published_nothing(bench: Any) -> None:
+    bench.make()
+    bench.publish(b"in")
+    [receipt] = bench.receipts(1)
+    acks = [Acknowledged(bench.group, [receipt])]
+    begun = bench.node.begin_transaction([Publication(bench.topic, [Outgoing(b"out")])], [], acks)
+    bench.node.write_transaction(begun, [], acks)
+    assert look(bench, 1)[0].transaction == "open"
+    bench.node.end_transaction(begun, commits=False)
+    out = look(bench, 1)[0]
+    assert (out.transaction, out.groups, kinds(out)) == ("aborted", (), ["published"])
+    told = look(bench, 0)[0]
+    assert kinds(told) == ["published", "leased", "ack-held", "ack-aborted", "lease-expired"]
+    assert told.groups[0].state == "pending"
+    bench.node.ack(bench.group, bench.receipts(1))
+    assert kinds(look(bench, 0)[0])[-2:] == ["leased", "acked"]
