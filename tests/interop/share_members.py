@@ -19,6 +19,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.interop.group_members import quiet
 
+# How long to wait for what is sure to come; waiting ends when it does.
+WAIT_SECONDS = 60
+
 TOPIC = "jobs"
 GROUP = "workers"
 
@@ -69,7 +72,7 @@ def configure(bootstrap: str, group: str = GROUP, **values: Any) -> None:
     # Its requests end when it does.
     admin = AdminClient(quiet(bootstrap))
     for done in admin.incremental_alter_configs([resource]).values():
-        done.result(10)
+        done.result(WAIT_SECONDS)
 
 
 def publish(
@@ -81,10 +84,10 @@ def publish(
     producer = Producer({**quiet(bootstrap), "linger.ms": 1})
     for value in values:
         producer.produce(topic, value, headers=dict(headers or {}))
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_SECONDS) == 0
 
 
-def poll(consumer: ShareConsumer, seconds: float = 20) -> list[Message]:
+def poll(consumer: ShareConsumer, seconds: float = WAIT_SECONDS) -> list[Message]:
     """The next batch that is not empty; none when nothing came in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -104,11 +107,11 @@ def settle(
     """Acknowledge and wait until it is on the node's disk."""
     for message in messages:
         consumer.acknowledge(message, kind(message) if callable(kind) else kind)
-    outcome = consumer.commit_sync(20)
+    outcome = consumer.commit_sync(WAIT_SECONDS)
     assert outcome and all(error is None for error in outcome.values()), outcome
 
 
-def take(consumer: ShareConsumer, count: int, seconds: float = 20) -> list[Message]:
+def take(consumer: ShareConsumer, count: int, seconds: float = WAIT_SECONDS) -> list[Message]:
     """Poll and accept until there were so many."""
     taken: list[Message] = []
     end = time.monotonic() + seconds
@@ -136,7 +139,7 @@ def letters_of(bootstrap: str, count: int, topic: str = TOPIC) -> list[Message]:
     )
     consumer.subscribe([f"{topic}.dlq"])
     letters: list[Message] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + WAIT_SECONDS
     while len(letters) < count and time.monotonic() < end:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:

@@ -18,6 +18,7 @@ from tests.interop.share_members import (
     REJECT,
     RELEASE,
     TOPIC,
+    WAIT_SECONDS,
     configure,
     letters_of,
     member,
@@ -124,6 +125,8 @@ def test_a_lock_that_runs_out_is_delivered_again_to_another(served: str) -> None
     publish(served, [b"x"])
     with member(served) as slow, member(served) as quick:
         assert seen(poll(slow)) == [(0, 1)]
+        # The next lock is a long one: whoever has it answers in time.
+        configure(served, lock_ms=60_000)
         messages = poll(quick)
         assert seen(messages) == [(0, 2)]
         settle(quick, messages)
@@ -131,21 +134,24 @@ def test_a_lock_that_runs_out_is_delivered_again_to_another(served: str) -> None
 
 def test_several_members_share_one_partition(served: str) -> None:
     configure(served, held=40)
-    publish(served, [b"%d" % number for number in range(400)])
+    published = 0
     with member(served) as first, member(served) as second, member(served) as third:
         counts = {id(each): 0 for each in (first, second, third)}
         offsets: list[int] = []
-        end = time.monotonic() + 30
-        while len(offsets) < 400:
-            assert time.monotonic() < end
+        end = time.monotonic() + WAIT_SECONDS
+        # There is work until each has had some: one may be late to join.
+        while len(offsets) < published or not all(counts.values()):
+            assert time.monotonic() < end, counts
+            if published < 400 or len(offsets) == published:
+                publish(served, [b"x"] * 100)
+                published += 100
             for each in (first, second, third):
                 messages = poll(each, 0.2)
                 if messages:
                     settle(each, messages)
                     counts[id(each)] += len(messages)
                     offsets += [message.offset() or 0 for message in messages]
-    assert sorted(offsets) == list(range(400))
-    assert all(counts.values())
+    assert sorted(offsets) == list(range(published))
 
 
 def test_a_member_that_closes_gives_back_at_no_cost(served: str) -> None:
@@ -166,19 +172,20 @@ def _hold(bootstrap: str, parent: Connection) -> None:
 
 
 def test_a_killed_members_leases_come_back_at_once(served: str) -> None:
+    configure(served, lock_ms=60_000)
     publish(served, [b"x"] * 5)
     ours, theirs = multiprocessing.Pipe()
     worker = multiprocessing.get_context("spawn").Process(target=_hold, args=(served, theirs))
     worker.start()
     try:
-        assert ours.poll(30) and ours.recv() == 5
+        assert ours.poll(WAIT_SECONDS) and ours.recv() == 5
         with member(served) as survivor:
             assert poll(survivor, 1) == []
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)
-            # The locks have most of their 30 s left; the delivery counts, since
+            # The locks have most of their 60 s left; the delivery counts, since
             # a message that kills its worker must end somewhere.
-            messages = poll(survivor, 10)
+            messages = poll(survivor, 30)
             assert [count for _, count in seen(messages)] == [2] * 5
             settle(survivor, messages)
     finally:
@@ -199,17 +206,21 @@ def test_priorities_show_between_answers(served: str) -> None:
 
 def test_delay_and_ttl_hold_for_share_members(served: str) -> None:
     publish(served, [b"over"], headers={"headrace-ttl-ms": "1"})
+    before = time.monotonic()
     publish(served, [b"delayed"], headers={"headrace-delay-ms": "1500"})
     publish(served, [b"now"])
+    came: list[bytes | str | None] = []
     with member(served) as consumer:
-        messages = poll(consumer)
-        assert [message.value() for message in messages] == [b"now"]
-        settle(consumer, messages)
-        # Nothing but time brings this one.
-        messages = poll(consumer)
-        assert [message.value() for message in messages] == [b"delayed"]
-        assert messages[0].delivery_count() == 1
-        settle(consumer, messages)
+        while len(came) < 2:
+            messages = poll(consumer)
+            assert messages
+            for message in messages:
+                assert message.delivery_count() == 1
+                # A lower bound only. Nothing but time brings this one.
+                assert message.value() != b"delayed" or time.monotonic() - before >= 1.5
+                came.append(message.value())
+            settle(consumer, messages)
+    assert len(came) == 2 and set(came) == {b"now", b"delayed"}
 
 
 def test_a_topic_that_is_made_later_is_read(node: NodeProcess) -> None:
@@ -219,7 +230,7 @@ def test_a_topic_that_is_made_later_is_read(node: NodeProcess) -> None:
         assert poll(consumer, 1) == []
         make_topic(node.bootstrap, "later", 2)
         publish(node.bootstrap, [b"x"] * 4, "later")
-        assert len(take(consumer, 4, 30)) == 4
+        assert len(take(consumer, 4)) == 4
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -237,7 +248,7 @@ def test_a_restart_loses_nothing_and_repeats_nothing(node: NodeProcess, kill: bo
         node.restart(kill=kill)
         with member(node.bootstrap) as survivor:
             while len(done) < 200:
-                done += [message.offset() or 0 for message in take(survivor, 1, 30)]
+                done += [message.offset() or 0 for message in take(survivor, 1)]
     assert sorted(done) == list(range(200))
 
 

@@ -57,7 +57,7 @@ class JavaMember:
         assert answer, self._errors.read_text()
         return answer
 
-    def poll(self, seconds: float = 20) -> list[Found]:
+    def poll(self, seconds: float = 60) -> list[Found]:
         """The next records; none when nothing came in time."""
         end = time.monotonic() + seconds
         while True:
@@ -134,12 +134,12 @@ def test_acknowledgements_that_closing_sends_count(served: str, tmp_path: Path) 
 
 
 def test_a_renewed_lock_outlives_its_first_end(served: str, tmp_path: Path) -> None:
-    configure(served, lock_ms=3000)
+    configure(served, lock_ms=6000)
     publish(served, [b"x"])
     with java_member(served, tmp_path) as java, member(served) as another:
         assert java.poll() == [(0, 1, "x")]
         for _ in range(4):
-            assert poll(another, 1) == []
+            assert poll(another, 2) == []
             java.settle({0: "renew"})
             # The renewed record is handed out again by the client itself.
             assert java.poll() == [(0, 1, "x")]
