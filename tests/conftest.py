@@ -62,6 +62,13 @@ _KEPT_BY_FIXTURES = {
 _KEPT_BY_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
+# What Spark's own scripts give to every Java they start, also in programs and pages that
+# run by themselves. Runs are short and cores are shared: one compiler and the simplest
+# collector take a third less of them.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", os.environ["SPARK_SUBMIT_OPTS"])
+
+
 def _register_profiles() -> None:
     database = DirectoryBasedExampleDatabase(_PROJECT / ".cache" / "hypothesis")
     # A deadline for each example would be an assertion on wall time, and slow

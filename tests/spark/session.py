@@ -29,6 +29,7 @@ SETTINGS = {
 # One executor at each worker, small enough to stand beside everything else.
 CLUSTER_SETTINGS = {
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
