@@ -18,7 +18,7 @@ SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/con
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check lint format bench bench-kafka bench-doors screenshots tools wheel crash power-loss rot transactions \
-	load spark-soak soak clean
+	load spark-soak properties soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,9 @@ load: $(STAMP) ## the long load test of the doors: 700 consumers, 200,000 messag
 
 spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)
+
+properties: $(STAMP) ## every property at length: 2,000 examples each
+	@HEADRACE_LONG=1 $(PYTEST) -q -n $(PARALLEL) --dist loadgroup tests/property tests/interop/test_wire_kio.py --timeout 0 $(ARGS)
 
 soak: crash power-loss rot transactions ## all long soaks, one after the other
 

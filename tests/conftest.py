@@ -81,7 +81,7 @@ def _register_profiles() -> None:
     )
     settings.register_profile("fast", common, max_examples=50)
     # Derandomized, so that a red run is red again on the next machine.
-    settings.register_profile("ci", common, max_examples=100, derandomize=True, database=None)
+    settings.register_profile("ci", common, max_examples=50, derandomize=True, database=None)
     settings.register_profile("long", common, max_examples=2_000)
     if os.environ.get("HEADRACE_LONG") == "1":
         settings.load_profile("long")

@@ -33,7 +33,21 @@ COMPANIES = {
 }
 
 # The longest, as measured on two cores; what is not named follows in its order.
-LONGEST: tuple[str, ...] = ("spark",)
+LONGEST = (
+    "spark",
+    "tests/docs/test_pages.py",
+    "tests/interop/test_transactions.py",
+    "wheel",
+    "tests/interop/test_share_confluent.py",
+    "tests/interop/test_share_java.py",
+    "tests/interop/test_groups_confluent.py",
+    "tests/interop/test_java_round_trip.py",
+    "tests/interop/test_serve_command.py",
+    "tests/interop/test_wire_kio.py",
+    "browser",
+    "metrics",
+    "tests/doors/test_typescript.py",
+)
 
 
 def company_of(nodeid: str) -> str:

@@ -146,6 +146,17 @@ def test_no_test_sleeps() -> None:
     assert not found, listing("tests that sleep; wait for the condition instead", found)
 
 
+def test_no_test_names_a_group_of_workers() -> None:
+    # The marker has no effect (tests/scheduling.py says why), and would be believed.
+    found = [
+        f"{shown(path)}:{node.lineno}"
+        for path in python_files(TESTS)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr == "xdist_group"
+    ]
+    assert not found, listing("tests marked for a worker; see tests/scheduling.py", found)
+
+
 def test_every_temporary_directory_comes_from_pytest() -> None:
     found = [
         f"{shown(path)}:{line}"

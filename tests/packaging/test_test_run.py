@@ -18,6 +18,9 @@ import pytest
 TESTS = Path(__file__).parent.parent
 RULES = ("conftest.py", "scheduling.py")
 
+# What these runs have no use for, and would import each time.
+PLAIN = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:anyio")
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -35,7 +38,7 @@ def run(tmp_path: Path) -> Run:
             (folder / name).write_text(text)
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "PYTEST_"))}
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, folder],
+            [sys.executable, "-m", "pytest", "-q", *PLAIN, *arguments, folder],
             cwd=tmp_path,
             env=ours | environment,
             capture_output=True,
