@@ -121,6 +121,8 @@ def test_chosen_columns_are_all_there_is(spark: SparkSession, topic: Topic) -> N
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'"),
         ({"startingOffsets": "latest"}, "cannot be 'latest' in a batch"),
         ({"maxOffsetsPerTrigger": 5}, "is not for a batch read"),
+        ({"valueFormat": "json", "valueSchema": "a CHAR(3)"}, "'valueSchema' has a type that"),
+        ({"valueFormat": "json", "valueSchema": "a INT, a INT"}, "'valueSchema' has 'a' twice"),
     ],
 )
 def test_a_wrong_option_is_one_clear_error(

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import LongType, StructType
 from tests.spark.conftest import Topic
 from tests.spark.test_batch_read import numbers
+
+from headrace.core.errors import DataLost, InvalidOption
+from headrace.spark.options import parse_read_options
+from headrace.spark.stream import HeadraceStreamReader
 
 
 class Query:
@@ -128,6 +137,57 @@ def test_a_topic_that_is_gone_stops_the_query_or_is_left_out(query: Query, topic
         query.run(subscribe=both)
     query.run(subscribe=both, failOnDataLoss=False)
     assert query.values() == numbers(0, 30)
+
+
+@contextmanager
+def planning(topic: Topic, **options: object) -> Iterator[HeadraceStreamReader]:
+    """What Spark asks on the driver, asked without Spark."""
+    given = {"servers": topic.node.bootstrap, "subscribe": topic.name, "columns": "offset"}
+    parsed = parse_read_options(given | {k: str(v) for k, v in options.items()}, "stream")
+    reader = HeadraceStreamReader(parsed, StructType().add("offset", LongType()))
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+def test_a_start_beyond_the_end_is_an_error_unless_allowed(topic: Topic) -> None:
+    topic.publish(numbers(0, 10), partition=0)
+    beyond = {"startingOffsets": json.dumps({topic.name: {"0": 99}})}
+    with (
+        planning(topic, **beyond) as reader,
+        pytest.raises(InvalidOption, match="'startingOffsets': .*:0 ends at offset 10, so 99 is"),
+    ):
+        reader.initialOffset()
+    with planning(topic, **beyond, failOnDataLoss=False) as reader:
+        assert reader.initialOffset()[topic.name]["0"] == 10
+
+
+def test_a_checkpoint_beyond_the_end_stops_a_query_that_takes_what_there_is(topic: Topic) -> None:
+    topic.publish(numbers(0, 10), partition=0)
+    with planning(topic) as reader:
+        reader.prepareForTriggerAvailableNow()
+        start = reader.initialOffset()
+        start[topic.name]["0"] = 99
+        with pytest.raises(DataLost, match="ends at offset 10, before 99, where it was read to"):
+            reader.latestOffset(start, ReadAllAvailable())
+
+
+def test_a_query_that_begins_behind_its_target_has_lost_nothing(topic: Topic) -> None:
+    topic.publish(numbers(0, 10), partition=0)
+    with planning(topic) as reader:
+        reader.prepareForTriggerAvailableNow()
+        topic.publish(numbers(10, 20), partition=0)
+        start = reader.initialOffset()
+        assert start[topic.name]["0"] == 20
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+def test_a_topic_that_is_not_asked_for_any_more_is_not_said_to_be_gone(topic: Topic) -> None:
+    with planning(topic) as reader:
+        start = reader.initialOffset() | {"another": {"id": "", "0": 5}}
+        with pytest.raises(DataLost, match="'another' is in the checkpoint and is not asked for"):
+            reader.latestOffset(start, ReadAllAvailable())
 
 
 def test_progress_is_shown_by_the_group(query: Query, topic: Topic) -> None:

@@ -58,7 +58,7 @@ def narrow(filters: Iterable[Filter]) -> Narrowing:
         elif column == "timestamp" and isinstance(each, GreaterThan | GreaterThanOrEqual):
             since_ms = _milliseconds(each.value)
             if since_ms is not None:
-                found = found._replace(since_ms=max(since_ms, found.since_ms or since_ms))
+                found = _narrow_times(found, since_ms)
     return found
 
 
@@ -77,8 +77,15 @@ def _narrow_to(found: Narrowing, column: str, values: list[Any]) -> Narrowing:
     if column == "timestamp":
         times = [time_ms for time_ms in map(_milliseconds, values) if time_ms is not None]
         if times and len(times) == len(values):
-            return found._replace(since_ms=max(min(times), found.since_ms or min(times)))
+            return _narrow_times(found, min(times))
     return found
+
+
+def _narrow_times(found: Narrowing, since_ms: int) -> Narrowing:
+    # Brokers take times below 0 for words such as "latest".
+    if since_ms < 0:
+        return found
+    return found._replace(since_ms=max(since_ms, found.since_ms or 0))
 
 
 def _narrow_offsets(found: Narrowing, each: Filter, value: int) -> Narrowing:

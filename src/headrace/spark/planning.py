@@ -176,6 +176,26 @@ def batch_ranges(planner: Planner, options: ReadOptions) -> list[OffsetRange]:
     return ranges
 
 
+def stream_starts(planner: Planner, options: ReadOptions) -> dict[Place, int]:
+    """Where a stream begins, within what there is. Beyond the end it would wait for
+    that offset, and all before it would never be read."""
+    topics = planner.existing_topics()
+    starts = planner.resolve(options.starting, topics)
+    if not options.starting.places or options.starting.by_time:
+        return starts
+    earliest = planner.offsets(topics.values(), EARLIEST)
+    latest = planner.offsets(topics.values(), LATEST)
+    for place, start in starts.items():
+        shown = f"{place[0]}:{place[1]}"
+        if options.fail_on_data_loss and start < earliest[place]:
+            raise _out_of_bounds(options.starting, shown, start, "begins", earliest[place])
+        if options.fail_on_data_loss and start > latest[place]:
+            raise _out_of_bounds(options.starting, shown, start, "ends", latest[place])
+    return {
+        place: min(max(start, earliest[place]), latest[place]) for place, start in starts.items()
+    }
+
+
 def _out_of_bounds(bound: Bound, shown: str, offset: int, verb: str, there: int) -> InvalidOption:
     return InvalidOption(
         f"option {bound.option!r}: {shown} {verb} at offset {there}, so {offset} is not there; "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -59,7 +60,13 @@ def arrow_schema(shape: Shape, schema: StructType) -> pa.Schema:
             f"the schema has columns {', '.join(schema.fieldNames())}, and this read gives "
             f"{', '.join(names)}; leave schema() out, and choose by option 'columns'"
         )
-    found = to_arrow_schema(schema, timezone="UTC")
+    try:
+        found = to_arrow_schema(schema, timezone="UTC")
+    except PySparkTypeError as error:
+        raise InvalidOption(
+            f"option 'valueSchema' has a type that is not decoded to here ({error}); make it "
+            "STRING and convert it in Spark"
+        ) from None
     if shape.decoding is not None and shape.decoding.format == "json":
         _check_json_types(found.field(DECODED).type, "")
     return found
@@ -68,7 +75,12 @@ def arrow_schema(shape: Shape, schema: StructType) -> pa.Schema:
 def _check_json_types(type: pa.DataType, where: str) -> None:
     """InvalidOption for what Arrow does not read from JSON as Spark would."""
     if pa.types.is_struct(type):
+        names = [field.name for field in type]
         for field in type:
+            if names.count(field.name) > 1:
+                raise InvalidOption(
+                    f"option 'valueSchema' has {field.name!r} twice in one struct; keep one"
+                )
             _check_json_types(field.type, f"{where}.{field.name}".lstrip("."))
     elif pa.types.is_list(type):
         _check_json_types(type.value_type, f"{where}[]")

@@ -12,6 +12,7 @@ what was lost is looked for in `partitions` too.
     retention deleted what was due  DataLost, or what is left (failOnDataLoss=false)
     the topic was made again        DataLost, or the new one from its beginning
     a topic or partition is gone    DataLost, or it is left out
+    the position is beyond the end  DataLost, or on from the end
 
 Rejected: trusting offsets alone to notice a topic that was made again. The new one may
 have more records than the old one had.
@@ -42,7 +43,7 @@ from headrace.core.values import SPARK_PROGRESS
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
 from headrace.spark.options import ReadOptions
-from headrace.spark.planning import Planner, connect_servers, directory_of
+from headrace.spark.planning import Planner, connect_servers, directory_of, stream_starts
 from headrace.spark.rows import read_range
 from headrace.spark.schema import arrow_schema
 from headrace.spark.splits import OffsetRange, Split, cut
@@ -82,9 +83,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()
         topics = planner.existing_topics()
-        return encode_position(
-            planner.position(topics, planner.resolve(self._options.starting, topics))
-        )
+        return encode_position(planner.position(topics, stream_starts(planner, self._options)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets_per_trigger is not None:
@@ -143,7 +142,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where each partition that exists is read from next."""
         for name, topic in start.items():
             if name not in now:
-                self._lose(f"topic {name!r} does not exist any more")
+                self._lose(self._gone(name))
                 continue
             if _is_other(topic.id, now[name].id):
                 self._lose(f"topic {name!r} was deleted and made again")
@@ -175,8 +174,19 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, topic in now.items()
         }
 
+    def _gone(self, name: str) -> str:
+        wanted = self._options.topics.named()
+        if wanted is not None and name not in wanted:
+            return f"topic {name!r} is in the checkpoint and is not asked for any more"
+        return f"topic {name!r} does not exist any more"
+
     def _within(self, name: str, index: int, offset: int, latest: int) -> int:
-        if offset <= latest or self._target is not None:
+        if offset > latest and self._target is not None:
+            # A query that began at the end may have begun behind its target, which is
+            # older: the topic has the last word.
+            place = TopicInfo(name, "", (index,), False)
+            latest = self._planner().offsets([place], LATEST)[name, index]
+        if offset <= latest:
             return offset
         self._lose(f"{name}:{index} ends at offset {latest}, before {offset}, where it was read to")
         return latest

@@ -68,6 +68,13 @@ def test_a_time_moves_the_start_alone() -> None:
     assert found == Narrowing(since_ms=int(later.timestamp() * 1000))
 
 
+def test_a_time_before_1970_narrows_nothing() -> None:
+    # Brokers take -1 for the end of a partition.
+    before = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert narrow([GreaterThanOrEqual(("timestamp",), before)]) == Narrowing()
+    assert narrow([EqualTo(("timestamp",), before)]) == Narrowing()
+
+
 def test_what_is_not_understood_narrows_nothing() -> None:
     filters = [
         Not(EqualTo(OFFSET, 5)),
