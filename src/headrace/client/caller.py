@@ -203,7 +203,7 @@ class Caller:
             self._say_again(link)
         except Disconnected as error:
             link.close()
-            raise Unreachable(explain(self.address, error)) from error
+            raise Unreachable(explain(self.address, error, self._link_kind.door)) from error
         except BaseException:
             link.close()
             raise

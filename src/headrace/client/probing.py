@@ -29,9 +29,14 @@ def is_kafka(address: Address) -> bool:
     return False
 
 
-def explain(address: Address, error: Exception) -> str:
-    """Why a link that was made could not be used."""
+def explain(address: Address, error: Exception, door: str) -> str:
+    """Why a link to what was taken for this door could not be used."""
     if is_kafka(address):
+        if door == "grpc":
+            return (
+                f"what listens at {address} speaks Kafka and not gRPC; if it is a headrace node, "
+                f"connect to {address} without grpc://, or to the port of its --grpc"
+            )
         return (
             f"what listens at {address} speaks Kafka but is not a headrace node, or an older one; "
             "use a Kafka client for it, or start a node of ours with: headrace serve"
