@@ -51,7 +51,7 @@ def events_of(http: httpx.Client, stack: ExitStack, topic: str, **asked: Any) ->
 
 def tail_of(client: GrpcClient, topic: str) -> Callable[[], str]:
     tail = client.messages.Tail(
-        pb.TailRequest(topic=topic, start=pb.START_EARLIEST), timeout=WAIT_SECONDS
+        pb.TailRequest(topic=topic, start=pb.START_EARLIEST), timeout=3 * WAIT_SECONDS
     )
 
     def next_value() -> str:
