@@ -18,11 +18,11 @@ of the loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from heapq import nlargest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from headrace.core.errors import HeadraceError
 from headrace.core.overview_values import GroupTotals, OpenTransaction, Overview, TopicTotals
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # The first waiting message is looked for in so many partitions of a group.
 LOOKED_AT_MAX = 16
+# Of the partitions in which a stream group has committed nothing, so many are candidates.
+CANDIDATES_MAX = 64
 TRANSACTIONS_SHOWN_MAX = 100
 _STATES = (READY, WAITING, LEASED, SETTLING, RETRYING, DELAYED, MOVING)
 
@@ -62,6 +64,16 @@ def overlook(
     return _Look(broker, now_ms, patience, members_of, groups).steps()
 
 
+class _Whole(NamedTuple):
+    topic_id: bytes
+    published: int
+    records: int
+    # Records by partition, where there are any.
+    counts: dict[int, int]
+    # The partitions that have most of them.
+    largest: list[tuple[int, Partition]]
+
+
 class _Look:
     def __init__(
         self,
@@ -80,6 +92,7 @@ class _Look:
         self._delivered: Counter[bytes] = Counter()
         self._letters: Counter[bytes] = Counter()
         self._lag: dict[bytes, int] = {}
+        self._wholes: dict[bytes, _Whole] = {}
 
     def steps(self) -> Generator[None, None, Overview]:
         broker = self._broker
@@ -187,18 +200,28 @@ class _Look:
         waiting: list[_Waiting] = []
         behind: Counter[bytes] = Counter()
         table, known = cursors.of(name), cursors.topics_of(name)
-        for partition in self._partitions_of(known):
-            cursor = table.get((partition.topic.id, partition.index))
-            end, at = partition.high_watermark, partition.log.start_offset
-            published += end
-            if cursor is not None:
-                at = max(at, cursor.offset)
-                read += cursor.offset
-                self._delivered[partition.topic.id] += cursor.offset
+        wholes: dict[bytes, _Whole] = {}
+        for topic in known:
+            whole = yield from self._whole(topic)
+            if whole is not None:
+                wholes[whole.topic_id] = whole
+                published += whole.published
+                behind[whole.topic_id] += whole.records
+        for (topic_id, index), cursor in table.items():
+            partition = self._broker.topics.find(topic_id, index)
+            if partition is None or topic_id not in wholes:
+                continue
+            end, at = partition.high_watermark, max(cursor.offset, partition.log.start_offset)
+            read += cursor.offset
+            self._delivered[topic_id] += cursor.offset
+            behind[topic_id] += max(0, end - at) - wholes[topic_id].counts.get(index, 0)
             if end > at:
-                behind[partition.topic.id] += end - at
                 waiting.append((end - at, partition, partial(int, at)))
             yield
+        for whole in wholes.values():
+            for count, partition in whole.largest:
+                if (whole.topic_id, partition.index) not in table:
+                    waiting.append((count, partition, partial(int, partition.log.start_offset)))
         self._note_lag(behind)
         oldest_ms = yield from self._oldest(waiting)
         guests = self._members_of(name)
@@ -211,11 +234,28 @@ class _Look:
             oldest_ms, 0, 0, 0, 0, 0, 0, published, read, 0, 0,
         )  # fmt: skip
 
-    def _partitions_of(self, topics: Iterable[str]) -> Iterator[Partition]:
-        for name in topics:
-            topic = self._broker.topics.catalog.topics.get(name)
-            if topic is not None:
-                yield from list(self._broker.topics.partitions(topic))
+    def _whole(self, name: str) -> Generator[None, None, _Whole | None]:
+        """All of a topic, as it is for a group that has read nothing of it: counted once
+        for all groups, so that each is gone through by its cursors alone."""
+        topic = self._broker.topics.catalog.topics.get(name)
+        if topic is None:
+            return None
+        if topic.id not in self._wholes:
+            counts: dict[int, int] = {}
+            largest: list[tuple[int, Partition]] = []
+            published = 0
+            for partition in list(self._broker.topics.partitions(topic)):
+                published += partition.high_watermark
+                count = partition.high_watermark - partition.log.start_offset
+                if count:
+                    counts[partition.index] = count
+                    largest.append((count, partition))
+                yield
+            largest = nlargest(CANDIDATES_MAX, largest, key=lambda each: each[0])
+            self._wholes[topic.id] = _Whole(
+                topic.id, published, sum(counts.values()), counts, largest
+            )
+        return self._wholes[topic.id]
 
     def _members(self, group: str, ours: Iterable[str]) -> int | None:
         """Who reads only a directory's files does not see who else is there. A member may

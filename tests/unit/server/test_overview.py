@@ -43,6 +43,7 @@ def test_a_partition_without_a_cursor_counts_as_unread_where_the_topic_is_read()
         overview = await Glance(asking.service).overview()
         found = group_in(overview, "audit")
         assert (found.lag, found.delivered, found.topics) == (16, 4, ("orders",))
+        assert found.oldest_ms is not None and found.published == 20
         assert overview.topics[-1].lag == 16
 
     run(scenario)
