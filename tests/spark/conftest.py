@@ -96,5 +96,6 @@ class Topic:
 @pytest.fixture
 def topic(node: NodeProcess) -> Topic:
     made = Topic(node, f"topic-{next(_numbers)}")
-    made.create(2)
+    # Tests write records of long ago, which retention would delete under their eyes.
+    made.create(2, **{"retention.ms": "-1"})
     return made
