@@ -41,6 +41,24 @@ def test_a_metric_has_a_series_of_its_name_and_its_labels_in_order(spark: SparkS
     assert row.ts.timestamp() == NOON.timestamp()
 
 
+def test_no_two_series_look_the_same(spark: SparkSession) -> None:
+    alike = [
+        metric("cpu", NOON_MS, 1, a="1", b="2"),
+        metric("cpu", NOON_MS, 1, a="1,b=2"),
+        metric("cpu", NOON_MS, 1, **{"a=1,b": "2"}),
+        metric("cpu", NOON_MS, 1, a="1\\,b=2"),
+        metric("cpu{a=1,b=2}", NOON_MS, 1),
+        metric("cpu{a=1", NOON_MS, 1, b="2"),
+    ]
+    frame = transform.metrics(
+        transform.parse_json(records(spark, [record(value) for value in alike])),
+        ahead_max_ms=AHEAD_MS,
+    )
+    series = [row.series for row in frame.collect()]
+    assert len(set(series)) == len(alike)
+    assert series[:2] == ["cpu{a=1,b=2}", r"cpu{a=1\,b\=2}"]
+
+
 def test_every_kind_of_bad_record_is_named(spark: SparkSession) -> None:
     bad = {
         b"not json": "value is not a metric",

@@ -153,11 +153,20 @@ def moment(text: Column) -> Column:
 
 
 def series_of(name: str, labels: str) -> Column:
-    """The series' identity: its name and its labels in order, `cpu{host=a}`."""
+    """The series' identity: its name and its labels in order, `cpu{host=a}`. What
+    separates them has a backslash before it where it is part of one: no two series
+    look the same."""
     ordered = F.array_sort(F.map_entries(labels))
-    pairs = F.transform(ordered, lambda pair: F.concat_ws("=", pair["key"], pair["value"]))
-    joined = F.concat(F.col(name), F.lit("{"), F.array_join(pairs, ","), F.lit("}"))
-    return F.when(F.size(labels) > 0, joined).otherwise(F.col(name))
+    pairs = F.transform(
+        ordered, lambda pair: F.concat_ws("=", _escaped(pair["key"]), _escaped(pair["value"]))
+    )
+    escaped = _escaped(F.col(name))
+    joined = F.concat(escaped, F.lit("{"), F.array_join(pairs, ","), F.lit("}"))
+    return F.when(F.size(labels) > 0, joined).otherwise(escaped)
+
+
+def _escaped(text: Column) -> Column:
+    return F.regexp_replace(text, r"([\\{},=])", r"\\$1")
 
 
 def classify(rows: DataFrame, watermark_us: int | None) -> DataFrame:
