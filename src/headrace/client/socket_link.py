@@ -14,8 +14,15 @@ from headrace.wire.remote.codec import encode_request_frame
 
 _SIZE = struct.Struct(">i")
 READ_BYTES = 256 * 1024
-# A peer that is gone without a word is noticed after about half a minute.
-_KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+# A peer that is gone without a word is noticed after about half a minute: while nothing
+# is said, and while a request is not even received, for which the system would try for
+# a quarter of an hour.
+_KEEP_ALIVE = (
+    ("TCP_KEEPIDLE", 10),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 4),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
 
 
 class SocketLink(Link):
