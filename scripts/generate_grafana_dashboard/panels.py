@@ -196,6 +196,18 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ),
                 "s",
             ),
+            Panel(
+                "Rows of Spark's sinks",
+                ((rate("headrace_spark_sink_rows_total", HERE, "sink"), "{{sink}}"),),
+                "cps",
+                "Of those that write exactly once, as they commit.",
+            ),
+            Panel(
+                "Batches of Spark's sinks",
+                ((rate("headrace_spark_sink_batches_total", HERE, "sink"), "{{sink}}"),),
+                "cps",
+                "A sink that stands still while its source moves is stuck.",
+            ),
         ),
     ),
     (

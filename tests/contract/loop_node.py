@@ -83,7 +83,7 @@ class LoopNode:
 async def _start_workers(loop: asyncio.AbstractEventLoop) -> None:
     """They would start as they are needed, within a test that would be said to have
     left them. Each waits here until all are there."""
-    loop.set_default_executor(ThreadPoolExecutor(WORKERS))
+    loop.set_default_executor(ThreadPoolExecutor(WORKERS, "loop-node"))
     everybody = threading.Barrier(WORKERS)
     await asyncio.gather(*(loop.run_in_executor(None, everybody.wait) for _ in range(WORKERS)))
 

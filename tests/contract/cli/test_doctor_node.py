@@ -35,6 +35,7 @@ from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.overview_values import NodeFigures
 from headrace.core.values import SPARK_PROGRESS, Outgoing, TopicInfo
 from headrace.node import Node
+from headrace.platform.clock import SystemClock
 
 __all__ = ["any_machine", "made"]
 
@@ -69,12 +70,13 @@ def test_what_is_published_meanwhile_is_not_from_the_future(tmp_path: Path) -> N
             return found
 
     node = Busy.open(tmp_path / "data")
+    now_ms = SystemClock().now_ms()
     try:
         node.create_topic("orders", partitions=1)
         node.publish("orders", [Outgoing(b"x")])
-        assert check_future(node, node.topics(), NOW_MS)[1] == []
-        node.publish("orders", [Outgoing(b"x", timestamp_ms=NOW_MS + 2 * HOUR_MS)])
-        [finding] = check_future(node, node.topics(), NOW_MS)[1]
+        assert check_future(node, node.topics(), now_ms)[1] == []
+        node.publish("orders", [Outgoing(b"x", timestamp_ms=now_ms + 2 * HOUR_MS)])
+        [finding] = check_future(node, node.topics(), now_ms)[1]
         assert "offset 2 is from" in finding.what
     finally:
         node.close()
