@@ -54,6 +54,8 @@ class Bench:
         self.spark = spark
         self.rows = rows
         self.runs = runs
+        # What an earlier run left, one that was ended from outside above all.
+        shutil.rmtree(place / "node", ignore_errors=True)
         self.node = Headrace(place / "node")
         self.node.start()
         self._names = iter(range(10**9))

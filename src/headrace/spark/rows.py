@@ -30,6 +30,7 @@ from headrace.record.columns import (
 )
 from headrace.spark.decoding import Decoder, decoder_of
 from headrace.spark.decoding_options import DECODED
+from headrace.spark.memory import keep_freed_memory
 from headrace.spark.options import HEADERS, ReadOptions
 from headrace.spark.planning import connect_servers, directory_of
 from headrace.spark.splits import OffsetRange
@@ -140,6 +141,7 @@ def read_range(
     options: ReadOptions, schema: pa.Schema, range: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split."""
+    keep_freed_memory()
     if options.path is not None:
         with directory_of(options) as directory:
             fetched = directory.fetch(range, options.isolation_level)
