@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.calls.served import Served
-from headrace.calls.steps import run_to_end
 from headrace.core.overview_values import Overview
+from headrace.core.steps import run_to_end
 from headrace.engine.overview import overlook
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
-from headrace.calls.steps import Steps, run_to_end
 from headrace.core import limits
 from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
+from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Delivery, Receipt
 from headrace.engine.commit import Commit
 from headrace.engine.leasing import check_lease

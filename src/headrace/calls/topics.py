@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
-from headrace.calls.steps import Steps, run_to_end
 from headrace.core.settings import TopicSettings
+from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit

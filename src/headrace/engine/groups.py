@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
@@ -15,6 +15,7 @@ from headrace.core.errors import (
     UnknownTopic,
 )
 from headrace.core.settings import GroupSettings
+from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import QueueStatistics, check_name
 from headrace.engine import statistics
 from headrace.engine.catalog import (
@@ -79,12 +80,7 @@ class Groups:
         internal: bool = False,
     ) -> Group:
         """Make the group where needed and let it read these topics."""
-        opening = self.opening(name, topics, settings, now_ms, commit, internal=internal)
-        while True:
-            try:
-                next(opening)
-            except StopIteration as opened:
-                return opened.value  # type: ignore[no-any-return]
+        return run_to_end(self.opening(name, topics, settings, now_ms, commit, internal=internal))
 
     def opening(
         self,
@@ -95,7 +91,7 @@ class Groups:
         commit: Commit,
         *,
         internal: bool = False,
-    ) -> Generator[None, None, Group]:
+    ) -> Steps[Group]:
         """The same in slices of one partition. The group is there from the first one on,
         and reads the partitions that it has come to."""
         check_name("group", name)

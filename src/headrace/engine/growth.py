@@ -13,8 +13,7 @@ latest message would miss what was published before its view was opened.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
+from headrace.core.steps import Steps
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.groups import Groups
@@ -31,7 +30,7 @@ def growth(
     commit: Commit,
     *,
     break_key_order: bool,
-) -> Generator[None, None, Topic]:
+) -> Steps[Topic]:
     """The commit has what must be on disk before it is answered."""
     opening = Commit(topics.metadata)
 

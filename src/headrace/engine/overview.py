@@ -18,7 +18,7 @@ of the loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from heapq import nlargest
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from headrace.core.errors import HeadraceError
 from headrace.core.overview_values import GroupTotals, OpenTransaction, Overview, TopicTotals
 from headrace.core.ports import WouldWait
+from headrace.core.steps import Steps
 from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX, GroupMember
 from headrace.engine.age import published_ms, ready_offset
 from headrace.engine.catalog import DEAD_LETTER_GROUP, Group, Topic
@@ -58,7 +59,7 @@ def overlook(
     patience: Patience = nullcontext,
     members_of: Callable[[str], Sequence[GroupMember]] = lambda group: (),
     groups: Iterable[str] = (),
-) -> Generator[None, None, Overview]:
+) -> Steps[Overview]:
     """`patience` is what the disk is read in; `members_of` knows of members that the
     broker does not, and `groups` are the streams that have such members."""
     return _Look(broker, now_ms, patience, members_of, groups).steps()
@@ -94,7 +95,7 @@ class _Look:
         self._lag: dict[bytes, int] = {}
         self._wholes: dict[bytes, _Whole] = {}
 
-    def steps(self) -> Generator[None, None, Overview]:
+    def steps(self) -> Steps[Overview]:
         broker = self._broker
         groups: list[GroupTotals] = []
         for group in list(broker.topics.catalog.groups.values()):
@@ -135,7 +136,7 @@ class _Look:
     def _knows(self, topic_id: bytes) -> bool:
         return topic_id in self._broker.topics.catalog.topics_by_id
 
-    def _topic(self, topic: Topic) -> Generator[None, None, TopicTotals]:
+    def _topic(self, topic: Topic) -> Steps[TopicTotals]:
         records = size = published = stopped = undecided = 0
         for partition in list(self._broker.topics.partitions(topic)):
             end = partition.high_watermark
@@ -151,7 +152,7 @@ class _Look:
             self._kind(topic),
         )  # fmt: skip
 
-    def _count_letters(self, keeper: Group) -> Generator[None, None, None]:
+    def _count_letters(self, keeper: Group) -> Steps[None]:
         for partition, view in self._broker.groups.views(keeper):
             source = partition.topic.source_id
             if source is not None:
@@ -160,7 +161,7 @@ class _Look:
 
     # Groups.
 
-    def _queue(self, group: Group) -> Generator[None, None, GroupTotals]:
+    def _queue(self, group: Group) -> Steps[GroupTotals]:
         counts = dict.fromkeys(_STATES, 0)
         published = delivered = dead = failed = 0
         waiting: list[_Waiting] = []
@@ -194,7 +195,7 @@ class _Look:
             published, delivered, dead, failed + dead,
         )  # fmt: skip
 
-    def _stream(self, name: str) -> Generator[None, None, GroupTotals]:
+    def _stream(self, name: str) -> Steps[GroupTotals]:
         cursors = self._broker.cursors
         published = read = 0
         waiting: list[_Waiting] = []
@@ -234,7 +235,7 @@ class _Look:
             oldest_ms, 0, 0, 0, 0, 0, 0, published, read, 0, 0,
         )  # fmt: skip
 
-    def _whole(self, name: str) -> Generator[None, None, _Whole | None]:
+    def _whole(self, name: str) -> Steps[_Whole | None]:
         """All of a topic, as it is for a group that has read nothing of it: counted once
         for all groups, so that each is gone through by its cursors alone."""
         topic = self._broker.topics.catalog.topics.get(name)
@@ -268,7 +269,7 @@ class _Look:
         for topic_id, lag in behind.items():
             self._lag[topic_id] = max(lag, self._lag.get(topic_id, 0))
 
-    def _oldest(self, waiting: list[_Waiting]) -> Generator[None, None, int | None]:
+    def _oldest(self, waiting: list[_Waiting]) -> Steps[int | None]:
         oldest_ms: int | None = None
         for _, partition, offset in nlargest(LOOKED_AT_MAX, waiting, key=lambda each: each[0]):
             found = self._published_ms(partition, offset())

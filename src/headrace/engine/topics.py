@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.core.errors import (
 )
 from headrace.core.ports import Disk, Entropy
 from headrace.core.settings import TopicSettings
+from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import check_name
 from headrace.engine.catalog import (
     DEAD_LETTER_SUFFIX,
@@ -139,12 +140,9 @@ class Topics:
         source: Topic | None = None,
         internal: bool = False,
     ) -> Topic:
-        making = self.creation(name, partitions, settings, now_ms, source=source, internal=internal)
-        while True:
-            try:
-                next(making)
-            except StopIteration as made:
-                return made.value  # type: ignore[no-any-return]
+        return run_to_end(
+            self.creation(name, partitions, settings, now_ms, source=source, internal=internal)
+        )
 
     def creation(
         self,
@@ -155,7 +153,7 @@ class Topics:
         *,
         source: Topic | None = None,
         internal: bool = False,
-    ) -> Generator[None, None, Topic]:
+    ) -> Steps[Topic]:
         """The same in slices of one partition. Nobody sees the topic before it is
         whole, and meanwhile nobody else can take its name."""
         self.check_new(name, partitions, is_letters=source is not None, internal=internal)
@@ -276,7 +274,7 @@ class Topics:
         *,
         break_key_order: bool,
         prepare: Callable[[Partition], None],
-    ) -> Generator[None, None, list[Partition]]:
+    ) -> Steps[list[Partition]]:
         """More partitions, in slices of one. Nobody sees them before all of them are
         there, prepared by `prepare`, and meanwhile nobody else can add any."""
         self._check_growth(topic, partitions, break_key_order=break_key_order)

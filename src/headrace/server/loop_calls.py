@@ -28,8 +28,8 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
-from headrace.calls.steps import Steps
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles
+from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit

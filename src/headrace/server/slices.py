@@ -26,7 +26,7 @@ from collections.abc import Coroutine
 from contextlib import closing
 from typing import Any, TypeVar
 
-from headrace.calls.steps import Steps, run_to_end
+from headrace.core.steps import Steps, run_to_end
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from headrace.calls.steps import Steps
+from headrace.core.steps import Steps
 from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.server.kafka.door import Call

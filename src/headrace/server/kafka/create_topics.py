@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
-from headrace.calls.steps import Steps, run_to_end
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
+from headrace.core.steps import Steps, run_to_end
 from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import TOPIC_CONFIGS, InvalidConfig, Source

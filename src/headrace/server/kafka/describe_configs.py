@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from headrace.calls.steps import Steps
+from headrace.core.steps import Steps
 from headrace.server.kafka.config_resources import attempt, describe
 from headrace.server.kafka.configs import Entry, Source
 from headrace.server.kafka.door import Call

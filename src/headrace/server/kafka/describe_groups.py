@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from headrace.calls.steps import Steps
+from headrace.core.steps import Steps
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from headrace.calls.steps import Steps
+from headrace.core.steps import Steps
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from headrace.calls.steps import Steps
 from headrace.core.errors import HeadraceError
+from headrace.core.steps import Steps
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import partition_of

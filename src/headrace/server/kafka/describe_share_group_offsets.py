@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from headrace.calls.steps import Steps
+from headrace.core.steps import Steps
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.partition import Partition
 from headrace.engine.window import ACKED

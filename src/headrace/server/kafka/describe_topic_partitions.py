@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from headrace.calls.steps import Steps
 from headrace.core.errors import InvalidName
+from headrace.core.steps import Steps
 from headrace.core.values import check_name
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call

@@ -23,10 +23,10 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from headrace.calls.steps import Steps, run_to_end
 from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
 from headrace.core.limits import FETCH_BYTES_MAX
 from headrace.core.ports import Buffer, WouldWait
+from headrace.core.steps import Steps, run_to_end
 from headrace.engine.partition import Partition
 from headrace.record import read_header
 from headrace.server.kafka.door import Call

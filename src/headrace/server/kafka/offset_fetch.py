@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
-from headrace.calls.steps import Steps
 from headrace.core.errors import HeadraceError
+from headrace.core.steps import Steps
 from headrace.engine.catalog import Topic
 from headrace.engine.cursor import Place
 from headrace.server.kafka.door import Call

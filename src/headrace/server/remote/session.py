@@ -19,11 +19,11 @@ from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
-from headrace.calls.steps import Steps
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, LimitExceeded
 from headrace.core.overview_values import NodeFigures
 from headrace.core.settings import OffsetReset
+from headrace.core.steps import Steps
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
     Acknowledged,
