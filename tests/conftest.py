@@ -10,11 +10,13 @@ Nothing is skipped in silence: the run ends with a list of what was skipped and
 why. With HEADRACE_NO_SKIPS=1 a skip makes the run fail, which is how a change is
 accepted.
 
-    variable             effect
-    HEADRACE_LONG=1      many more examples for every property
-    HEADRACE_KILLS=n     how often a crash test kills
-    HEADRACE_FLIPS=n     how many bits a rot test flips
-    HEADRACE_NO_SKIPS=1  a skip is a failure
+    variable              effect
+    HEADRACE_LONG=1       many more examples for every property
+    HEADRACE_KILLS=n      how often a crash test kills
+    HEADRACE_FLIPS=n      how many bits a rot test flips
+    HEADRACE_NO_SKIPS=1   a skip is a failure
+    HEADRACE_FLAKY_MAX=n  what failed is tried again, alone; n may pass that way (second_try.py)
+    CI=1                  properties try the same examples each time
 
 Rejected: looking for leftovers once, at the end of the run. It is cheaper, but
 it cannot say which test to repair.
@@ -33,6 +35,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from tests import second_try
 from tests.scheduling import CompanyScheduling, check_companies, put_longest_first
 
 if TYPE_CHECKING:
@@ -225,28 +228,45 @@ def _command_line(pid: int) -> str:
     return raw.replace(b"\0", b" ").decode(errors="replace").strip()
 
 
-# Skips.
+# How the run ends: what was skipped, and what is tried again.
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    second_try.note_outcome(report)
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    # Counted as what it is, and not shown as one more test.
+    return ("flaky", "", "") if second_try.is_second_try(report) else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
+    second_try.list_flaky(terminalreporter)
+    _list_skips(terminalreporter)
+
+
+def _list_skips(reporter: pytest.TerminalReporter) -> None:
+    reasons = Counter(map(_reason, reporter.stats.get("skipped", [])))
     if not reasons:
         return
     forbidden = _skips_are_forbidden()
-    terminalreporter.section("a skip is a failure here" if forbidden else "skipped", red=forbidden)
+    reporter.section("a skip is a failure here" if forbidden else "skipped", red=forbidden)
     for reason, count in sorted(reasons.items()):
-        terminalreporter.line(f"{count:5}  {reason}")
-    terminalreporter.line(
+        reporter.line(f"{count:5}  {reason}")
+    reporter.line(
         f"skipped: {sum(reasons.values())}; programs that tests need are installed with: make tools"
     )
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+# Within the reporter's own, which prints the closing line, and when all workers have ended.
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     # Workers of pytest-xdist have no reporter; their controller counts for all.
     if reporter is None or hasattr(session.config, "workerinput"):
         return
+    second_try.try_again(session, reporter)
     if _skips_are_forbidden() and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
