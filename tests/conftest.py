@@ -97,6 +97,13 @@ def _register_profiles() -> None:
 _register_profiles()
 
 
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    # pyproject.toml says where the cache lies, and every setting must be known to some plugin:
+    # runs that want no cache have none that knows this one.
+    if pluginmanager.is_blocked("cacheprovider"):
+        parser.addini("cache_dir", "where pytest would keep its cache")
+
+
 @pytest.fixture(scope="session")
 def kills() -> int:
     """How often a crash test kills the process under test."""

@@ -207,3 +207,11 @@ def test_one():
 """
     result = run(body, "-s", HEADRACE_LONG="1")
     assert "examples: 2000" in result.stdout
+
+
+def test_a_run_may_do_without_a_cache(run: Run, tmp_path: Path) -> None:
+    settings = '[tool.pytest.ini_options]\naddopts = ["--strict-config"]\ncache_dir = "cache"\n'
+    (tmp_path / "pyproject.toml").write_text(settings)
+    result = run("def test_one():\n    pass\n", "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not (tmp_path / "cache").exists()
