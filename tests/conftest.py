@@ -26,10 +26,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +63,8 @@ _KEPT_BY_FIXTURES = {
     "(serve_forever)": "what Spark's Python hears of its accumulators",
     "(recv_events)": "a WebSocket that reads; one that pings has a second thread, (keepalive)",
 }
+# What shells, nohup and runners ignore. Python itself ignores SIGPIPE, and gives it back.
+_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
 # Processes that Python's multiprocessing starts once and keeps for its own use.
 _KEPT_BY_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -141,6 +145,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
     return CompanyScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+# However the run was started.
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_hear_signals() -> Iterator[None]:
+    """A run in the background, under nohup or of some runner has signals ignored or blocked,
+    and every process would inherit that. Ignored ones get a handler that does nothing: this
+    process stays as it was told to be, and what it starts gets the signals as usual."""
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    ignored = [number for number in _SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, _ignore)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 # Leftovers.

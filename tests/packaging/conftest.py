@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,11 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     def run_pytest(
-        body: str, *arguments: str, files: Mapping[str, str] = {}, **environment: str
+        body: str,
+        *arguments: str,
+        files: Mapping[str, str] = {},
+        before: Sequence[str] = (),
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
         folder = tmp_path / "tests"
         folder.mkdir()
@@ -34,7 +38,7 @@ def run(tmp_path: Path) -> Run:
             (folder / name).write_text(text)
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "PYTEST_"))}
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *PLAIN, *arguments, folder],
+            [*before, sys.executable, "-m", "pytest", "-q", *PLAIN, *arguments, folder],
             cwd=tmp_path,
             env=ours | environment,
             capture_output=True,

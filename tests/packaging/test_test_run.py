@@ -215,3 +215,37 @@ def test_a_run_may_do_without_a_cache(run: Run, tmp_path: Path) -> None:
     result = run("def test_one():\n    pass\n", "-p", "no:cacheprovider")
     assert result.returncode == 0, result.stdout + result.stderr
     assert not (tmp_path / "cache").exists()
+
+
+# However it is started.
+
+SIGNALS = """
+import signal, subprocess, sys
+import pytest
+
+IGNORED = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP]
+
+@pytest.mark.parametrize("number", [*IGNORED, signal.SIGTERM])
+def test_a_child_is_ended(number):
+    child = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with child:
+        child.stdout.readline()
+        child.send_signal(number)
+        # Not ended by the signal, it would end well.
+        child.communicate(b"\\n", 30)
+    assert child.returncode == -number
+
+def test_we_are_not():
+    for number in IGNORED:
+        signal.raise_signal(number)
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["alone", "workers"])
+def test_children_hear_signals_also_where_the_run_does_not(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    before = ["env", "--ignore-signal=INT,QUIT,HUP", "--block-signal=TERM"]
+    result = run(SIGNALS, *arguments, before=before)
+    assert result.returncode == 0, result.stdout
