@@ -26,12 +26,14 @@ from headrace.core.errors import StaleReceipt
 from headrace.core.settings import GroupSettings, Ordering
 from headrace.core.values import Receipt
 from headrace.engine import state as events
+from headrace.engine.clipping import clipped
 from headrace.engine.due import DueTimes
 from headrace.engine.held_acks import HeldAcks, apply_decision
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.order import KeyOrder
 from headrace.engine.rates import Rates
 from headrace.engine.runs import Runs, below, offsets_of, pairs, runs_of
+from headrace.engine.totals import count_event
 from headrace.engine.window import (
     ACKED,
     CANCELLED,
@@ -50,8 +52,6 @@ from headrace.engine.window import (
 # Failures are for people to look at: beyond this many at once, the oldest are
 # forgotten, and the message keeps its attempts.
 FAILURES_MAX = 100_000
-# How a move that was no dead letter's is counted.
-_MOVED = {EXPIRED: "expired", ACKED: "redriven"}
 
 
 class Grant:
@@ -206,9 +206,7 @@ class QueueView:
     def tick(self, now_ms: int) -> Overdue | None:
         """Retries whose time has come are ready. Leases that ran out are
         returned; they stay as they are until their event is applied."""
-        if self.retries:
-            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self.is_in(o, RETRYING)]
-            self._put(runs_of(due), READY)
+        self.end_retries(now_ms)
         over: list[int] = []
         exhausted: list[int] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
@@ -219,6 +217,12 @@ class QueueView:
         if not over and not exhausted:
             return None
         return Overdue(runs_of(sorted(over)), sorted(exhausted))
+
+    def end_retries(self, now_ms: int) -> None:
+        """What has rested for long enough is ready."""
+        if self.retries:
+            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self.is_in(o, RETRYING)]
+            self._put(runs_of(due), READY)
 
     def _divide(self, number: int, grant: Grant, over: list[int], exhausted: list[int]) -> None:
         for offset in offsets_of(grant.runs):
@@ -297,12 +301,17 @@ class QueueView:
         self._put(runs, SETTLING)
 
     def apply(self, event: events.GroupEvent) -> None:
+        """What an event says of messages below the window's start is void: the log lost
+        them, while the event waited to be synced or, in a replay, at any time since."""
+        count_event(self.totals, event)
+        if isinstance(event, events.MessageEvent) and event.runs:
+            if event.runs[0] < self.window.start:
+                event = clipped(event, self.window.start)
         match event:
             case events.Granted():
-                self._on_granted(event)
+                self.lease(event)
             case events.Acked():
                 self._finish(event.runs, ACKED)
-                self.totals["acked"] += self._size(event.runs)
             case events.Retried():
                 self._on_retried(event)
             case events.LeaseEnded():
@@ -310,7 +319,6 @@ class QueueView:
                 self._put(event.runs, READY)
                 for offset in offsets_of(event.runs):
                     self._remember(offset, Failure(event.at, "the lease ended without an answer"))
-                self.totals["lease_expired"] += self._size(event.runs)
             case events.Released():
                 self._ungrant(event.runs)
                 for start, end in pairs(event.runs):
@@ -319,21 +327,21 @@ class QueueView:
                 self._on_extended(event)
             case events.Expired():
                 self._finish(event.runs, EXPIRED)
-                self.totals["expired"] += self._size(event.runs)
             case events.MoveIntended():
                 self._ungrant(event.runs)
                 self._put(event.runs, MOVING)
-                self.moves[event.move] = event
+                if event.runs:
+                    self.moves[event.move] = event
                 self.next_move = max(self.next_move, event.move + 1)
             case events.MoveDone():
                 self.moves.pop(event.move, None)
                 self._finish(event.runs, event.outcome)
-                self.totals[_MOVED.get(event.outcome, "dead_lettered")] += self._size(event.runs)
             case events.Purged():
                 self._finish(event.runs, CANCELLED)
             case events.AckHeld():
                 self.reserve(event.runs)
-                self.held_acks.hold(event)
+                if event.runs:
+                    self.held_acks.hold(event)
                 self.next_grant = max(self.next_grant, event.grant + 1)
             case events.HeldDecided():
                 apply_decision(self, event)
@@ -402,12 +410,6 @@ class QueueView:
         if self.order is not None and not self.order.is_asleep:
             self.order.rebuild()
 
-    def _on_granted(self, event: events.Granted) -> None:
-        self.lease(event)
-        self.totals["delivered"] += self._size(event.runs)
-        again = zip(pairs(event.runs), event.attempts, strict=True)
-        self.totals["redelivered"] += sum(e - s for (s, e), attempt in again if attempt > 1)
-
     def lease(self, event: events.Granted) -> None:
         """Put messages under a grant, however they came to it."""
         grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
@@ -430,10 +432,11 @@ class QueueView:
         self._add_grant(event.grant, grant)
 
     def _add_grant(self, number: int, grant: Grant) -> None:
-        self.grants[number] = grant
-        self.held[grant.owner] += grant.live
         self.next_grant = max(self.next_grant, number + 1)
-        heapq.heappush(self._deadlines, (grant.until_ms, number))
+        if grant.live:
+            self.grants[number] = grant
+            self.held[grant.owner] += grant.live
+            heapq.heappush(self._deadlines, (grant.until_ms, number))
 
     def _on_retried(self, event: events.Retried) -> None:
         self._ungrant(event.runs)
@@ -441,7 +444,6 @@ class QueueView:
         for offset in offsets_of(event.runs):
             self.retries.add(event.due, offset)
             self._remember(offset, Failure(event.at, event.error))
-        self.totals["nacked"] += self._size(event.runs)
 
     def _remember(self, offset: int, failure: Failure) -> None:
         if offset not in self.failures:
@@ -479,10 +481,6 @@ class QueueView:
         for start, end in pairs(runs):
             self.window.put(start, end, state)
 
-    @staticmethod
-    def _size(runs: Runs) -> int:
-        return sum(runs[1::2]) - sum(runs[::2])
-
     # Snapshots.
 
     def _restore(self, event: events.SnapshotRest) -> None:
@@ -492,7 +490,7 @@ class QueueView:
         for offset, at_ms, error in event.failures:
             self._remember(offset, Failure(at_ms, error))
         for granted in event.grants:
-            self._on_granted(granted)
+            self.lease(granted)
         self.totals = Counter(event.totals)
         self.moves = {move.move: move for move in event.moves}
         for held in event.held:

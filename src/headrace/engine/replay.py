@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import msgspec
-
 from headrace.core.settings import Ordering
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
+from headrace.engine.clipping import clipped
 from headrace.engine.queue import QueueView
-from headrace.engine.runs import below, offsets_of
+from headrace.engine.runs import offsets_of
 from headrace.engine.scanner import Scanner
 from headrace.engine.state_log import TransactionDecided
 
@@ -101,6 +100,10 @@ class Replay:
                     self._apply_to(self._views[event.group], event)
 
     def _apply_to(self, view: QueueView, event: events.MessageEvent) -> None:
+        if isinstance(event, events.Granted):
+            # What was leased again had rested; else its old due time would end its next
+            # rest too early.
+            view.end_retries(event.at)
         end = event.runs[-1] if event.runs else 0
         if end > view.window.end:
             self._catch_up([view])
@@ -111,9 +114,7 @@ class Replay:
             view.apply(event)
             return
         self.is_beyond = True
-        clipped = _clip(event, view.window.end)
-        if clipped is not None:
-            view.apply(clipped)
+        view.apply(clipped(event, 0, view.window.end))
 
     def _catch_up(self, views: Collection[QueueView]) -> None:
         early = [view for view in views if not view.is_committed]
@@ -125,13 +126,3 @@ class Replay:
         self._scanner.cancelled = {o for o in self._scanner.cancelled if o < end}
         for view in self._views.values():
             view.truncate_to(end)
-
-
-def _clip(event: events.MessageEvent, end: int) -> events.MessageEvent | None:
-    """The part of an event that lies below `end`."""
-    runs = below(event.runs, end)
-    if not runs:
-        return None
-    if isinstance(event, events.Granted):
-        return msgspec.structs.replace(event, runs=runs, attempts=event.attempts[: len(runs) // 2])
-    return msgspec.structs.replace(event, runs=runs)

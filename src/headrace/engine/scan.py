@@ -72,7 +72,9 @@ def _scan_records(
         if keys:
             hashes = [0] * (end - start)
             for record in records:
-                hashes[record.offset - start] = key_hash(record.key)
+                # DeleteRecords may have moved the log's start into the batch.
+                if record.offset >= start:
+                    hashes[record.offset - start] = key_hash(record.key)
     transactional: tuple[tuple[int, int, int], ...] = ()
     if header.is_transactional:
         transactional = ((header.base_offset, end, header.producer_id),)

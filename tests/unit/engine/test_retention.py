@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.core.values import Outgoing
+from headrace.engine import state, window
+from headrace.engine.window import CHUNK
 
 SMALL = {"segment_bytes": 1024}
 DAY_MS = 24 * 3600 * 1000
@@ -160,3 +162,64 @@ def test_retention_and_compaction_do_not_depend_on_who_syncs(bench: Any, durabil
     bench.node.publish("compacted", [Outgoing(VALUE, b"other")])
     [partition] = bench.node.topic("compacted").partitions
     assert partition.size_bytes < 10 * len(VALUE)
+
+
+def test_a_partition_opens_when_more_than_a_chunk_of_it_was_worked_off_and_removed(
+    bench: Any,
+) -> None:
+    """The state log still tells of all of it, in batches that reach below the start."""
+    bench.make(topic={"trace_sample": None}, group={"leases_per_consumer_max": 100_000})
+    for _ in range(7):
+        bench.publish(*[b"x"] * 10_000)
+        bench.node.ack(bench.group, bench.receipts(10_000))
+    bench.publish(b"next")
+    bench.node.delete_records(bench.topic, 0, CHUNK + 1)
+    bench.reopen()
+    after = bench.node.queue_statistics(bench.group)
+    assert (after.ready, after.acked, after.delivered) == (1, 70_000, 70_000)
+    assert bench.values() == [b"next"]
+
+
+def test_acks_that_wait_for_the_disk_while_their_messages_are_deleted_end_well(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "CHUNK", 16)
+    monkeypatch.setattr(window, "CHUNK_BITS", 4)
+    bench.make()
+    bench.publish(*[b"x"] * 20)
+    bench.lease(20)
+    partition = bench.partition()
+    (view,) = partition.views.values()
+    event = state.Acked(view.group_id, "ann", bench.clock.time_ms, [0, 20])
+    partition.write(view, event, bench.clock.time_ms, wait=True)
+    bench.node.delete_records(bench.topic, 0, 18)
+    bench.publish(b"next")
+    assert [bench.state(offset) for offset in range(18, 21)] == ["acked", "acked", "pending"]
+    assert bench.node.queue_statistics(bench.group).acked == 20
+    bench.reopen()
+    assert bench.values() == [b"next"]
+
+
+def test_a_delayed_retry_is_not_early_after_a_restart(bench: Any) -> None:
+    """It was retried before, with a delay that is over."""
+    bench.make(topic={"trace_sample": None})
+    bench.publish(b"x")
+    bench.node.nack(bench.group, bench.receipts(1), delay_ms=0)
+    bench.node.nack(bench.group, bench.receipts(1), delay_ms=5_000)
+    bench.reopen()
+    bench.skip(1_000)
+    assert bench.values() == []
+    bench.skip(4_000)
+    assert bench.values() == [b"x"]
+
+
+def test_keys_are_in_order_when_records_are_deleted_up_to_the_middle_of_a_batch(
+    bench: Any,
+) -> None:
+    bench.make(topic={"ordering": "key"})
+    outgoing = [Outgoing(b"%d" % n, b"k%d" % (n % 2)) for n in range(20)]
+    bench.node.publish(bench.topic, outgoing)
+    bench.node.delete_records(bench.topic, 0, 13)
+    bench.disk.remove_tree(f"{bench.partition().path}/attributes")
+    bench.crash()
+    assert bench.values(20) == [b"13", b"14"]
