@@ -35,6 +35,7 @@ from headrace.engine.catalog import (
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
 from headrace.engine.delayed import cancel, deliver_at_ms, list_delayed
+from headrace.engine.duties import Duties
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
 from headrace.engine.groups import Groups
@@ -131,6 +132,7 @@ class Broker:
         self.publisher = Publisher(self.topics)
         self.follower = Follower(self.topics)
         self.transactions = Transactions(self.topics, self.cursors, self.new_producer_id)
+        self.duties = Duties(self.cursors, self.transactions)
         if not read_only:
             self.metadata.log.sync_now()
         self.topics.open_all(now_ms)
@@ -463,10 +465,10 @@ class Broker:
     # Housekeeping.
 
     def maintain(self, now_ms: int) -> None:
-        """Retention and compaction, for every partition."""
+        """Retention and compaction, for every partition. What is given up on the way
+        is a move: whoever calls waits for those."""
         for partition in list(self.topics):
             retain(partition, self.cursors, self.fates, now_ms)
-        self.transactions.forget_unused(now_ms)
 
     def maintenance(self, partition: Partition, now_ms: int) -> Steps:
         """The same for one partition, for who does the steps elsewhere. To be closed

@@ -248,6 +248,10 @@ class Cursors:
         """Whether no transaction is about to change this position."""
         return (group, place) not in self._unstable
 
+    def changing(self) -> set[tuple[str, Place]]:
+        """Positions of which something is written that does not count yet."""
+        return {(each.group, each.place) for _, each in self._waiting} | set(self._unstable)
+
     def _hold(self, position: _Position) -> None:
         self._undecided.setdefault(position.producer_id, []).append(position)
         self._unstable[position.group, position.place] += 1

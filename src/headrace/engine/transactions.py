@@ -50,6 +50,8 @@ from headrace.record import NewRecord, build_batch, read_header, read_records
 UNUSED_MS = 7 * 24 * 60 * 60 * 1000
 # How many completions share a batch, which is far below a batch's limit.
 COMPLETED_AT_ONCE = 100
+# Ids that are forgotten at a time: others wait for their turn meanwhile.
+FORGOTTEN_AT_ONCE = 1_000
 # Transactions that are one call from begin to end. What a crash has left open of them
 # nobody will ever go on with.
 OWN_PREFIX = "headrace-"
@@ -100,6 +102,8 @@ class Transactions:
         self._ongoing: set[str] = set()
         self._endings: list[Ending] = []
         self.unused_ms = UNUSED_MS
+        # Told of every deadline of an open transaction, for who sets a timer.
+        self.on_deadline: Callable[[int], None] | None = None
         # How many were ended since the start, by what became of them.
         self.ended = {"committed": 0, "aborted": 0}
         # Names of our own whose last transaction is over, the longest unused first.
@@ -166,6 +170,9 @@ class Transactions:
         transaction = entry.transaction
         if transaction.state is State.ONGOING:
             self._ongoing.add(name)
+            deadline_ms = transaction.deadline_ms
+            if self.on_deadline is not None and deadline_ms is not None:
+                self.on_deadline(deadline_ms)
             return
         self._ongoing.discard(name)
         if transaction.is_ending and entry.ending is None:
@@ -367,17 +374,23 @@ class Transactions:
         deadlines = (self._entries[name].transaction.deadline_ms for name in self._ongoing)
         return min((each for each in deadlines if each is not None), default=None)
 
-    def forget_unused(self, now_ms: int) -> None:
+    def forget_unused(self, now_ms: int) -> tuple[Partition, int] | None:
+        """What has to be synced, if any were forgotten; the rest comes next time."""
         unused = [
             name
             for name, entry in self._entries.items()
             if entry.transaction.is_unused(now_ms, self.unused_ms)
-        ]
+        ][:FORGOTTEN_AT_ONCE]
+        end = None
         # That there is no room to forget them is no reason to fail.
         with contextlib.suppress(DiskFull):
-            for name in unused:
-                self._write([(name, None)], now_ms)
-                del self._entries[name]
+            for start in range(0, len(unused), COMPLETED_AT_ONCE):
+                names = unused[start : start + COMPLETED_AT_ONCE]
+                end = self._write([(name, None) for name in names], now_ms)
+                for name in names:
+                    del self._entries[name]
+        partition = self._partition()
+        return None if end is None or partition is None else (partition, end)
 
     # Looking.
 

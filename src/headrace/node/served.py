@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace.calls.served import Served
-from headrace.core.errors import Closed, ReadOnly, SyncFailed
+from headrace.core.errors import Closed, HeadraceError, ReadOnly, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
@@ -18,7 +19,11 @@ from headrace.platform.group_commit import GroupCommit
 
 T = TypeVar("T")
 
+logger = logging.getLogger("headrace")
+
 MAINTAIN_MS = 30_000
+# A duty that the disk had no room for is tried again after this long.
+RETRY_MS = 1_000
 # About a millisecond of work.
 FOLLOW_BYTES = 32 * 1024
 
@@ -47,6 +52,9 @@ class Embedded(Served):
         )
         self._commits = GroupCommit(self._broker, disk, clock, self._lock)
         self._maintained_ms = now_ms
+        # When duties are to be looked at next.
+        self._duties_ms = now_ms
+        self._broker.transactions.on_deadline = self._on_deadline
         if claimed is not None:
             with self._writing():
                 self._broker.maintain(now_ms)
@@ -54,6 +62,9 @@ class Embedded(Served):
     @contextmanager
     def _reading(self) -> Iterator[int]:
         """The lock, and the time."""
+        if self._is_duty_due() and not self.closed:
+            with self._writing():
+                pass
         with self._lock:
             if self.closed:
                 raise Closed("this handle is closed; open the directory again")
@@ -66,6 +77,7 @@ class Embedded(Served):
         with self._lock:
             self._check_writable()
             commit = self._broker.commit()
+            self._see_to_duties(commit)
             try:
                 yield self.clock.now_ms(), commit
             except (OSError, SyncFailed) as error:
@@ -97,6 +109,7 @@ class Embedded(Served):
 
         def carry_out(commit: Commit) -> T:
             self._check_writable()
+            self._see_to_duties(commit)
             result = work(self.clock.now_ms(), commit)
             self._wait_for_moves(commit)
             return result
@@ -106,6 +119,35 @@ class Embedded(Served):
             with self._lock:
                 self._follow()
         return result
+
+    # Nobody works in the background here: time passes when somebody asks.
+
+    def _is_duty_due(self) -> bool:
+        return (
+            self._claimed is not None
+            and self._commits.failed is None
+            and self.clock.now_ms() >= self._duties_ms
+        )
+
+    def _on_deadline(self, deadline_ms: int) -> None:
+        self._duties_ms = min(self._duties_ms, deadline_ms)
+
+    def _see_to_duties(self, commit: Commit) -> None:
+        """Whatever is due now; what is written is waited for with the call."""
+        if not self._is_duty_due():
+            return
+        now_ms, duties = self.clock.now_ms(), self._broker.duties
+        self._duties_ms = now_ms + MAINTAIN_MS
+        try:
+            for name in duties.end_late(now_ms, commit):
+                logger.warning("transaction timed out", extra={"transactional_id": name})
+            duties.forget(now_ms, commit)
+        except (HeadraceError, OSError):
+            # Whoever calls now has nothing to do with it; it is tried again.
+            logger.exception("housekeeping failed")
+            self._duties_ms = now_ms + RETRY_MS
+            return
+        self._on_deadline(duties.next_deadline_ms() or self._duties_ms)
 
     def _check_writable(self) -> None:
         if self.closed:

@@ -79,6 +79,10 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             free_bytes_min=settings.free_bytes_min,
             on_full=lambda: give_up_reserve(disk),
         )
+        broker.duties.keep(
+            offsets_ms=settings.offsets_retention_ms,
+            transactional_ids_ms=settings.transactional_id_expiration_ms,
+        )
         service = Service(
             broker,
             disk,

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from headrace.core.errors import HeadraceError, SyncFailed
+from headrace.core.errors import SyncFailed
 from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
+from headrace.server.duties import LiveDuties
 from headrace.server.lines import Lines
 from headrace.server.loop_commit import LoopCommit
 from headrace.server.maintenance import Maintenance
@@ -83,14 +84,13 @@ class Service:
         self.lines = Lines()
         # What the sessions of our own clients hold, whichever door they came through.
         self.holdings: Holdings | None = None
-        # What doors have to see to now and then, told the time.
-        self.housekeeping: list[Callable[[int], None]] = []
         # Members of a group that only a door knows of, and stream groups that have some.
         self.member_lists: list[Callable[[str], list[GroupMember]]] = []
         self.group_lists: list[Callable[[], list[str]]] = []
         # What the process around it says of itself, where there is one that serves.
         self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
+        self.duties = LiveDuties(self)
 
     def _on_failure(self, error: SyncFailed) -> None:
         self.logger.critical("sync failed", extra={"error": str(error)})
@@ -187,22 +187,22 @@ class Service:
     def submit(self, commit: Commit) -> asyncio.Future[None] | None:
         return self.commits.submit(commit)
 
+    def finish_later(self, commit: Commit) -> None:
+        """The same where nobody waits: it reaches the disk all the same."""
+        waiting = self.finish_soon(commit)
+        if waiting is not None:
+            # A failure is heard of elsewhere.
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+
     # Housekeeping.
 
     def _on_maintained(self) -> None:
-        for work in self.housekeeping:
-            try:
-                work(self.clock.now_ms())
-            except (OSError, HeadraceError):
-                # Nothing depends on it being done now; the next time it may work.
-                self.logger.exception("housekeeping failed")
-        waiting = self.submit(self.commit())
-        if waiting is not None:
-            # A failure is heard of elsewhere; here nobody waits.
-            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # What retention has given up is among the moves, which are finished with it.
+        self.duties.see_to_all()
 
     async def close(self) -> None:
         self._probe.close()
+        self.duties.close()
         await self.maintenance.close()
         await self.commits.close()
         self._readers.shutdown(cancel_futures=True)

@@ -36,7 +36,7 @@ class Bench:
         self.broker.on_synced(done, now_ms)
 
     def tick(self, now_ms: int) -> None:
-        self.expiry.tick(now_ms, self.active.__contains__)
+        self.expiry.tick(now_ms, self.active)
         self.sync(now_ms)
 
     def kept(self, group: str) -> list[int]:

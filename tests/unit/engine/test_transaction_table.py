@@ -169,10 +169,10 @@ def test_an_id_that_nobody_uses_is_forgotten(
     first = bench.init()
     bench.table.unused_ms = 1_000
     bench.now_ms += 999
-    bench.broker.maintain(bench.now_ms)
+    bench.broker.duties.forget(bench.now_ms, bench.broker.commit())
     assert bench.table.find(NAME) is not None
     bench.now_ms += 1
-    bench.broker.maintain(bench.now_ms)
+    bench.broker.duties.forget(bench.now_ms, bench.broker.commit())
     assert bench.table.find(NAME) is None
     bench.settle()
     after = reopened(bench, copy_disk)
@@ -190,13 +190,13 @@ def test_a_position_that_a_transaction_is_about_to_change_does_not_expire(
     bench.add(owner, offsets=True)
     bench.commit_offset(owner, 0)
     bench.settle()
-    expiry.tick(bench.now_ms, lambda name: False)
+    expiry.tick(bench.now_ms, set())
     bench.now_ms += 1_000
-    expiry.tick(bench.now_ms, lambda name: False)
+    expiry.tick(bench.now_ms, set())
     bench.end(owner, commit=True)
     bench.settle()
     assert bench.offset() == 0 and bench.is_stable()
-    expiry.tick(bench.now_ms, lambda name: False)
+    expiry.tick(bench.now_ms, set())
     bench.settle()
     assert bench.offset() is None
 

@@ -266,8 +266,7 @@ def test_the_nodes_housekeeping_forgets_ids_that_nobody_uses() -> None:
         producer = Transactor(asking, NEW)
         await producer.init()
         clock.skip(7 * 24 * 3600)
-        for work in asking.service.housekeeping:
-            work(clock.now_ms())
+        asking.service.duties.see_to_all()
         assert await producer.end(commit=False) == Error.INVALID_PRODUCER_ID_MAPPING
 
     run(scenario)

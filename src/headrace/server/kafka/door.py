@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from headrace.core.errors import MalformedMessage
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
-from headrace.engine.cursor_expiry import CursorExpiry
 from headrace.server.kafka import api_versions
 from headrace.server.kafka.answer_errors import error_codes, name_of
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
@@ -97,8 +96,6 @@ class Door:
         self.groups = LiveGroups(service, settings.rebalance_delay_ms)
         self.shares = LiveShares(service, self.groups)
         self.transactions = LiveTransactions(service, settings)
-        self._expiry = CursorExpiry(service.broker.cursors, settings.offsets_retention_ms)
-        service.housekeeping.append(self._expire_offsets)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
         service.group_lists.append(self.groups.streams_with_members)
         self._server: asyncio.Server | None = None
@@ -126,9 +123,6 @@ class Door:
         if self.settings.kafka_advertised:
             self.advertised = Address.parse("kafka_advertised", self.settings.kafka_advertised)
         self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
-
-    def _expire_offsets(self, now_ms: int) -> None:
-        self._expiry.tick(now_ms, self.groups.has_members)
 
     # Connections.
 
@@ -310,7 +304,6 @@ class Door:
         Members that wait for their group are not waited for."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self.transactions.close()
         if self._server is not None:
             self._server.close()
         for connection in self.connections:

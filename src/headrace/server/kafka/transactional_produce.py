@@ -88,7 +88,6 @@ def _add(call: Call, request: ProduceRequest, name: str) -> None:
             live.table.add(name, producer_id, epoch, added, live.now_ms())
         except (HeadraceError, OSError):
             call.service.logger.exception("a transaction was not written down")
-    live.watch(name)
 
 
 def _header(records: Any) -> BatchHeader | None:

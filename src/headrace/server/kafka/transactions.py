@@ -1,7 +1,8 @@
 """Transactions that live: the coordinator's table, driven by requests and by time.
 
     request ──> the table changes ──> its sync, and that of the markers ──> answer
-    a timer at the next deadline ──> what is open for too long is aborted
+
+What is open for too long is aborted by `server.duties`, whichever doors there are.
 
 Where Kafka says "not now" while an end is being written and has the client ask again
 after a pause, this node waits for the end itself and looks again; it says so only
@@ -37,8 +38,6 @@ from headrace.server.service import Service
 
 # How often a request looks again behind an end before it says "not now".
 LOOKS_MAX = 3
-# An end that the disk would not take is tried again after this long.
-RETRY_MS = 1_000
 
 Outcome = Transaction | TransactionError
 
@@ -46,16 +45,12 @@ Outcome = Transaction | TransactionError
 class LiveTransactions:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
         self.table = service.broker.transactions
-        self.table.unused_ms = settings.transactional_id_expiration_ms
         self.timeout_ms_max = settings.transaction_timeout_max_ms
         # Whether writes are checked with the coordinator, and ends bring new epochs.
         self.is_guarded = settings.transaction_version >= 2
         self._service = service
         # By transactional id: batches that wait, in the order in which they came.
         self._held: dict[str, deque[tuple[asyncio.Future[None], Callable[[], None]]]] = {}
-        self._timer: tuple[int, asyncio.TimerHandle] | None = None
-        self._arm(self.table.next_deadline_ms())
-        service.housekeeping.append(self.table.forget_unused)
 
     def now_ms(self) -> int:
         return self._service.clock.now_ms()
@@ -97,9 +92,7 @@ class LiveTransactions:
     async def _add(self, name: str, producer_id: int, epoch: int, places: Set[Place]) -> Outcome:
         for _ in range(LOOKS_MAX):
             outcome = self.table.add(name, producer_id, epoch, places, self.now_ms())
-            if isinstance(outcome, Transaction):
-                self._arm(outcome.deadline_ms)
-            elif _is_final(outcome):
+            if not isinstance(outcome, Transaction) and _is_final(outcome):
                 return outcome
             await self._settle(name)
             if isinstance(outcome, Transaction):
@@ -135,7 +128,7 @@ class LiveTransactions:
             commit.endings.append(ending)
         await self._service.commits.wait(commit)
         if ending is not None and ending.is_blocked:
-            self._arm(self.now_ms() + RETRY_MS)
+            self._service.duties.retry_soon()
         return ending
 
     # Batches.
@@ -189,55 +182,6 @@ class LiveTransactions:
             go_on()
         if held is not None and not held:
             self._held.pop(name, None)
-
-    def watch(self, name: str) -> None:
-        """Something was added to a transaction, which has its time."""
-        found = self.table.find(name)
-        if found is not None:
-            self._arm(found.deadline_ms)
-
-    # Time.
-
-    def _arm(self, deadline_ms: int | None) -> None:
-        if deadline_ms is None:
-            return
-        if self._timer is not None:
-            if self._timer[0] <= deadline_ms:
-                return
-            self._timer[1].cancel()
-        seconds = max(deadline_ms - self.now_ms(), 1) / 1000
-        self._timer = deadline_ms, self._service.loop.call_later(seconds, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = self.now_ms()
-        commit = self._service.commit()
-        try:
-            late = self.table.tick(now_ms)
-            for name in late:
-                self._service.logger.warning(
-                    "transaction timed out", extra={"transactional_id": name}
-                )
-        except (HeadraceError, OSError):
-            # What was decided goes on; the rest is decided when there is room.
-            self._service.logger.exception("a transaction cannot be ended")
-            self._arm(now_ms + RETRY_MS)
-        if any(ending.is_blocked for ending in self.table.pending()):
-            dirty = self.table.advance(now_ms)
-            commit.data += [(each, each.log.end_offset) for each in dirty]
-            self._arm(now_ms + RETRY_MS)
-        for ending in self.table.pending():
-            commit.data += self.table.depends(ending.name)
-            commit.endings.append(ending)
-        waiting = self._service.submit(commit)
-        if waiting is not None:
-            # A failure is heard of elsewhere; here nobody waits.
-            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._arm(self.table.next_deadline_ms())
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer[1].cancel()
 
 
 def _is_final(outcome: Outcome) -> bool:
