@@ -117,6 +117,27 @@ def test_layers_below_the_platform_do_not_touch_the_world() -> None:
     assert not found, listing("imports that only the platform may have", found)
 
 
+def test_no_text_is_read_or_written_in_the_encoding_of_the_locale() -> None:
+    # A file that was written under one locale is read under another, and names and values are
+    # UTF-8 whatever the terminal is.
+    found = []
+    for path in python_files(SOURCE):
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            given = {keyword.arg for keyword in node.keywords}
+            called = ast.unparse(node.func)
+            modes = [ast.unparse(mode) for mode in node.args[1:2]]
+            is_text = (
+                (called == "open" and not any("b" in mode for mode in modes))
+                or called.endswith((".read_text", ".write_text"))
+                or (called.startswith("subprocess.") and "text" in given)
+            )
+            if is_text and "encoding" not in given:
+                found.append(f"{shown(path)}:{node.lineno}")
+    assert not found, listing("text without encoding=", found)
+
+
 def test_every_compiled_module_has_its_plain_twin_and_a_promise() -> None:
     odd = []
     for path in sorted(SOURCE.rglob("*.pyx")):

@@ -38,13 +38,13 @@ class DemoNode:
     def start(self) -> None:
         """On a free port the first time, then on the same again."""
         began = time.perf_counter()
-        with open(self._log_path, "a") as log:
+        with open(self._log_path, "a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, "serve",
                  "--data", self.data, "--kafka", self.address, "--http", "", "--grpc", ""],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                text=True,
+                encoding="utf-8",
             )  # fmt: skip
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -65,7 +65,7 @@ class DemoNode:
         if self._process is None:
             return None
         try:
-            with open(f"/proc/{self._process.pid}/stat") as file:
+            with open(f"/proc/{self._process.pid}/stat", encoding="utf-8") as file:
                 fields = file.read().rpartition(")")[2].split()
             ticks = int(fields[11]) + int(fields[12])
             pages = int(fields[21])

@@ -97,7 +97,7 @@ class ParquetLog:
 
     def _catch_up(self) -> None:
         while (path := self._path(self._next)).exists():
-            self._apply(json.loads(path.read_text()))
+            self._apply(json.loads(path.read_text(encoding="utf-8")))
             self._next += 1
 
     def _apply(self, document: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def find_holder(root: str) -> Holder | None:
 
 def _is_held(inode: int, pid: int) -> bool:
     try:
-        with open(_LOCKS_FILE) as file:
+        with open(_LOCKS_FILE, encoding="utf-8") as file:
             lines = file.read().splitlines()
     except OSError:
         return is_alive(pid)

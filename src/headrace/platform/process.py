@@ -68,7 +68,7 @@ def _tried(find: Callable[[], Found]) -> Found | None:
 
 
 def _content(path: str) -> str:
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 

@@ -36,7 +36,9 @@ def write_project(folder: str, *, topic: str, servers: str) -> list[str]:
     }
     texts = {}
     for name in FILES:
-        text = (resources.files("headrace.pipelines.template") / "project" / name).read_text()
+        text = (resources.files("headrace.pipelines.template") / "project" / name).read_text(
+            encoding="utf-8"
+        )
         for word, value in words.items():
             text = text.replace(word, value)
         texts[root / name.removesuffix(".txt")] = text
@@ -45,5 +47,5 @@ def write_project(folder: str, *, topic: str, servers: str) -> list[str]:
         raise InvalidArgument(f"{taken[0]} is there already; name another folder, or remove it")
     for path, text in texts.items():
         os.makedirs(path.parent, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     return [str(path) for path in texts]
