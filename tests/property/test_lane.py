@@ -99,3 +99,44 @@ def test_lanes_that_stay_full_share_by_weight_whatever_the_sizes_of_the_calls(
         # Whole rounds are exact, so only the one that is open can be uneven.
         rounds = sum(sizes) // weight
         assert rounds * WEIGHTS[lane] <= delivered[lane] <= (rounds + 1) * WEIGHTS[lane]
+
+
+@given(
+    st.lists(st.tuples(any_lanes, st.integers(1, 40)), min_size=1, max_size=60),
+    st.sampled_from(LANES),
+)
+def test_a_lane_with_messages_waits_for_less_than_two_hundred_of_others(
+    history: list[tuple[list[int], int]], waiting: int
+) -> None:
+    schedule = LaneSchedule(STARVATION_MS)
+    passed_by = 0
+    for ready, count in history:
+        ready = [1_000 if lane == waiting else each for lane, each in enumerate(ready)]
+        for lane, taken in schedule.plan(ready, count, 0):
+            passed_by = 0 if lane == waiting else passed_by + taken
+            assert passed_by < 2 * sum(WEIGHTS)
+
+
+@given(st.lists(st.tuples(any_lanes, st.integers(0, 60)), min_size=1, max_size=60))
+def test_a_lane_that_waited_its_time_is_served_by_the_next_call_that_has_room(
+    history: list[tuple[list[int], int]],
+) -> None:
+    schedule = LaneSchedule(STARVATION_MS)
+    now_ms = 0
+    since_ms: list[int | None] = [None] * LANE_COUNT
+    for ready, passed_ms in history:
+        now_ms += passed_ms
+        for lane in LANES:
+            if not ready[lane]:
+                since_ms[lane] = None
+            elif since_ms[lane] is None:
+                since_ms[lane] = now_ms
+        waited = {
+            lane
+            for lane, since in enumerate(since_ms)
+            if since is not None and now_ms - since >= STARVATION_MS
+        }
+        served = {lane for lane, _ in schedule.plan(ready, LANE_COUNT, now_ms)}
+        assert waited <= served
+        for lane in served:
+            since_ms[lane] = now_ms

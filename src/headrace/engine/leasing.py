@@ -1,8 +1,11 @@
 """Leasing: which messages come next, and whose they are for a while.
 
-The lane is chosen across partitions, then the partition, in turn. A lease is
-written down before it is handed out, so that a message that kills its worker runs
-out of attempts; that write is not waited for.
+The lane is chosen across partitions, then the partition, in turn. A lease of many
+gives the messages that as many leases of one would give from each lane, in that
+order of lanes; only the partition changes with the call and not with the message, so
+that a call reads and writes few of them. A lease is written down before it is handed
+out, so that a message that kills its worker runs out of attempts; that write is not
+waited for.
 """
 
 from __future__ import annotations
@@ -45,8 +48,8 @@ class Leasing:
         visibility_ms: int | None,
         now_ms: int,
     ) -> list[Delivery]:
-        """Up to `count` messages. They are written down as leased before they
-        are handed out, and that is not waited for."""
+        """Up to `count` messages, the most urgent first. They are written down as
+        leased before they are handed out, and that is not waited for."""
         views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
@@ -55,13 +58,13 @@ class Leasing:
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         deliveries: list[Delivery] = []
         while len(deliveries) < count:
-            taken = self.take(serving, views, count - len(deliveries), now_ms)
+            plan, taken = self.choose(serving, views, count - len(deliveries), now_ms)
             if not taken:
                 break
+            found: list[Delivery] = []
             for partition, view, runs in taken:
-                deliveries += self._grant(
-                    partition, view, runs, consumer, nonce, visibility_ms, now_ms
-                )
+                found += self._grant(partition, view, runs, consumer, nonce, visibility_ms, now_ms)
+            deliveries += found if len(plan) == 1 else _in_turn(found, plan)
         for _, view in views:
             statistics.sample(view, now_ms)
         return deliveries
@@ -76,18 +79,20 @@ class Leasing:
             )
         return min(count, cap - held)
 
-    def take(
+    def choose(
         self,
         serving: Serving,
         views: Sequence[tuple[Partition, QueueView]],
         count: int,
         now_ms: int,
-    ) -> list[tuple[Partition, QueueView, Runs]]:
-        """Decide which messages come next: lanes first, then partitions in turn."""
+    ) -> tuple[list[tuple[int, int]], list[tuple[Partition, QueueView, Runs]]]:
+        """Decide which messages come next: lanes first, then partitions in turn. Returns
+        the schedule's plan, and what of each partition serves it."""
         available = [view.ready() for _, view in views]
         ready = [sum(lanes) for lanes in zip(*available, strict=True)] or [0] * LANE_COUNT
         wanted: dict[int, int] = {}
-        for lane, planned in serving.schedule.plan(ready, count, now_ms):
+        plan = serving.schedule.plan(ready, count, now_ms)
+        for lane, planned in plan:
             wanted[lane] = wanted.get(lane, 0) + planned
         taken: dict[int, Runs] = {}
         for lane, planned in wanted.items():
@@ -100,7 +105,7 @@ class Leasing:
             if planned:
                 serving.schedule.on_unserved(lane, planned)
         serving.turn += 1
-        return [(*views[number], runs) for number, runs in taken.items() if runs]
+        return plan, [(*views[number], runs) for number, runs in taken.items() if runs]
 
     def _grant(
         self,
@@ -163,6 +168,8 @@ class Leasing:
             if maxima:
                 view.grants[event.grant].max_attempts = maxima
             deliveries += self._deliver(partition, view, event, granted, maxima, now_ms)
+        if len(made) > 1:
+            deliveries.sort(key=_offset_of)
         return deliveries
 
     @staticmethod
@@ -219,6 +226,19 @@ class Leasing:
         missing = [offset for offset in offsets_of(runs) if offset not in present]
         event = events.Purged(view.group_id, "", now_ms, runs_of(sorted(missing)))
         partition.write(view, event, now_ms, wait=False)
+
+
+def _in_turn(deliveries: Sequence[Delivery], plan: Sequence[tuple[int, int]]) -> list[Delivery]:
+    """The deliveries in the order of lanes in which they were planned."""
+    lanes: list[list[Delivery]] = [[] for _ in range(LANE_COUNT)]
+    for delivery in deliveries:
+        lanes[delivery.lane].append(delivery)
+    reached = [0] * LANE_COUNT
+    ordered: list[Delivery] = []
+    for lane, count in plan:
+        ordered += lanes[lane][reached[lane] : reached[lane] + count]
+        reached[lane] += count
+    return ordered
 
 
 def _with_failure(delivery: Delivery, failure: Failure | None) -> Delivery:

@@ -156,9 +156,18 @@ class Settling:
         settle: Callable[[Partition, QueueView, Sequence[Held]], None],
     ) -> list[Outcome]:
         """Check the receipts and settle the good ones, a partition at a time."""
+        alike = list(_alike(receipts))
+        if len(alike) > 1:
+            # What was leased by priority makes longer runs by offset.
+            order = sorted(range(len(receipts)), key=receipts.__getitem__)
+            if order != list(range(len(receipts))):
+                ordered = [receipts[number] for number in order]
+                found = self._settle(group, ordered, now_ms, settle)
+                by_number = dict(zip(order, found, strict=True))
+                return [by_number[number] for number in range(len(receipts))]
         outcomes: list[Outcome] = [None] * len(receipts)
         places: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
-        for first, last in _alike(receipts):
+        for first, last in alike:
             place = (receipts[first].topic_id, receipts[first].partition)
             places.setdefault(place, []).append((first, last))
         for (topic_id, index), wanted in places.items():

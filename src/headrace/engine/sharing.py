@@ -104,7 +104,8 @@ class Sharing:
         more = room - count
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         acquired: list[Acquired] = []
-        for partition, view, taken in self._leasing.take(serving, views, count, now_ms):
+        _, chosen = self._leasing.choose(serving, views, count, now_ms)
+        for partition, view, taken in chosen:
             granted = 0
             if bytes_max > 0:
                 longer = _longer(view, taken, more)

@@ -152,6 +152,23 @@ def test_a_critical_message_overtakes_others(door: Door, topic: str, group: str)
     assert values(door.lease(topic, group, 1)) == [b"urgent"]
 
 
+def test_a_batch_comes_in_the_order_of_priority(door: Door, topic: str, group: str) -> None:
+    for priority in ("low", "background", "normal", "critical", "high"):
+        for n in (0, 1):
+            value = b"%s-%d" % (priority.encode(), n)
+            door.publish(topic, New(value, attributes={"priority": priority}))
+    leased = door.lease(topic, group, 10)
+    assert values(leased) == [
+        b"%s-%d" % (priority, n)
+        for priority in (b"critical", b"high", b"normal", b"low", b"background")
+        for n in (0, 1)
+    ]
+    # Receipts are settled in any order; each answer stands in its receipt's place.
+    assert door.settle("ack", [leased[6].receipt]) == [None]
+    outcomes = door.settle("ack", receipts(leased))
+    assert outcomes == [None if n != 6 else "stale-receipt" for n in range(10)]
+
+
 def test_a_message_that_is_too_old_is_not_delivered(
     door: Door, topic: str, group: str, clock: ManualClock
 ) -> None:
