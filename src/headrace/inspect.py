@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from headrace.core import limits
 from headrace.core.errors import CorruptBatch, CorruptLog, HeadraceError
 from headrace.core.ports import Disk
 from headrace.engine.catalog import Catalog
@@ -310,7 +311,8 @@ def _batches_in(path: str, data: bytes, start: int) -> tuple[list[Batch], int]:
     while at < len(data):
         try:
             header = check_batch(data, at)
-            records = read_records(data[at : at + header.size_bytes], header)
+            batch = data[at : at + header.size_bytes]
+            records = read_records(batch, header, limits.DECOMPRESSED_BYTES_ALONE_MAX)
         except CorruptBatch as error:
             if not batches:
                 batches.append(Batch(path, start, None, [], _without_place(str(error))))

@@ -1,8 +1,9 @@
 """Record batches that a client made: appended as they are, after checks.
 
-The checksum and the header are looked at, the records are not opened, so what was
-compressed stays compressed. Batches of transactions are refused: who decides them
-has to be told of them first, which Kafka's protocol does.
+The checksum and the header are looked at; the records are only where queues read the
+topic, to hold them to the limits of messages. What was compressed stays compressed.
+Batches of transactions are refused: who decides them has to be told of them first,
+which Kafka's protocol does.
 
 A producer that numbers its batches sends one again when it has no answer: what is
 there already is known by its number and not stored twice. Several batches are one
@@ -24,7 +25,7 @@ from headrace.core.errors import (
 )
 from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
-from headrace.engine.publish import check_open
+from headrace.engine.publish import check_foreign, check_open
 from headrace.log.checkpoint import FULL
 from headrace.record import BatchHeader, check_batch
 from headrace.record.batch import HEADER_BYTES
@@ -87,6 +88,7 @@ class BatchCalls(Served):
                 f"the batch has {header.size_bytes} bytes and this topic takes {bytes_max}; "
                 "send smaller batches"
             )
+        check_foreign(place, batch)
         self._broker.check_space(header.size_bytes)
         appended = place.append(batch, header, now_ms)
         commit.data.append((place, appended.next_offset))

@@ -38,7 +38,14 @@ TRANSACTION_TIMEOUT_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
-DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+# What a compressed batch may hold; one that holds more is not opened.
+DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
+# The same for a process of its own, Spark's, that reads for one client alone.
+DECOMPRESSED_BYTES_ALONE_MAX: Final = 128 * 1024 * 1024
+# Of a batch, about what is decoded at once, in memory.
+DECODED_BYTES_MAX: Final = 4 * 1024 * 1024
+# Decoded records that the partitions of a node keep for the next reader, together.
+DECODED_BYTES_KEPT_MAX: Final = 64 * 1024 * 1024
 
 # Files that are open at once, whatever the number of partitions: this share of the
 # descriptors that the system allows the process, within these bounds.
@@ -110,6 +117,8 @@ COMPACTION_KEYS_MAX: Final = 250_000
 
 # Queues.
 LEASE_MESSAGES_MAX: Final = 10_000
+# Of one lease, whatever the number of messages: who wants more asks again.
+LEASE_BYTES_MAX: Final = 32 * 1024 * 1024
 ATTEMPTS_MAX: Final = 255
 VISIBILITY_MS_MAX: Final = 12 * 60 * 60 * 1000
 DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000

@@ -30,7 +30,7 @@ from headrace.core.ports import Buffer
 from headrace.engine.partition import Partition
 from headrace.engine.runs import Runs, above, below, count_of, merged, offsets_of, pairs, runs_of
 from headrace.log import Log
-from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_records
+from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_raw_parts
 from headrace.record.batch import BatchHeader
 from headrace.record.reader import read_block, read_more
 
@@ -208,7 +208,8 @@ class Cutter:
         try:
             if not header.is_dense:
                 wanted = set(offsets_of(runs))
-                records = [r for r in read_records(batch, header) if r.offset in wanted]
+                parts = read_raw_parts(batch, header)
+                records = [r for part in parts for r in part if r.offset in wanted]
                 return build_sparse_batch(records, header)
             opened = _Open(batch, header)
             part = opened.cut(runs)
@@ -248,7 +249,8 @@ def _present(batch: Buffer, header: BatchHeader, runs: Runs) -> tuple[Runs, Runs
     present: set[int] = set()
     if not header.is_control:
         try:
-            present = {record.offset for record in read_records(batch, header)}
+            for part in read_raw_parts(batch, header):
+                present.update([record.offset for record in part])
         except CorruptBatch:
             present = set(range(header.base_offset, header.next_offset))
     offsets = list(offsets_of(runs))

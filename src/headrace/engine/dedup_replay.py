@@ -8,7 +8,8 @@ published again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain
 
 from headrace.core.limits import DEDUP_IDS_PER_PARTITION_MAX
 from headrace.core.ports import Buffer
@@ -22,7 +23,7 @@ from headrace.record import (
     Record,
     read_attributes,
     read_header,
-    read_records,
+    read_parts,
     split_batches,
 )
 
@@ -39,7 +40,7 @@ def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow |
         header = read_header(data, position)
         if not header.is_control and not log.aborted.has_aborted(header):
             batch = data[position : position + header.size_bytes]
-            for dedup_id, record in _ids_in(read_records(batch, header)):
+            for dedup_id, record in _ids_in(batch, header):
                 window.remember(dedup_id, record.offset, record.timestamp_ms)
     return window
 
@@ -49,14 +50,15 @@ def check_readable(batches: Buffer) -> None:
     it is stored, since afterwards nobody could tell its ids."""
     view = memoryview(batches)
     for position, header in split_batches(batches):
-        read_records(view[position : position + header.size_bytes], header)
+        for _ in read_parts(view[position : position + header.size_bytes], header):
+            pass
 
 
 def remember_ids(
     window: DedupWindow, stability: Stability, batch: Buffer, header: BatchHeader
 ) -> None:
     """A batch was appended."""
-    for dedup_id, record in _ids_in(read_records(batch, header)):
+    for dedup_id, record in _ids_in(batch, header):
         find_duplicate(window, stability, dedup_id, record.timestamp_ms, header.producer_id)
         window.remember(dedup_id, record.offset, record.timestamp_ms)
 
@@ -72,8 +74,8 @@ def find_duplicate(
     return None
 
 
-def _ids_in(records: Sequence[Record]) -> Iterator[tuple[bytes, Record]]:
-    for record in records:
+def _ids_in(batch: Buffer, header: BatchHeader) -> Iterator[tuple[bytes, Record]]:
+    for record in chain.from_iterable(read_parts(batch, header)):
         if record.headers:
             dedup_id = read_attributes(record.headers, record.timestamp_ms).dedup_id
             if dedup_id is not None:

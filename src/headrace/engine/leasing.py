@@ -26,6 +26,7 @@ from headrace.engine.groups import Groups, Serving
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
 from headrace.engine.queue import Failure, QueueView
+from headrace.engine.records import Allowance
 from headrace.engine.runs import Runs, count_of, offsets_of, pairs, runs_of
 from headrace.record import Record, read_attributes
 
@@ -48,8 +49,9 @@ class Leasing:
         visibility_ms: int | None,
         now_ms: int,
     ) -> list[Delivery]:
-        """Up to `count` messages, the most urgent first. They are written down as
-        leased before they are handed out, and that is not waited for."""
+        """Up to `count` messages, the most urgent first, and up to LEASE_BYTES_MAX of
+        them. They are written down as leased before they are handed out, and that is
+        not waited for."""
         views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
@@ -57,13 +59,16 @@ class Leasing:
         count = self.within_cap(group, consumer, count)
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         deliveries: list[Delivery] = []
-        while len(deliveries) < count:
+        allowance = Allowance(limits.LEASE_BYTES_MAX)
+        while len(deliveries) < count and not allowance.is_spent:
             plan, taken = self.choose(serving, views, count - len(deliveries), now_ms)
             if not taken:
                 break
             found: list[Delivery] = []
             for partition, view, runs in taken:
-                found += self._grant(partition, view, runs, consumer, nonce, visibility_ms, now_ms)
+                found += self._grant(
+                    partition, view, runs, consumer, nonce, visibility_ms, now_ms, allowance
+                )
             deliveries += found if len(plan) == 1 else _in_turn(found, plan)
         for _, view in views:
             statistics.sample(view, now_ms)
@@ -116,12 +121,16 @@ class Leasing:
         nonce: int,
         visibility_ms: int | None,
         now_ms: int,
+        allowance: Allowance,
     ) -> list[Delivery]:
         try:
-            records = partition.read(runs)
+            # What is beyond the allowance stays ready.
+            records, runs = partition.records.read_some(runs, partition.high_watermark, allowance)
         except CorruptLog as error:
             partition.stopped = error
             raise
+        if not runs:
+            return []
         usual_ms = visibility_ms or view.settings.visibility_ms
         by_deadline: dict[int, list[Record]] = {}
         maxima: dict[int, int] = {}

@@ -39,12 +39,7 @@ from headrace.engine.snapshot import parts_of
 from headrace.engine.stability import Stability
 from headrace.engine.state_log import StateLog, Waiting
 from headrace.log import AbortedTransaction, Log, LogSettings
-from headrace.record import (
-    BatchHeader,
-    Record,
-    read_header,
-    split_batches,
-)
+from headrace.record import BatchHeader, Record, read_header, split_batches
 from headrace.record.control import ControlKind, ControlMarker
 
 
@@ -446,6 +441,7 @@ class Partition:
                 read_only=self.read_only,
                 has_attributes=self.topic.source_id is None,
                 by_key=self.topic.settings.ordering == "key",
+                unreadable=self.records.unreadable,
             )
         return self.scanner
 

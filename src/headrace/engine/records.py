@@ -2,26 +2,31 @@
 
 Workers lease in small bites from large batches, so the last few decoded blocks
 are kept: a batch of a thousand records is opened once for ten leases of a hundred.
+
+A batch of kilobytes can hold millions of records or headers, so a block has a bound
+in memory: it may end in the middle of a batch. What all partitions keep has a bound
+too (`KeptBlocks`).
 """
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
+from headrace.core import limits
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, pairs
+from headrace.engine.unreadable import Unreadable
 from headrace.log import AbortedTransaction, Log
 from headrace.log.aborted import covers
-from headrace.record import Record, check_batch, read_records
+from headrace.record import BatchHeader, BatchParts, Record, check_batch
 
 BLOCKS_MAX = 8
-BLOCK_BYTES_KEPT_MAX = 1024 * 1024
 READ_BYTES_MIN = 4 * 1024
 READ_BYTES_MAX = 256 * 1024
 # A guess that only decides how far to read ahead.
@@ -36,31 +41,129 @@ class _Block(NamedTuple):
     records: list[Record]
     # Start, end and producer of every transactional batch in it.
     transactional: list[tuple[int, int, int]]
+    # About what it takes in memory.
+    cost: int
+
+
+class Allowance:
+    """How many bytes of records one call may have, from however many partitions.
+
+    Records are measured only when what is known of their blocks says that they may
+    be too many.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._measured = 0
+        # No more than this is in those that were not measured.
+        self._most = 0
+        self._unmeasured: list[Sequence[Record]] = []
+        self.is_spent = False
+
+    def admit(self, records: Sequence[Record], most: int) -> int:
+        """How many of these may be had; `most` is a bound on the bytes of all. The
+        first record of a call may always be had."""
+        if self._measured + self._most + most <= self._bytes_max:
+            self._most += most
+            self._unmeasured.append(records)
+            return len(records)
+        self._measured += sum(map(_bytes_of, chain.from_iterable(self._unmeasured)))
+        self._most = 0
+        self._unmeasured.clear()
+        for number, record in enumerate(records):
+            size = _bytes_of(record)
+            if self._measured and self._measured + size > self._bytes_max:
+                self.is_spent = True
+                return number
+            self._measured += size
+        return len(records)
+
+
+def _bytes_of(record: Record) -> int:
+    """With something for the record itself, so that no record is free."""
+    size = 1 + len(record.value or b"") + len(record.key or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size
+
+
+class KeptBlocks:
+    """The blocks that several readers keep, by the order in which they were made:
+    beyond the bound the oldest is forgotten, whichever reader has it."""
+
+    def __init__(self, bytes_max: int = limits.DECODED_BYTES_KEPT_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._kept: OrderedDict[tuple[int, int], tuple[RecordReader, int]] = OrderedDict()
+        self.size_bytes = 0
+
+    def add(self, reader: RecordReader, start: int, cost: int) -> None:
+        self.remove(reader, start)
+        self._kept[id(reader), start] = reader, cost
+        self.size_bytes += cost
+        while self.size_bytes > self._bytes_max:
+            (_, first), (oldest, _) = next(iter(self._kept.items()))
+            oldest.drop(first)
+
+    def remove(self, reader: RecordReader, start: int) -> None:
+        _, cost = self._kept.pop((id(reader), start), (None, 0))
+        self.size_bytes -= cost
 
 
 class RecordReader:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
+        self._kept = KeptBlocks()
+        self.unreadable = Unreadable()
         self._changes = log.segment_list.changes
+
+    def share(self, kept: KeptBlocks) -> None:
+        """From now on the bound on what is kept is that of many readers together."""
+        self.forget()
+        self._kept = kept
 
     def read(
         self, runs: Runs, end: int, aborted: Sequence[AbortedTransaction] = ()
     ) -> list[Record]:
         """The records of these runs, which lie below `end`. Offsets that hold no
         record are left out, and so is what belongs to an aborted transaction."""
+        return self.read_some(runs, end, None, aborted)[0]
+
+    def read_some(
+        self,
+        runs: Runs,
+        end: int,
+        allowance: Allowance | None,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> tuple[list[Record], Runs]:
+        """As `read`, as far as the allowance goes: the records, and the runs that
+        were gone over."""
         self._note_changes()
         found: list[Record] = []
+        gone_over: Runs = []
         for first, stop in pairs(runs):
+            if allowance is not None and allowance.is_spent:
+                break
             # What was deleted at the log's start is left out as well.
             start = max(first, self._log.start_offset)
             while start < stop:
                 block = self._block(start, stop - start, end)
                 if block is None:
+                    start = stop
                     break
-                found += _taken(block, start, min(stop, block.end), aborted)
-                start = block.end
-        return found
+                last = min(stop, block.end)
+                taken = _taken(block, start, last, aborted)
+                if allowance is not None:
+                    count = allowance.admit(taken, block.cost)
+                    if count < len(taken):
+                        start = taken[count].offset
+                        found += taken[:count]
+                        break
+                found += taken
+                start = last
+            if start > first:
+                gone_over += (first, min(start, stop))
+        return found, gone_over
 
     def read_next(
         self,
@@ -99,42 +202,75 @@ class RecordReader:
         data = self._log.read(offset, bytes_max, end)
         if not data:
             return None
-        block = _decode(self._log, data, offset)
-        if len(data) <= BLOCK_BYTES_KEPT_MAX:
+        block = _decode(self._log, data, offset, self.unreadable)
+        if block.cost <= 2 * limits.DECODED_BYTES_MAX:
+            self.drop(block.start)
             self._blocks[block.start] = block
+            self._kept.add(self, block.start, block.cost)
             if len(self._blocks) > BLOCKS_MAX:
-                self._blocks.popitem(last=False)
+                self.drop(next(iter(self._blocks)))
         return block
 
+    def drop(self, start: int) -> None:
+        if self._blocks.pop(start, None) is not None:
+            self._kept.remove(self, start)
+
     def forget(self) -> None:
-        self._blocks.clear()
+        for start in list(self._blocks):
+            self.drop(start)
 
 
-def _decode(log: Log, data: Buffer, offset: int) -> _Block:
+def _decode(log: Log, data: Buffer, offset: int, unreadable: Unreadable) -> _Block:
+    """The batches in `data` from `offset` on, as far as they fit into a block."""
     records: list[Record] = []
     transactional: list[tuple[int, int, int]] = []
     position = 0
     start = -1
     next_offset = offset
-    while position < len(data):
+    cost = 0
+    while position < len(data) and cost < limits.DECODED_BYTES_MAX:
         try:
             header = check_batch(data, position)
             batch = data[position : position + header.size_bytes]
         except CorruptBatch as error:
             raise _damaged(log, next_offset, error) from error
+        first = header.base_offset
+        next_offset = header.next_offset
         if not header.is_control:
-            # Behind a good checksum nonsense is its producer's, and holds no record.
-            with contextlib.suppress(CorruptBatch):
-                records += read_records(batch, header)
+            found, first, next_offset, more = _decode_batch(batch, header, offset, unreadable)
+            records += found
+            cost += more
             if header.is_transactional:
-                extent = header.base_offset, header.next_offset
-                transactional.append((*extent, header.producer_id))
+                transactional.append((first, next_offset, header.producer_id))
         if start < 0:
             # A gap before the first batch holds nothing: it belongs to the block.
-            start = min(header.base_offset, offset)
-        next_offset = header.next_offset
+            start = min(first, offset)
         position += header.size_bytes
-    return _Block(start, next_offset, records, transactional)
+        if next_offset < header.next_offset:
+            break
+    return _Block(start, next_offset, records, transactional, cost)
+
+
+def _decode_batch(
+    batch: Buffer, header: BatchHeader, offset: int, unreadable: Unreadable
+) -> tuple[list[Record], int, int, int]:
+    """The records of a batch that is not too large, or a part of it from `offset` on;
+    from where to where they are, and what they cost."""
+    try:
+        parts = BatchParts(batch, header)
+        is_small = parts.cost_max <= limits.DECODED_BYTES_MAX
+        found = parts.read(0 if is_small else offset)
+        if not parts.is_over and parts.next_offset <= offset:
+            # Few bytes that are many headers: what was asked for is behind them.
+            is_small = False
+            parts = BatchParts(batch, header)
+            found = parts.read(offset)
+    except CorruptBatch as error:
+        # Behind a good checksum nonsense is its producer's, and holds no record.
+        unreadable.note(header.base_offset, str(error))
+        return [], header.base_offset, header.next_offset, 0
+    first = header.base_offset if is_small else max(offset, header.base_offset)
+    return found, first, parts.next_offset, parts.cost
 
 
 def _taken(

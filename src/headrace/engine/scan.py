@@ -13,7 +13,8 @@ from typing import NamedTuple
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, runs_of
-from headrace.record import BatchHeader, read_records, scan_attributes
+from headrace.engine.unreadable import Unreadable
+from headrace.record import BatchHeader, read_raw_parts, scan_attributes
 
 
 class Row(NamedTuple):
@@ -43,7 +44,13 @@ class Scan(NamedTuple):
 
 
 def scan_batch(
-    batch: Buffer, header: BatchHeader, start: int, *, attributes: bool, keys: bool
+    batch: Buffer,
+    header: BatchHeader,
+    start: int,
+    *,
+    attributes: bool,
+    keys: bool,
+    unreadable: Unreadable,
 ) -> Scan:
     """One batch; `start` is where the one before it ended, so that a gap that
     compaction left counts as absent. Without `attributes` they are not looked at:
@@ -54,9 +61,10 @@ def scan_batch(
         return Scan(start, end, (), [start, end], [0] * (end - start) if keys else None)
     try:
         return _scan_records(batch, header, start, absent, attributes=attributes, keys=keys)
-    except CorruptBatch:
+    except CorruptBatch as error:
         # Its checksum is right, so its producer wrote nonsense. There is no message
         # in it, and those around it must not suffer.
+        unreadable.note(header.base_offset, str(error))
         return Scan(start, end, (), [start, end], [0] * (end - start) if keys else None)
 
 
@@ -66,15 +74,16 @@ def _scan_records(
     end = header.next_offset
     hashes: list[int] | None = None
     if keys or header.count != header.last_offset_delta + 1:
-        records = read_records(batch, header)
-        present = {record.offset for record in records}
+        hashes = [0] * (end - start) if keys else None
+        present: set[int] = set()
+        for part in read_raw_parts(batch, header):
+            present.update([record.offset for record in part])
+            if hashes is not None:
+                for record in part:
+                    # DeleteRecords may have moved the log's start into the batch.
+                    if record.offset >= start:
+                        hashes[record.offset - start] = key_hash(record.key)
         absent = runs_of(offset for offset in range(start, end) if offset not in present)
-        if keys:
-            hashes = [0] * (end - start)
-            for record in records:
-                # DeleteRecords may have moved the log's start into the batch.
-                if record.offset >= start:
-                    hashes[record.offset - start] = key_hash(record.key)
     transactional: tuple[tuple[int, int, int], ...] = ()
     if header.is_transactional:
         transactional = ((header.base_offset, end, header.producer_id),)

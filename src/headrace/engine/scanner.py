@@ -27,6 +27,7 @@ from headrace.engine.records import iterate_batches
 from headrace.engine.runs import Runs, offsets_of, pairs
 from headrace.engine.scan import Row, Scan, scan_batch
 from headrace.engine.sidecar import Damaged, Sidecar
+from headrace.engine.unreadable import Unreadable
 from headrace.engine.window import ABSENT, CANCELLED, DELAYED, READY, is_done
 from headrace.log import Log
 from headrace.log.aborted import covers
@@ -58,8 +59,10 @@ class Scanner:
         read_only: bool,
         has_attributes: bool,
         by_key: bool,
+        unreadable: Unreadable,
     ) -> None:
         self._log = log
+        self._unreadable = unreadable
         self._has_attributes = has_attributes
         self._by_key = by_key
         self.delays = DueTimes()
@@ -82,7 +85,12 @@ class Scanner:
     def scan(self, batch: Buffer, header: BatchHeader) -> None:
         """A batch was appended."""
         scan = scan_batch(
-            batch, header, self._sidecar.end, attributes=self._has_attributes, keys=self._by_key
+            batch,
+            header,
+            self._sidecar.end,
+            attributes=self._has_attributes,
+            keys=self._by_key,
+            unreadable=self._unreadable,
         )
         self._sidecar.add(scan)
         self._hidden.append(scan)
@@ -171,7 +179,14 @@ class Scanner:
             header = read_header(data, position)
             batch = data[position : position + header.size_bytes]
             first = min(start, header.base_offset)
-            scan = scan_batch(batch, header, first, attributes=self._has_attributes, keys=True)
+            scan = scan_batch(
+                batch,
+                header,
+                first,
+                attributes=self._has_attributes,
+                keys=True,
+                unreadable=self._unreadable,
+            )
             start = scan.end
             self._extend_all(scan, views, end, now_ms)
 

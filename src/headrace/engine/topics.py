@@ -31,6 +31,7 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.metadata import Metadata
 from headrace.engine.partition import Partition
+from headrace.engine.records import KeptBlocks
 from headrace.log import make_folder
 
 PARTITIONS_DEFAULT = 3
@@ -52,6 +53,7 @@ class Topics:
         self.metadata = metadata
         self._read_only = read_only
         self._partitions: dict[bytes, list[Partition]] = {}
+        self._kept_blocks = KeptBlocks()
         # Of topics that are being made.
         self._names_taken: set[str] = set()
         # Topics to which partitions are being added.
@@ -116,9 +118,11 @@ class Topics:
         return added
 
     def _open_partition(self, topic: Topic, index: int, now_ms: int) -> Partition:
-        return Partition(
+        partition = Partition(
             self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full
         )
+        partition.records.share(self._kept_blocks)
+        return partition
 
     def _remove_orphans(self) -> None:
         """Folders of topics whose deletion was cut short. Only what is known to

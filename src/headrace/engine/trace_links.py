@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from headrace.core import limits
@@ -24,7 +25,7 @@ from headrace.engine.partition import Partition
 from headrace.engine.state_reading import SegmentTwins
 from headrace.engine.timeline import Timeline
 from headrace.log.compaction import Step, some
-from headrace.record import Record, read_header, read_records
+from headrace.record import Record, read_header, read_parts
 
 T = TypeVar("T")
 Steps = Generator[Step, int | None, T]
@@ -143,9 +144,11 @@ class _CopySearch:
             end = position + header.size_bytes
             # Copies are written uncompressed, so a search of bytes finds their mark.
             if not header.is_control and data.find(_ORIGIN, position, end) >= 0:
-                for record in read_records(data[position:end], header):
-                    for name, value in record.headers:
-                        if name == dead_letter.ORIGIN and value in self._wanted:
-                            # The first is ours; anybody may write the like later.
-                            self.found.setdefault(self._wanted[value], record.offset)
+                # Anybody may write the like, and nonsense around it.
+                with contextlib.suppress(CorruptBatch):
+                    for record in chain.from_iterable(read_parts(data[position:end], header)):
+                        for name, value in record.headers:
+                            if name == dead_letter.ORIGIN and value in self._wanted:
+                                # The first is ours.
+                                self.found.setdefault(self._wanted[value], record.offset)
             position = end

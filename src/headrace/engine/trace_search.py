@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import chain
 
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch
@@ -24,7 +25,7 @@ from headrace.engine.state_reading import SegmentTwins
 from headrace.engine.trace_links import Steps
 from headrace.engine.tracing import trace_many
 from headrace.log.compaction import some
-from headrace.record import BatchHeader, Record, read_header, read_records
+from headrace.record import BatchHeader, Record, read_header, read_parts
 
 PIECE_BYTES = 256 * 1024
 
@@ -160,16 +161,14 @@ class _Scan:
         """False when there are as many as were wanted."""
         if header.is_control or not self._may_match(data, start, end, header):
             return True
-        records: list[Record] = []
         # Nonsense that a producer sent under a good checksum holds no record.
         with contextlib.suppress(CorruptBatch):
-            records = read_records(data[start:end], header)
-        for record in records:
-            if record.offset >= self.end and self._matches(record):
-                if len(self.matched) >= self._most:
-                    self.end = record.offset
-                    return False
-                self.matched.append(record.offset)
+            for record in chain.from_iterable(read_parts(data[start:end], header)):
+                if record.offset >= self.end and self._matches(record):
+                    if len(self.matched) >= self._most:
+                        self.end = record.offset
+                        return False
+                    self.matched.append(record.offset)
         return True
 
     def _may_match(self, data: bytes, start: int, end: int, header: BatchHeader) -> bool:

@@ -50,8 +50,8 @@ from headrace.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segme
 from headrace.record.batch import BatchHeader
 from headrace.record.builder import build_sparse_batch
 from headrace.record.control import ControlKind
-from headrace.record.reader import read_control, read_records
-from headrace.record.record import Record
+from headrace.record.reader import read_control, read_raw_parts, read_raw_records
+from headrace.record.record import RawRecord
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
@@ -81,7 +81,7 @@ class _KeyMap:
     def __len__(self) -> int:
         return len(self.last) + sum(map(len, self._open.values()))
 
-    def add(self, header: BatchHeader, records: list[Record]) -> None:
+    def add(self, header: BatchHeader, records: list[RawRecord]) -> None:
         target = self.last
         if header.is_transactional:
             target = self._open.setdefault(header.producer_id, {})
@@ -101,7 +101,7 @@ class _KeyMap:
         """Where the oldest transaction that did not end here began."""
         return min(self._first.values(), default=None)
 
-    def supersedes(self, record: Record) -> bool:
+    def supersedes(self, record: RawRecord) -> bool:
         return record.key is not None and self.last.get(_digest(record.key), -1) > record.offset
 
 
@@ -219,9 +219,13 @@ def _map_batch(keys: _KeyMap, segment: Segment, position: int, header: BatchHead
             marker = read_control(batch, header)
             keys.end_transaction(marker.producer_id, marker.kind)
         else:
-            keys.add(header, read_records(batch, header))
+            for part in read_raw_parts(batch, header):
+                keys.add(header, part)
     except CorruptBatch as error:
-        raise segment.corrupt(position, str(error)) from error
+        if header.is_control:
+            raise segment.corrupt(position, str(error)) from error
+        # Its checksum is right: its producer wrote it so, or it is larger than what
+        # is opened. It supersedes nothing more, and stays as it is.
 
 
 def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
@@ -300,9 +304,11 @@ class _Copy:
         that the segment still says where it ends."""
         batch = segment.read_batch(position, header)
         try:
-            records = read_records(batch, header)
+            records = read_raw_records(batch, header)
         except CorruptBatch as error:
-            raise segment.corrupt(position, str(error)) from error
+            if header.is_control:
+                raise segment.corrupt(position, str(error)) from error
+            return self._unopened(batch, header, ends_group)
         if header.is_control:
             return self._marker(batch, header, records, ends_group)
         cleaned: Buffer | None = batch
@@ -312,8 +318,17 @@ class _Copy:
             self._living.add(header.producer_id)
         return cleaned
 
+    def _unopened(self, batch: Buffer, header: BatchHeader, ends_group: bool) -> Buffer | None:
+        """What stays of a batch that cannot be opened: all, unless it was aborted."""
+        if self._is_void(header) and not ends_group:
+            self._changed = True
+            return None
+        if header.is_transactional:
+            self._living.add(header.producer_id)
+        return batch
+
     def _marker(
-        self, batch: Buffer, header: BatchHeader, records: list[Record], ends_group: bool
+        self, batch: Buffer, header: BatchHeader, records: list[RawRecord], ends_group: bool
     ) -> Buffer | None:
         if header.producer_id in self._living:
             self._living.discard(header.producer_id)
@@ -335,11 +350,11 @@ class _Copy:
         return batch
 
     def _records(
-        self, batch: Buffer, header: BatchHeader, records: list[Record], ends_group: bool
+        self, batch: Buffer, header: BatchHeader, records: list[RawRecord], ends_group: bool
     ) -> Buffer | None:
         horizon_ms = header.delete_horizon_ms
         over = horizon_ms is not None and horizon_ms <= self._now_ms
-        kept: list[Record] = []
+        kept: list[RawRecord] = []
         if not self._is_void(header):
             kept = [
                 record
@@ -398,7 +413,7 @@ class _Copy:
             self._log.disk.remove(self._temporary)
 
 
-def _is_tombstone(record: Record) -> bool:
+def _is_tombstone(record: RawRecord) -> bool:
     return record.value is None and record.key is not None
 
 

@@ -2,16 +2,20 @@
 
 The indexes and the batch headers only say where to look; the answer comes from
 the records. A header's largest timestamp is an upper bound after compaction, so a
-batch that promised a record may not have it, and the search goes on.
+batch that promised a record may not have it, and the search goes on. One that cannot
+be opened, though its checksum is right, is found as a whole by what its header says:
+its producer wrote it so, and a reader who begins there sees for itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from headrace.core.errors import CorruptBatch
 from headrace.log.segment import Segment
 from headrace.record.batch import BatchHeader
-from headrace.record.reader import read_records
-from headrace.record.record import Record
+from headrace.record.reader import read_raw_parts
 
 
 def find_timestamp(
@@ -25,9 +29,9 @@ def find_timestamp(
         for position, header in segment.find_time(timestamp_ms):
             if header.last_offset < start_offset or header.is_control:
                 continue
-            for record in _records(segment, position, header):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return record.offset, record.timestamp_ms
+            for offset, its_ms in _records(segment, position, header):
+                if its_ms >= timestamp_ms and offset >= start_offset:
+                    return offset, its_ms
     return None
 
 
@@ -47,11 +51,9 @@ def find_latest(segments: list[Segment], start_offset: int) -> tuple[int, int] |
         for position, header in segment.walk(0):
             if header.is_control or header.last_offset < start_offset:
                 continue
-            for record in _records(segment, position, header):
-                if record.offset >= start_offset and (
-                    best is None or record.timestamp_ms > best[1]
-                ):
-                    best = (record.offset, record.timestamp_ms)
+            for offset, its_ms in _records(segment, position, header):
+                if offset >= start_offset and (best is None or its_ms > best[1]):
+                    best = (offset, its_ms)
     return best
 
 
@@ -68,9 +70,11 @@ def search(
             segment.close()
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+def _records(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each."""
     batch = segment.read_batch(position, header)
     try:
-        return read_records(batch, header)
-    except CorruptBatch as error:
-        raise segment.corrupt(position, str(error)) from error
+        for record in chain.from_iterable(read_raw_parts(batch, header)):
+            yield record.offset, record.timestamp_ms
+    except CorruptBatch:
+        yield header.base_offset, header.max_timestamp_ms

@@ -33,8 +33,15 @@ from headrace.record.builder import (
 )
 from headrace.record.compression import Codec, compress, decompress
 from headrace.record.control import ControlKind, ControlMarker
-from headrace.record.reader import read_control, read_records
-from headrace.record.record import NO_TIMESTAMP_MS, Headers, NewRecord, Record
+from headrace.record.reader import (
+    BatchParts,
+    read_control,
+    read_parts,
+    read_raw_parts,
+    read_raw_records,
+    read_records,
+)
+from headrace.record.record import NO_TIMESTAMP_MS, Headers, NewRecord, RawRecord, Record
 
 __all__ = [
     "DEFAULT_ATTRIBUTES",
@@ -44,11 +51,13 @@ __all__ = [
     "NO_TIMESTAMP_MS",
     "Attributes",
     "BatchHeader",
+    "BatchParts",
     "Codec",
     "ControlKind",
     "ControlMarker",
     "Headers",
     "NewRecord",
+    "RawRecord",
     "Record",
     "attribute_headers",
     "build_batch",
@@ -66,6 +75,9 @@ __all__ = [
     "read_attributes",
     "read_control",
     "read_header",
+    "read_parts",
+    "read_raw_parts",
+    "read_raw_records",
     "read_records",
     "scan_attributes",
     "seal_records",

@@ -36,7 +36,7 @@ from headrace.record.batch import (
 )
 from headrace.record.compression import Codec, compress
 from headrace.record.control import ControlKind, encode_marker
-from headrace.record.record import Headers, NewRecord, Record
+from headrace.record.record import Headers, NewRecord, RawRecord, Record
 from headrace.record.varint import SMALL, encode_varint
 
 _SMALL_COUNT: Final = len(SMALL)
@@ -214,7 +214,7 @@ def seal_records(
 
 
 def build_sparse_batch(
-    records: Sequence[Record],
+    records: Sequence[Record | RawRecord],
     template: BatchHeader,
     *,
     codec: Codec | None = None,
@@ -312,7 +312,7 @@ def build_control_batch(
 
 
 def _add_record(
-    parts: list[bytes], record: NewRecord | Record, offset_delta: int, time_delta: int
+    parts: list[bytes], record: NewRecord | Record | RawRecord, offset_delta: int, time_delta: int
 ) -> int:
     """Add the parts of one record; returns the length that it says it has."""
     key = record.key
@@ -330,7 +330,9 @@ def _add_record(
         value_length = _NULL
     else:
         value_length = encode_varint(len(value))
-    tail = encode_headers(headers) if headers else NO_HEADERS
+    tail = NO_HEADERS
+    if headers:
+        tail = headers if isinstance(headers, bytes) else encode_headers(headers)
     head = b"\0" + time + offset + key_length
     record_bytes = len(head) + len(key) + len(value_length) + len(value) + len(tail)
     parts += (encode_varint(record_bytes), head, key, value_length, value, tail)

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from headrace.compiled import compiled
+from headrace.core import limits
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.record.batch import HEADER_BYTES, BatchHeader
@@ -81,7 +82,7 @@ def open_block(batch: Buffer, header: BatchHeader) -> Block:
     block = memoryview(batch)[HEADER_BYTES:end]
     if header.codec == Codec.NONE or (not header.count and not block):
         return Block(block, header)
-    return Block(decompress(header.codec, block), header)
+    return Block(decompress(header.codec, block, limits.DECOMPRESSED_BYTES_ALONE_MAX), header)
 
 
 @compiled

@@ -28,6 +28,10 @@ from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 
 
+class HoldsTooMuch(CorruptBatch):
+    """The data may be sound, but there is more of it than the caller takes."""
+
+
 class Codec(IntEnum):
     """Numbers as in the attributes of a batch."""
 
@@ -175,5 +179,5 @@ def _decompress_growing(
             return bytes(view[:size])
 
 
-def _too_large(limit: int) -> CorruptBatch:
-    return CorruptBatch(f"records decompress to more than {limit} bytes")
+def _too_large(limit: int) -> HoldsTooMuch:
+    return HoldsTooMuch(f"records decompress to more than {limit} bytes")

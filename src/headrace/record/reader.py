@@ -10,6 +10,11 @@ left, and nothing is allocated by a number that the input merely claims.
 A checksum proves who damaged a batch, not that it makes sense: a client with a
 bug can send well-sealed nonsense. So the reader trusts nothing.
 
+A batch of kilobytes can hold millions of records or headers. A reader that works
+for a client takes it in parts (`read_parts`, `BatchParts`), and a record has at most
+as many headers as a message may have: what lies behind them is stepped over. A
+reader that copies records leaves their headers as they are (`RawRecord`).
+
 Rejected: one call per number. Nearly all numbers in a batch have one or two
 bytes, and a call costs more than the decoding: the loop has the first case in
 line and calls for the rest.
@@ -17,14 +22,16 @@ line and calls for the rest.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
+from headrace.core import limits
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.record.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.record.compression import decompress
 from headrace.record.control import ControlMarker, decode_marker
-from headrace.record.record import Headers, Record
+from headrace.record.record import Headers, RawRecord, Record
 from headrace.record.varint import (
     BITS_32,
     BITS_64,
@@ -41,23 +48,108 @@ _DELTAS: Final = {
     0: b"".join(SMALL[:_SMALLER_COUNT]),
     _SMALLER_COUNT: b"".join(SMALL[_SMALLER_COUNT:]),
 }
+# What an object costs in memory beside the bytes that it holds.
+_RECORD_COST: Final = 128
+_HEADER_COST: Final = 96
+# The cost of a part is looked at once in so many records.
+_LOOKED_AT: Final = 64
+
+# Where a record begins, the offset delta before it, and how many records are left.
+_Place = tuple[int, int, int]
 
 
-def read_records(batch: Buffer, header: BatchHeader | None = None) -> list[Record]:
-    """All records of the batch at the start of the buffer.
+def read_records(
+    batch: Buffer,
+    header: BatchHeader | None = None,
+    bytes_max: int = limits.DECOMPRESSED_BYTES_MAX,
+) -> list[Record]:
+    """All records of the batch at the start of the buffer, for batches that this
+    process made itself: those of others are read in parts.
 
     `header` saves reading it again when the caller has it. CorruptBatch on
     anything wrong inside; the checksum is not checked.
     """
     if header is None:
         header = read_header(batch)
-    return read_block_records(read_block(batch, header), header)
+    return read_block_records(read_block(batch, header, bytes_max), header)
 
 
 def read_block_records(data: bytes, header: BatchHeader) -> list[Record]:
     """The records in these bytes, which `read_block` returned for this header."""
     try:
         return _read_values(data, header) or _read_all(data, header)
+    except IndexError:
+        raise CorruptBatch("a record is cut off at the end of the batch") from None
+
+
+class BatchParts:
+    """The records of one batch, a bounded part of them at a time.
+
+    `cost` is about what the last part takes in memory.
+    """
+
+    def __init__(self, batch: Buffer, header: BatchHeader) -> None:
+        self.header = header
+        self.cost = 0
+        self._data = read_block(batch, header)
+        self._place: _Place = (0, -1, header.count)
+
+    @property
+    def cost_max(self) -> int:
+        """What all records cost if they have few headers."""
+        return len(self._data) + _RECORD_COST * self.header.count
+
+    @property
+    def is_over(self) -> bool:
+        return not self._place[2]
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the last record that was read; when it is over, behind the batch."""
+        if self.is_over:
+            return self.header.next_offset
+        return self.header.base_offset + self._place[1] + 1
+
+    def read(self, start: int = 0, cost_max: int = limits.DECODED_BYTES_MAX) -> list[Record]:
+        """The next records from the offset `start` on, until they cost about
+        `cost_max`; none only when there are no more."""
+        data, header = self._data, self.header
+        position, _, left = self._place
+        try:
+            if not position and start <= header.base_offset:
+                cost = len(data) + _RECORD_COST * left
+                values = _read_values(data, header) if cost <= cost_max else []
+                if values:
+                    self._place, self.cost = (len(data), header.last_offset_delta, 0), cost
+                    return values
+            place = _skip_to(data, header, self._place, start)
+            records, self._place, self.cost = _read_some(data, header, place, cost_max)
+        except IndexError:
+            raise CorruptBatch("a record is cut off at the end of the batch") from None
+        return records
+
+
+def read_parts(batch: Buffer, header: BatchHeader) -> Iterator[list[Record]]:
+    """All records of a batch, in parts of bounded size. CorruptBatch as in
+    `read_records`, when the fault is reached: what came before it was good."""
+    parts = BatchParts(batch, header)
+    while not parts.is_over:
+        yield parts.read()
+
+
+def read_raw_records(batch: Buffer, header: BatchHeader) -> list[RawRecord]:
+    """All records with the bytes of their headers, which are not looked at."""
+    return [record for part in read_raw_parts(batch, header) for record in part]
+
+
+def read_raw_parts(batch: Buffer, header: BatchHeader) -> Iterator[list[RawRecord]]:
+    """As `read_raw_records`, in parts of bounded size."""
+    data = read_block(batch, header)
+    place = 0, -1, header.count
+    try:
+        while place[2]:
+            part, place, _ = _read_some(data, header, place, limits.DECODED_BYTES_MAX, True)
+            yield part
     except IndexError:
         raise CorruptBatch("a record is cut off at the end of the batch") from None
 
@@ -83,8 +175,11 @@ def read_control(batch: Buffer, header: BatchHeader | None = None) -> ControlMar
     )
 
 
-def read_block(batch: Buffer, header: BatchHeader) -> bytes:
-    """The bytes of the records, decompressed, in a copy of their own."""
+def read_block(
+    batch: Buffer, header: BatchHeader, bytes_max: int = limits.DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """The bytes of the records, decompressed, in a copy of their own. CorruptBatch
+    when a compressed batch holds more than `bytes_max`."""
     end = header.size_bytes
     if end > len(batch):
         raise CorruptBatch(f"the batch is cut off: {len(batch)} of {end} bytes")
@@ -92,7 +187,7 @@ def read_block(batch: Buffer, header: BatchHeader) -> bytes:
         # A batch that compaction emptied has no block, whatever its codec.
         if not header.count and not block:
             return b""
-        return decompress(header.codec, block)
+        return decompress(header.codec, block, max(bytes_max, len(block)))
 
 
 def _read_values(data: bytes, header: BatchHeader) -> list[Record]:
@@ -158,17 +253,47 @@ def _value_bytes(room: int) -> int:
 
 
 def _read_all(data: bytes, header: BatchHeader) -> list[Record]:
+    return _read_some(data, header, (0, -1, header.count), -1)[0]
+
+
+def _skip_to(data: bytes, header: BatchHeader, place: _Place, offset: int) -> _Place:
+    """The place of the first record at `offset` or behind it."""
+    position, previous, left = place
+    wanted = offset - header.base_offset
+    while left and previous < wanted - 1:
+        raw, body = data[position], position + 1
+        if raw > 127:
+            raw, body = read_more(data, body, raw)
+        end = body + (raw >> 1)
+        if raw & 1 or end > len(data):
+            raise CorruptBatch(f"a record's length at byte {body} is impossible")
+        raw, body = data[body + 1], body + 2
+        if raw > 127:
+            raw, body = read_more(data, body, raw, BITS_64)
+        raw, body = data[body], body + 1
+        if raw > 127:
+            raw, body = read_more(data, body, raw)
+        if raw >> 1 >= wanted:
+            break
+        position, previous, left = end, raw >> 1, left - 1
+    return position, previous, left
+
+
+def _read_some(
+    data: bytes, header: BatchHeader, place: _Place, cost_max: int, raw_headers: bool = False
+) -> tuple[list[Any], _Place, int]:
+    """Records from `place` on, the place behind them, and what they cost. A
+    `cost_max` below 0 is none."""
     size = len(data)
-    base_offset = header.base_offset
-    base_timestamp_ms = header.base_timestamp_ms
+    base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
     append_time_ms = header.max_timestamp_ms if header.has_log_append_time else None
     last_delta = header.last_offset_delta
-    previous = -1
-    position = 0
-    records: list[Record] = []
-    append = records.append
-    new = tuple.__new__
-    for _ in range(header.count):
+    position, previous, left = place
+    cost = header_count = 0
+    made: type[Record] | type[RawRecord] = RawRecord if raw_headers else Record
+    records: list[Any] = []
+    append, new = records.append, tuple.__new__
+    for number in range(1, left + 1):
         raw = data[position]
         position += 1
         if raw > 127:
@@ -176,16 +301,13 @@ def _read_all(data: bytes, header: BatchHeader) -> list[Record]:
         end = position + (raw >> 1)
         if raw & 1 or end > size:
             raise CorruptBatch(f"a record's length at byte {position} is impossible")
-
         raw = data[position + 1]
         position += 2
         if raw > 127:
             raw, position = read_more(data, position, raw, BITS_64)
-        if append_time_ms is None:
-            timestamp_ms = base_timestamp_ms + ((raw >> 1) ^ -(raw & 1))
-        else:
+        timestamp_ms = base_timestamp_ms + ((raw >> 1) ^ -(raw & 1))
+        if append_time_ms is not None:
             timestamp_ms = append_time_ms
-
         raw = data[position]
         position += 1
         if raw > 127:
@@ -194,48 +316,50 @@ def _read_all(data: bytes, header: BatchHeader) -> list[Record]:
         if raw & 1 or not previous < delta <= last_delta:
             raise CorruptBatch(f"a record's offset delta at byte {position} is out of order")
         previous = delta
-
         raw = data[position]
         position += 1
         if raw > 127:
             raw, position = read_more(data, position, raw)
-        if raw == 1:
-            key = None
-        else:
+        key = value = None
+        if raw != 1:
             start = position
             position += raw >> 1
             if raw & 1 or position > end:
                 raise CorruptBatch(f"a key's length at byte {start} is impossible")
             key = data[start:position]
-
         raw = data[position]
         position += 1
         if raw > 127:
             raw, position = read_more(data, position, raw)
-        if raw == 1:
-            value = None
-        else:
+        if raw != 1:
             start = position
             position += raw >> 1
             if raw & 1 or position > end:
                 raise CorruptBatch(f"a value's length at byte {start} is impossible")
             value = data[start:position]
-
-        headers: Headers = ()
-        if data[position]:
+        headers: Headers | bytes = ()
+        if raw_headers:
+            headers, position = data[position:end], end
+        elif data[position]:
             headers, position = read_headers(data, position, end)
+            header_count += len(headers)
         else:
             position += 1
         if position != end:
             raise CorruptBatch(f"a record ends at byte {position} instead of {end}")
-        append(new(Record, (base_offset + delta, timestamp_ms, key, value, headers)))
+        append(new(made, (base_offset + delta, timestamp_ms, key, value, headers)))
+        if not number % _LOOKED_AT or number == left:
+            cost = position - place[0] + _RECORD_COST * number + _HEADER_COST * header_count
+            if 0 <= cost_max <= cost and number < left:
+                return records, (position, previous, left - number), cost
     if position != size:
         raise CorruptBatch(f"{size - position} bytes follow the last record")
-    return records
+    return records, (position, previous, 0), cost
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
-    """The header block at `position` of a record that ends at `end`."""
+    """The header block at `position` of a record that ends at `end`: as many headers
+    as a message may have, in number and in bytes. The others are stepped over."""
     raw = data[position]
     position += 1
     if raw > 127:
@@ -244,16 +368,23 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
     if raw & 1 or raw > end - position:
         raise CorruptBatch(f"a header count at byte {position} is impossible")
     headers = []
-    for _ in range(raw >> 1):
+    count = raw >> 1
+    is_over = count > limits.HEADERS_MAX or end - position > limits.HEADER_BYTES_MAX
+    left = limits.HEADER_BYTES_MAX
+    for _ in range(min(count, limits.HEADERS_MAX)):
         key, position = _read_bytes(data, position, end)
         value, position = _read_bytes(data, position, end)
+        if is_over:
+            left -= len(key or b"") + len(value or b"")
+            if left < 0:
+                break
         if key is None:
             raise CorruptBatch(f"a header before byte {position} has no key")
         try:
             headers.append((key.decode(), value))
         except UnicodeDecodeError as error:
             raise CorruptBatch(f"a header key before byte {position} is not UTF-8") from error
-    return tuple(headers), position
+    return tuple(headers), end if is_over and (left < 0 or count > limits.HEADERS_MAX) else position
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -28,6 +28,16 @@ class Record(NamedTuple):
     headers: Headers
 
 
+class RawRecord(NamedTuple):
+    """A record that is copied: its headers are the bytes that say them."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: bytes
+
+
 class NewRecord(NamedTuple):
     """A record to be published; a null value under a key is a tombstone."""
 

@@ -92,6 +92,15 @@ class Maintenance:
             if not partition.is_leader:
                 continue
             await self._see_to(partition, self._broker.maintenance, "maintenance failed")
+            self._tell_unreadable(partition)
+
+    def _tell_unreadable(self, partition: Partition) -> None:
+        for offset, why in partition.records.unreadable.take_untold():
+            self._logger.warning(
+                "the batch at offset %d of %s/%d cannot be read: %s; queues skip it, Kafka "
+                "consumers get it as it is",
+                offset, partition.topic.name, partition.index, why,
+            )  # fmt: skip
 
     async def _see_to(
         self, partition: Partition, make: Callable[[Partition, int], Steps], failure: str

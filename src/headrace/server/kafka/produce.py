@@ -7,9 +7,10 @@
     other   INVALID_REQUIRED_ACKS, and nothing is written
 
 A request holds one batch for each partition. The broker checks its checksum and
-header, gives it its offsets in place and appends it; it is not opened. An
-idempotent producer's retry is answered with the first offsets. Partitions fail one
-by one: the answer has a code for each.
+header, gives it its offsets in place and appends it. Where queues read the topic it
+is opened first, and its records are held to the limits of messages. An idempotent
+producer's retry is answered with the first offsets. Partitions fail one by one: the
+answer has a code for each.
 
 A transactional batch is checked with the coordinator right before it is appended:
 what does not belong to the transaction that is open now is refused, or it would never
@@ -33,6 +34,7 @@ from headrace.core.errors import (
 from headrace.core.ports import Buffer
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
+from headrace.engine.publish import check_foreign
 from headrace.record import BatchHeader, check_batch
 from headrace.record.batch import HEADER_BYTES
 from headrace.server.kafka import transactional_produce
@@ -163,6 +165,7 @@ def _append(
                 f"the batch has {header.size_bytes} bytes and this topic takes "
                 f"{topic.settings.record_bytes_max}"
             )
+        check_foreign(partition, records)
         broker.check_space(header.size_bytes)
         appended = partition.append(records, header, now_ms)
     except (HeadraceError, OSError) as error:

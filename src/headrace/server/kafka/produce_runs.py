@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
+from headrace.engine.publish import check_foreign
 from headrace.record.batch import HEADER_BYTES, read_header
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
@@ -55,6 +56,7 @@ def handle_run(
     ):
         return False, stop
     try:
+        check_foreign(partition, batches)
         broker.check_space(len(batches))
         appended = partition.append(batches, read_header(batches), service.clock.now_ms())
     except (HeadraceError, OSError):

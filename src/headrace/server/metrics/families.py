@@ -134,6 +134,11 @@ SIZE = Family(
     "headrace_topic_size_bytes", "gauge", ("topic",),
     "Bytes of its records and of the state of its queues on disk.",
 )  # fmt: skip
+UNREADABLE = Family(
+    "headrace_batches_unreadable", "gauge", (),
+    "Record batches that queues skipped since the node started: what is inside cannot be read, "
+    "or is more than is opened. The node's log names them.",
+)  # fmt: skip
 STOPPED = Family(
     "headrace_partitions_stopped", "gauge", (), "Partitions that have rotted: they take nothing."
 )  # fmt: skip
@@ -218,7 +223,7 @@ FAMILIES: Final[Sequence[Family]] = (
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,
     DEAD_LETTERED, EXPIRED, CANCELLED, LETTERS, REDRIVEN,
-    PARTITIONS, SEGMENTS, SIZE, STOPPED, DISK_FREE, DISK_FLOOR, SYNCS,
+    PARTITIONS, SEGMENTS, SIZE, STOPPED, UNREADABLE, DISK_FREE, DISK_FLOOR, SYNCS,
     OPEN_TRANSACTIONS, OLDEST_TRANSACTION, ENDED_TRANSACTIONS, UNDECIDED, HELD,
     LOOP_LAG, GATHERED, BUILD, *PROCESS,
     *BY_PARTITION,

@@ -119,7 +119,7 @@ class Gathering:
         topics: dict[str, TopicSums] = {}
         queues: dict[tuple[str, str], QueueSums] = {}
         letters: dict[str, list[int]] = {}
-        stopped = 0
+        stopped = unreadable = 0
         for partition in list(self._broker.topics):
             await look.rest()
             if not partition.is_leader:
@@ -128,6 +128,7 @@ class Gathering:
             label = topic if self._topics.has(topic) else OTHER
             topics.setdefault(label, TopicSums()).add(partition)
             stopped += partition.stopped is not None
+            unreadable += partition.records.unreadable.count
             if self._by_partition:
                 self._write_partition(look.samples, partition)
             for view in list(partition.views.values()):
@@ -152,6 +153,7 @@ class Gathering:
             look.samples[f.LETTERS].append(((name,), waiting))
             look.samples[f.REDRIVEN].append(((name,), redriven))
         look.samples[f.STOPPED].append(((), stopped))
+        look.samples[f.UNREADABLE].append(((), unreadable))
 
     async def _age_lanes(
         self, look: _Look, partition: Partition, view: QueueView, sums: QueueSums
