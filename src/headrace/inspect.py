@@ -125,7 +125,9 @@ def missing_partitions(root: str, catalog: Catalog) -> Iterator[Damage]:
 def log_folders(root: str) -> list[str]:
     """Every folder that holds a log, relative to `root`."""
     found = []
-    for folder, _, names in os.walk(root):
+    for folder, folders, names in os.walk(root):
+        # What a repair put aside is known to be damaged.
+        folders[:] = [each for each in folders if not each.startswith(f"{STATE_FOLDER}.")]
         if any(parse_base_offset(name) is not None for name in names):
             found.append(os.path.relpath(folder, root).replace(os.sep, "/"))
     return sorted(found)

@@ -58,7 +58,7 @@ def _about_partitions(topics: Iterable[TopicTotals]) -> Iterator[Remark]:
                 "bad",
                 topic.name,
                 f"{counted(topic.stopped, 'partition')} stopped: data that was written is damaged",
-                f"headrace log verify {topic.name}",
+                "headrace doctor --data DIR, where the files are",
             )
 
 

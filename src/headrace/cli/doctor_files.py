@@ -21,6 +21,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import NodeSettings, sourced_settings
 from headrace.engine.catalog import Catalog
 from headrace.inspect import (
+    STATE_FOLDER,
     Checked,
     Damage,
     log_folders,
@@ -274,6 +275,15 @@ def _damaged(damage: Damage, catalog: Catalog | None) -> Finding:
     where = damage.file if damage.position is None else f"{damage.file} at byte {damage.position}"
     owner = topic_of(damage.file, catalog)
     command = f"headrace log verify {owner}".rstrip()
+    if damage.is_data and f"/{STATE_FOLDER}/" in f"{damage.file}/":
+        return Finding(
+            "bad",
+            where,
+            damage.reason,
+            "what queues did with the messages cannot be read: they are leased to nobody, while "
+            "they can be published and streamed",
+            "stop the node, then see what can be saved: headrace repair",
+        )
     if damage.is_data:
         return Finding(
             "bad",

@@ -66,13 +66,30 @@ def check_stopped(overview: Overview) -> Outcome:
             "bad",
             topic.name,
             f"{counted(topic.stopped, 'partition')} stopped",
-            "data that was written is damaged: nothing is read from there or written to it",
-            f"headrace log verify {topic.name}, where the files are",
+            "what was written is damaged: messages, which are then neither read nor written, or "
+            "what queues did with them, which are then leased to nobody",
+            f"headrace log verify {topic.name}, where the files are, says which; queues are "
+            "mended by headrace repair, when the node is stopped",
         )
         for topic in overview.topics
         if topic.stopped
     ]
     return "every partition takes and gives", found
+
+
+def check_queues(stopped: Sequence[tuple[str, int, str]]) -> Outcome:
+    """Of a directory, by name; a node only says how many there are."""
+    found = [
+        Finding(
+            "bad",
+            f"{topic}:{partition}",
+            reason,
+            "its messages are leased to nobody, and nothing is removed by retention",
+            "stop the node, then see what can be saved: headrace repair",
+        )
+        for topic, partition, reason in stopped
+    ]
+    return "what every one did can be read", found
 
 
 def check_cursors(

@@ -40,6 +40,7 @@ from headrace.cli.log import log
 from headrace.cli.pipeline import pipeline
 from headrace.cli.publish import publish
 from headrace.cli.queue import queue
+from headrace.cli.repair import repair
 from headrace.cli.serve import serve
 from headrace.cli.status import status
 from headrace.cli.top import top
@@ -173,6 +174,7 @@ for _command in (
     status,
     top,
     doctor,
+    repair,
     trace,
     log,
     bench,

@@ -21,8 +21,8 @@ class TopicTotals(NamedTuple):
     delivered: int
     # How many messages the group that is most behind has not done or not read.
     lag: int
-    # Partitions that stopped because of rot, and those in which readers wait for the end
-    # of a transaction.
+    # Partitions that stopped because of rot, or whose queues did, and those in which
+    # readers wait for the end of a transaction.
     stopped: int
     undecided: int
     # Given up and neither redriven nor purged.

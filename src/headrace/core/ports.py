@@ -121,7 +121,7 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Replaces `target`, atomically."""
+        """Replaces `target`, atomically. Also a folder, where `target` is not there."""
         ...
 
     def sync_directory(self, path: str) -> None:

@@ -136,7 +136,8 @@ class Groups:
         self, group: Group, partitions: Sequence[Partition], now_ms: int, commit: Commit
     ) -> None:
         for partition in partitions:
-            if group.id not in partition.views:
+            # Where queues are stopped, a start after their repair opens what is missing.
+            if group.id not in partition.views and partition.queues_stopped is None:
                 if group.settings.start == "earliest":
                     start = partition.log.start_offset
                 elif group.settings.isolation == "read_committed":

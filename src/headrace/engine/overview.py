@@ -143,7 +143,7 @@ class _Look:
             records += end - partition.log.start_offset
             published += end
             size += partition.log.size_bytes
-            stopped += partition.stopped is not None
+            stopped += partition.is_stopped
             undecided += partition.last_stable_offset < end
             yield
         return TopicTotals(

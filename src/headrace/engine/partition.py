@@ -28,11 +28,11 @@ from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import check_readable, find_duplicate, load_window, remember_ids
 from headrace.engine.held_acks import decide_held
 from headrace.engine.lease_end import divide_leased
+from headrace.engine.loading import load_queues
 from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.producer_note import ProducerNote
 from headrace.engine.queue import QueueView
 from headrace.engine.records import RecordReader
-from headrace.engine.replay import Replay
 from headrace.engine.runs import Runs, below, runs_of
 from headrace.engine.scanner import Scanner
 from headrace.engine.snapshot import parts_of
@@ -72,6 +72,8 @@ class Partition:
         self.is_leader = False
         # Why nothing can be done here any more: its data has rotted.
         self.stopped: CorruptLog | None = None
+        # Why no queue group can work here: what they did cannot be read.
+        self.queues_stopped: CorruptLog | None = None
         self.log = Log.open(
             disk, self.path, LogSettings.of(topic.settings), now_ms, read_only=read_only
         )
@@ -97,37 +99,18 @@ class Partition:
 
     def load(self, groups: Mapping[int, Group], now_ms: int) -> None:
         """Bring back what queue groups did here."""
-        if not self.disk.list(f"{self.path}/state"):
-            return
-        self.open_state(now_ms)
-        scanner = self._open_scanner()
-        replay = Replay(
-            groups,
-            self.topic.settings.ordering,
-            scanner,
-            self.high_watermark,
-            self.last_stable_offset,
-            now_ms,
-        )
-        assert self.state is not None
-        for event in self.state.replay():
-            replay.apply(event)
-        self.views = replay.finish()
-        self.state.note_held(self.views.values())
-        for view in self.views.values():
+        load_queues(self, groups, now_ms)
+
+    def adopt_views(self, views: dict[int, QueueView]) -> None:
+        """Views as a state log tells of them."""
+        self.views = views
+        if self.state is not None:
+            self.state.note_held(views.values())
+        for view in views.values():
             # The start is moved without a word in the state log, and may be ahead
             # of what survived of that.
             view.forget_below(self.log.start_offset)
         self._load_due()
-        if self.read_only:
-            return
-        self.state.cut_torn_snapshot()
-        if replay.is_beyond:
-            # The log lost its unsynced end, and what takes its place is not what
-            # some events were about. Nothing may be appended before that is
-            # written down for good.
-            self.state.append_turn(events.Cut(self.log.end_offset), self.epoch, now_ms)
-        self.state.log.sync_now()
 
     def become_leader(self, epoch: int, now_ms: int, *, end_leases: bool) -> dict[int, list[int]]:
         """Take appends in this epoch. With `end_leases` nobody can still hold
@@ -203,6 +186,11 @@ class Partition:
             remember_ids(self.dedup, self._stability, batch, header)
         if self.scanner is not None:
             self.scanner.scan(batch, header)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has to see to it: its messages or its queues are damaged."""
+        return self.stopped is not None or self.queues_stopped is not None
 
     def _check_leading(self) -> None:
         if not self.is_leader:
@@ -334,7 +322,7 @@ class Partition:
     def open_view(self, group: Group, start: int, now_ms: int) -> QueueView:
         """A queue group begins to read here. Lasting once the state log is synced."""
         state = self.open_state(now_ms)
-        scanner = self._open_scanner()
+        scanner = self.open_scanner()
         state.append_turn(events.Opened(group.id, start, now_ms), self.epoch, now_ms)
         view = QueueView(group.id, group.name, group.settings, self.topic.settings.ordering, start)
         self.views[group.id] = view
@@ -358,6 +346,8 @@ class Partition:
 
     def open_state(self, now_ms: int) -> StateLog:
         """The state log; made now if nobody needed one before."""
+        if self.queues_stopped is not None:
+            raise self.queues_stopped
         if self.state is None:
             log = Log.open(
                 self.disk,
@@ -428,12 +418,12 @@ class Partition:
     def know_attributes(self) -> Scanner:
         """The scanner; made now if nobody needed one before."""
         if self.scanner is None:
-            self._open_scanner()
+            self.open_scanner()
             self._load_due()
         assert self.scanner is not None
         return self.scanner
 
-    def _open_scanner(self) -> Scanner:
+    def open_scanner(self) -> Scanner:
         if self.scanner is None:
             self.scanner = Scanner(
                 self.disk,

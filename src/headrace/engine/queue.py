@@ -318,7 +318,9 @@ class QueueView:
                 self._ungrant(event.runs)
                 self._put(event.runs, READY)
                 for offset in offsets_of(event.runs):
-                    self._remember(offset, Failure(event.at, "the lease ended without an answer"))
+                    self.note_failure(
+                        offset, Failure(event.at, "the lease ended without an answer")
+                    )
             case events.Released():
                 self._ungrant(event.runs)
                 for start, end in pairs(event.runs):
@@ -443,9 +445,9 @@ class QueueView:
         self._put(event.runs, RETRYING)
         for offset in offsets_of(event.runs):
             self.retries.add(event.due, offset)
-            self._remember(offset, Failure(event.at, event.error))
+            self.note_failure(offset, Failure(event.at, event.error))
 
-    def _remember(self, offset: int, failure: Failure) -> None:
+    def note_failure(self, offset: int, failure: Failure) -> None:
         if offset not in self.failures:
             self._failed.append(offset)
             while len(self._failed) > FAILURES_MAX:
@@ -488,7 +490,7 @@ class QueueView:
         self.next_move = event.next_move
         self.retries.add_many(array("q", event.retry_due), array("q", event.retry_offsets))
         for offset, at_ms, error in event.failures:
-            self._remember(offset, Failure(at_ms, error))
+            self.note_failure(offset, Failure(at_ms, error))
         for granted in event.grants:
             self.lease(granted)
         self.totals = Counter(event.totals)

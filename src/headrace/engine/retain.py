@@ -45,6 +45,9 @@ def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) ->
 
 def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> Steps:
     """The same for who does the steps elsewhere."""
+    if partition.queues_stopped is not None:
+        # What they owe is not known, so everything is kept.
+        return
     settings = partition.topic.settings
     log = partition.log
     before = log.start_offset

@@ -174,13 +174,13 @@ class Settling:
             partition = self._topics.find(topic_id, index)
             view = None if partition is None else partition.views.get(group.id)
             if partition is None or view is None:
+                wrong: HeadraceError = InvalidReceipt(
+                    "the receipt is of a topic that is gone or that this group does not read"
+                )
+                if partition is not None and partition.queues_stopped is not None:
+                    wrong = partition.queues_stopped
                 for first, last in wanted:
-                    outcomes[first:last] = [
-                        InvalidReceipt(
-                            "the receipt is of a topic that is gone or that this group does "
-                            "not read"
-                        )
-                    ] * (last - first)
+                    outcomes[first:last] = [wrong] * (last - first)
                 continue
             self._fates.tick([partition], now_ms)
             held: list[Held] = []

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import DiskFull
+from headrace.core.ports import Buffer
 from headrace.engine.records import iterate_batches
 from headrace.engine.stability import marker_batch
 from headrace.engine.state import (
@@ -37,7 +38,13 @@ from headrace.engine.state import (
 )
 from headrace.engine.state_marks import MARK_BYTES, Marks
 from headrace.log import Log
-from headrace.record import build_values_batch, read_control, read_header, read_records
+from headrace.record import (
+    BatchHeader,
+    build_values_batch,
+    read_control,
+    read_header,
+    read_records,
+)
 from headrace.record.control import ControlKind, ControlMarker
 
 if TYPE_CHECKING:
@@ -178,17 +185,7 @@ class StateLog:
         for data, position in iterate_batches(log, log.start_offset, log.end_offset):
             header = read_header(data, position)
             self._bytes += header.size_bytes
-            batch = data[position : position + header.size_bytes]
-            if header.is_control:
-                marker = read_control(batch, header)
-                is_commit = marker.kind is ControlKind.COMMIT
-                yield (
-                    marker.offset,
-                    TransactionDecided(marker.producer_id, marker.timestamp_ms, is_commit),
-                )
-                continue
-            for record in read_records(batch, header):
-                yield record.offset, decode_event(record.value or b"")
+            yield from events_in(data[position : position + header.size_bytes], header)
 
     def is_snapshot_due(self) -> bool:
         return self._bytes >= self._bytes_due and self._snapshot is None
@@ -233,6 +230,20 @@ class StateLog:
         return sum(
             segment.size_bytes for segment in self.log.segment_list if segment.next_offset <= offset
         )
+
+
+def events_in(
+    batch: Buffer, header: BatchHeader
+) -> Iterator[tuple[int, Event | TransactionDecided]]:
+    """The events of one batch, with their offsets; CorruptLog for one of no known kind."""
+    if header.is_control:
+        marker = read_control(batch, header)
+        is_commit = marker.kind is ControlKind.COMMIT
+        decided = TransactionDecided(marker.producer_id, marker.timestamp_ms, is_commit)
+        yield marker.offset, decided
+        return
+    for record in read_records(batch, header):
+        yield record.offset, decode_event(record.value or b"")
 
 
 def _end_of(event: Event | TransactionDecided) -> int:

@@ -78,6 +78,15 @@ class Node(Traced, Face, Transacting):
             outcomes = error
         on_answered(outcomes)
 
+    def stopped_queues(self) -> list[tuple[str, int, str]]:
+        """Topic, partition and reason of those whose state log cannot be read."""
+        with self._reading():
+            return [
+                (each.topic.name, each.index, str(each.queues_stopped))
+                for each in self._broker.topics
+                if each.queues_stopped is not None
+            ]
+
     def close(self) -> None:
         """Sync everything and let go of the directory. Safe to call twice."""
         with self._lock:

@@ -14,6 +14,7 @@ from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
+from headrace.node.reporting import report_stopped
 from headrace.platform.directory import give_up_reserve, keep_reserve
 from headrace.platform.group_commit import GroupCommit
 
@@ -50,6 +51,7 @@ class Embedded(Served):
             free_bytes_min=free_bytes_min,
             on_full=lambda: give_up_reserve(disk),
         )
+        report_stopped(self._broker)
         self._commits = GroupCommit(self._broker, disk, clock, self._lock)
         self._maintained_ms = now_ms
         # When duties are to be looked at next.

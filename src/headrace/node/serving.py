@@ -18,6 +18,7 @@ from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.engine.broker import Broker
 from headrace.node.figures import node_figures
+from headrace.node.reporting import report_stopped
 from headrace.platform.clock import SystemClock
 from headrace.platform.descriptors import DESCRIPTORS, limit_for
 from headrace.platform.directory import check_format, claim, give_up_reserve, keep_reserve
@@ -83,6 +84,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             offsets_ms=settings.offsets_retention_ms,
             transactional_ids_ms=settings.transactional_id_expiration_ms,
         )
+        report_stopped(broker)
         service = Service(
             broker,
             disk,

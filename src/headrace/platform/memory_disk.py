@@ -155,9 +155,22 @@ class MemoryDisk:
 
     def rename(self, source: str, target: str) -> None:
         source, target = checked_path(source), checked_path(target)
+        if source in self.folders:
+            self._rename_folder(source, target)
+            return
         if source not in self.names or posixpath.dirname(target) not in self.folders:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
         self.names[target] = self.names.pop(source)
+
+    def _rename_folder(self, source: str, target: str) -> None:
+        if self.list(target):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
+        inside = f"{source}/"
+        for folder in [f for f in self.folders if f == source or f.startswith(inside)]:
+            self.folders.remove(folder)
+            self.folders.add(target + folder[len(source) :])
+        for name in [name for name in self.names if name.startswith(inside)]:
+            self.names[target + name[len(source) :]] = self.names.pop(name)
 
     def sync_directory(self, path: str) -> None:
         if checked_path(path) not in self.folders:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import islice
 
 from headrace.core.errors import SyncFailed
 from headrace.server.http.route import Call
 from headrace.wire.http import group_bodies
+
+# As many as anybody reads.
+PROBLEMS_MAX = 10
 
 
 async def live(call: Call) -> group_bodies.Health:
@@ -26,4 +31,23 @@ def _health(call: Call, status: str) -> group_bodies.Health:
         node_id=call.service.node_id,
         cluster_id=call.service.cluster_id,
         version=version("headrace"),
+        problems=list(islice(_problems(call), PROBLEMS_MAX)),
+    )
+
+
+def _problems(call: Call) -> Iterator[str]:
+    """What somebody has to see to, although the node takes requests. A node that is full or
+    damaged in one place stays ready: without requests nobody could ack, and so make room."""
+    free, floor = call.service.disk.free_bytes(), call.facts.settings.free_bytes_min
+    if free < floor:
+        yield full_text(free, floor)
+    for partition in call.service.broker.topics:
+        if partition.is_stopped:
+            yield str(partition.stopped or partition.queues_stopped)
+
+
+def full_text(free: int, floor: int) -> str:
+    return (
+        f"the disk is full: {free} bytes are free, and publishing is refused below {floor}; delete "
+        "or move something. Reading and acking go on"
     )

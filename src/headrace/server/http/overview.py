@@ -153,7 +153,7 @@ def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
         if topic.stopped:
             text = (
                 f"{topic.stopped} of {topic.partitions} partitions stopped: stored bytes are "
-                "damaged; run `headrace log verify`"
+                "damaged; run `headrace doctor` where the files are"
             )
             yield _word("critical", "corrupt-log", text, "topic", topic.name)
     free, floor = call.service.disk.free_bytes(), call.facts.settings.free_bytes_min

@@ -140,7 +140,8 @@ UNREADABLE = Family(
     "or is more than is opened. The node's log names them.",
 )  # fmt: skip
 STOPPED = Family(
-    "headrace_partitions_stopped", "gauge", (), "Partitions that have rotted: they take nothing."
+    "headrace_partitions_stopped", "gauge", (),
+    "Partitions that have rotted, or whose queues are stopped because what they did has.",
 )  # fmt: skip
 DISK_FREE = Family("headrace_disk_free_bytes", "gauge", (), "Free space of the data's disk.")
 DISK_FLOOR = Family(

@@ -127,8 +127,8 @@ class Gathering:
             topic = partition.topic.name
             label = topic if self._topics.has(topic) else OTHER
             topics.setdefault(label, TopicSums()).add(partition)
-            stopped += partition.stopped is not None
             unreadable += partition.records.unreadable.count
+            stopped += partition.is_stopped
             if self._by_partition:
                 self._write_partition(look.samples, partition)
             for view in list(partition.views.values()):

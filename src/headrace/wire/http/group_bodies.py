@@ -186,6 +186,7 @@ class Health(Answer):
     node_id: int
     cluster_id: str
     version: str
+    problems: list[str]
 
 
 class Problem(Answer):

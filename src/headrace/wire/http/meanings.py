@@ -194,6 +194,8 @@ MEANINGS: Mapping[str, str] = {
     "TopicPage.partitions": "A page of its partitions.",
     "position": "The sum of the offsets that it has committed: its growth is its speed.",
     "positions": "The offset to go on from, for each partition; without any, what was polled.",
+    "problems": "What somebody has to see to although the node takes requests: a full disk, "
+    "partitions that are damaged.",
     "priority": "The lane: critical, high, normal, low or background.",
     "producer_id": "The producer's id.",
     "publish_p50_ms": "Within which half of what was published was answered.",
