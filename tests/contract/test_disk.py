@@ -13,6 +13,7 @@ from headrace.core.ports import Disk
 from headrace.platform import disk as real
 from headrace.platform.descriptors import Descriptors
 from headrace.platform.disk import RealDisk
+from headrace.platform.holder import find_holder
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.platform.window import WINDOW_BYTES_MIN
 from headrace.testing.fault_disk import FaultDisk
@@ -230,6 +231,37 @@ def test_a_lock_has_one_holder_whose_name_others_are_told(disk: Disk) -> None:
     with pytest.raises(InUse, match="held by the next"):
         disk.lock("lock", "somebody else")
     second.release()
+
+
+def test_a_holder_can_say_more_of_itself_later(disk: Disk) -> None:
+    lock = disk.lock("lock", "pid 4711 on here: headrace serve --data x")
+    lock.tell("pid 4711 on here: serve")
+    with pytest.raises(InUse, match="pid 4711 on here: serve"):
+        disk.lock("lock", "somebody else")
+    lock.release()
+
+
+def test_removing_the_file_of_a_lock_lets_nobody_in(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    lock = disk.lock("lock", "pid 4711 on here: headrace serve")
+    (tmp_path / "lock").unlink()
+    for _ in range(2):
+        with pytest.raises(InUse, match="this process has the directory open"):
+            disk.lock("lock", "somebody else")
+        with pytest.raises(InUse):
+            disk.check_unlocked("lock")
+    assert find_holder(str(tmp_path)) is not None
+    lock.release()
+    assert find_holder(str(tmp_path)) is None
+    disk.lock("lock", "the next").release()
+
+
+def test_who_is_told_of_a_holder_is_told_where_it_can_be_reached(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    lock = disk.lock("lock", "pid 4711 on here: headrace serve\nkafka on 127.0.0.1:9092")
+    with pytest.raises(InUse, match=r"pid 4711 .* --server 127\.0\.0\.1:9092"):
+        disk.lock("lock", "somebody else")
+    lock.release()
 
 
 def test_whether_a_lock_is_held_can_be_asked_without_taking_it(tmp_path: Path) -> None:

@@ -92,6 +92,10 @@ class File(Protocol):
 
 
 class Lock(Protocol):
+    def tell(self, holder: str) -> None:
+        """Describe the holder to others anew."""
+        ...
+
     def release(self) -> None: ...
 
 
@@ -137,7 +141,8 @@ class Disk(Protocol):
 
     def lock(self, path: str, holder: str) -> Lock:
         """Take the one lock of this name or raise headrace.core.errors.InUse,
-        which says who holds it. `holder` describes the taker to others."""
+        which says who holds it. `holder` describes the taker to others. It holds the
+        folder too, whatever becomes of the file."""
         ...
 
 

@@ -21,7 +21,13 @@ from headrace.node.figures import node_figures
 from headrace.node.reporting import report_stopped
 from headrace.platform.clock import SystemClock
 from headrace.platform.descriptors import DESCRIPTORS, limit_for
-from headrace.platform.directory import check_format, claim, give_up_reserve, keep_reserve
+from headrace.platform.directory import (
+    check_format,
+    claim,
+    describe_holder,
+    give_up_reserve,
+    keep_reserve,
+)
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.telemetry import endpoint_of, start_tracing
@@ -97,8 +103,13 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
         )
         await service.finish(broker.commit())
         spans = _spans(settings, service)
+
+        def tell_where(ready: Ready) -> None:
+            claimed.tell(describe_holder(ready.doors))
+            on_ready(ready)
+
         try:
-            await _serve_doors(settings, service, on_ready)
+            await _serve_doors(settings, service, tell_where)
         finally:
             if spans is not None:
                 await spans.close()

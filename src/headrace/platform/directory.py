@@ -14,16 +14,20 @@ import contextlib
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from crc32c import crc32c
 
-from headrace.core.errors import InvalidArgument, UnsupportedFormat
+from headrace.core.errors import DiskFull, InvalidArgument, UnsupportedFormat
 from headrace.core.ports import Disk, Entropy, Lock
 from headrace.log.checkpoint import TEMPORARY_SUFFIX, replace_file
 
+# Raised by everything that an older version cannot read: tests/unit/platform/
+# test_format.py has what each number stands for.
 FORMAT = 1
+# The oldest that this version reads.
+FORMAT_MIN = 1
 FORMAT_FILE = "headrace.json"
 # Whoever writes holds it.
 LOCK = "lock"
@@ -56,16 +60,42 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
             "choose another one"
         )
     disk.make_directory("")
-    lock = disk.lock(LOCK, f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}")
+    lock = disk.lock(LOCK, describe_holder())
     try:
         if not disk.exists(FORMAT_FILE):
-            identity = Identity(FORMAT, entropy.random_bytes(16).hex())
-            identity.crc = identity.checksum()
-            replace_file(disk, "", FORMAT_FILE, msgspec.json.encode(identity))
+            _write(disk, Identity(FORMAT, entropy.random_bytes(16).hex()))
+        else:
+            _raise_format(disk)
     except BaseException:
         lock.release()
         raise
     return lock
+
+
+def _write(disk: Disk, identity: Identity) -> None:
+    identity.crc = identity.checksum()
+    replace_file(disk, "", FORMAT_FILE, msgspec.json.encode(identity))
+
+
+def _raise_format(disk: Disk) -> None:
+    """Whoever writes may write what older versions cannot read, so they are kept out from
+    now on. On a full disk the reserve makes room."""
+    found = check_format(disk)
+    if found.format < FORMAT:
+        found.format = FORMAT
+        try:
+            _write(disk, found)
+        except DiskFull:
+            if not give_up_reserve(disk):
+                raise
+            _write(disk, found)
+
+
+def describe_holder(doors: Mapping[str, str] | None = None) -> str:
+    """This process, and where it can be reached: a line for itself and one for each door."""
+    lines = [f"pid {os.getpid()} on {platform.node()}: {_command(sys.argv)}"]
+    lines += [f"{door} on {address}" for door, address in (doors or {}).items()]
+    return "\n".join(lines)
 
 
 def check_format(disk: Disk) -> Identity:
@@ -87,7 +117,7 @@ def check_format(disk: Disk) -> Identity:
             f"{FORMAT_FILE} says format {found.format} and this Headrace knows up to {FORMAT}; "
             "upgrade with: pip install -U headrace"
         )
-    if found.format < FORMAT or found.crc != found.checksum():
+    if found.format < FORMAT_MIN or found.crc != found.checksum():
         raise UnsupportedFormat(
             f"{FORMAT_FILE} is damaged: its checksum does not match; put back a copy of it, or "
             "open another directory. Nothing else was touched"
@@ -112,4 +142,4 @@ def give_up_reserve(disk: Disk) -> bool:
 
 
 def _command(argv: Iterable[str]) -> str:
-    return " ".join(argv)[:200] or "python"
+    return " ".join(" ".join(argv).split())[:200] or "python"

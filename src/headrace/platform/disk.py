@@ -25,9 +25,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.core.errors import InUse
 from headrace.core.ports import Buffer, File, Lock, WouldWait
 from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
+from headrace.platform.locking import check_unlocked, take_lock
 from headrace.platform.memory_disk import checked_path
 from headrace.platform.sync_service import serve_syncs
 from headrace.platform.window import WINDOW_BYTES_MIN, open_window
@@ -36,10 +36,6 @@ _WINDOWS = sys.platform == "win32"
 _FALLOC_FL_KEEP_SIZE = 1
 # The kernel takes at most this many buffers in one call.
 _PARTS_PER_CALL = 1024
-_HOLDER_BYTES_MAX = 4096
-# The lock covers a byte far behind the holder's text, since on Windows a locked
-# byte cannot be read by others.
-_LOCKED_BYTE = 1 << 30
 
 # Read only what is in memory; where the system has no such flag, reads wait.
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -223,20 +219,6 @@ class WindowsFile(RealFile):
         self.write(b"".join(parts), position)
 
 
-class RealLock:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """The file stays: removing it would let a third opener lock a new file
-        of that name while a second still waits at the old one."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, 0)
-            os.close(descriptor)
-
-
 class RealDisk:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
@@ -310,65 +292,15 @@ class RealDisk:
         return shutil.disk_usage(self.root).free
 
     def lock(self, path: str, holder: str) -> Lock:
-        full = self._full(path)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        descriptor = os.open(full, flags, 0o644)
-        try:
-            _lock_descriptor(descriptor)
-        except OSError:
-            raise _in_use(full, descriptor) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, holder.encode("utf-8", "replace")[:_HOLDER_BYTES_MAX])
-        return RealLock(descriptor)
+        return take_lock(self._full(path), holder)
 
     def check_unlocked(self, path: str) -> None:
-        """Raise InUse when somebody holds the lock of this name. Any number of
-        processes may ask at the same time; a lock that nobody ever took is free."""
-        full = self._full(path)
-        try:
-            descriptor = os.open(full, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except FileNotFoundError:
-            return
-        try:
-            _lock_descriptor(descriptor, shared=True)
-        except OSError:
-            raise _in_use(full, descriptor) from None
-        os.close(descriptor)
+        """Raise InUse when somebody holds the lock of this name."""
+        check_unlocked(self._full(path))
 
     def _full(self, path: str) -> str:
         path = checked_path(path)
         return os.path.join(self.root, path) if path else self.root
-
-
-def _in_use(full: str, descriptor: int) -> InUse:
-    """Says who holds the lock; the descriptor is closed."""
-    other = os.read(descriptor, _HOLDER_BYTES_MAX).decode("utf-8", "replace").strip()
-    os.close(descriptor)
-    if other.startswith(f"pid {os.getpid()} "):
-        return InUse(
-            f"{full}: this process has the directory open already; use that handle, or "
-            "close() it first"
-        )
-    return InUse(
-        f"{full} is held by {other or 'another process'}; read beside it with "
-        "read_only=True, or let it serve others: headrace serve"
-    )
-
-
-def _lock_descriptor(descriptor: int, *, shared: bool = False) -> None:
-    """Take the lock that ends with the process, or raise OSError. Others may share a
-    shared one, where the system knows of such."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    else:
-        import fcntl
-
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
 
 
 def _find_fallocate() -> Any:

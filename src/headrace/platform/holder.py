@@ -6,16 +6,18 @@ which knows every lock. Trying to take it would keep away whoever starts at that
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 from typing import NamedTuple
 
+from headrace.platform.locking import LOCKS_FILE, holder_of_folder
 from headrace.platform.process import is_alive
 
 LOCK_FILE = "lock"
-_LOCKS_FILE = "/proc/locks"
-_HOLDER = re.compile(r"pid (?P<pid>\d+) on (?P<host>[^:]*): (?P<command>.*)", re.DOTALL)
+# Lines that follow say where it can be reached.
+_HOLDER = re.compile(r"pid (?P<pid>\d+) on (?P<host>[^:]*): (?P<command>.*)")
 
 
 class Holder(NamedTuple):
@@ -32,31 +34,27 @@ class Holder(NamedTuple):
 def find_holder(root: str) -> Holder | None:
     """Who holds the directory now; None when nobody does."""
     path = os.path.join(root, LOCK_FILE)
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-            inode = os.fstat(file.fileno()).st_ino
-    except OSError:
-        return None
-    found = _HOLDER.fullmatch(text.strip())
+    text = ""
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    found = _HOLDER.match(text.strip())
     if found is None:
-        return None
+        return _nameless(root)
     holder = Holder(int(found["pid"]), found["host"], found["command"])
     if not holder.is_here:
         # A directory on a shared disk: nobody here can tell, so it may be held.
         return holder
-    return holder if _is_held(inode, holder.pid) else None
+    return holder if _is_held(root, path, holder.pid) else _nameless(root)
 
 
-def _is_held(inode: int, pid: int) -> bool:
-    try:
-        with open(_LOCKS_FILE, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except OSError:
+def _is_held(root: str, path: str, pid: int) -> bool:
+    if not os.path.exists(LOCKS_FILE):
         return is_alive(pid)
-    for line in lines:
-        # 7: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
-        fields = line.split()
-        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
-            return True
-    return False
+    # Versions before this one locked the file alone.
+    return holder_of_folder(root) is not None or holder_of_folder(path) is not None
+
+
+def _nameless(root: str) -> Holder | None:
+    """Somebody whose text is gone, or not written yet."""
+    pid = holder_of_folder(root)
+    return None if pid is None else Holder(pid, platform.node(), "")

@@ -94,6 +94,9 @@ class MemoryLock:
         self._holders = holders
         self._path = path
 
+    def tell(self, holder: str) -> None:
+        self._holders[self._path] = holder
+
     def release(self) -> None:
         self._holders.pop(self._path, None)
 

@@ -89,7 +89,7 @@ def node(damaged: Path) -> Iterator[dict[str, str]]:
 
 
 def test_a_node_serves_everything_but_the_queues_that_are_damaged_and_says_so(
-    node: dict[str, str],
+    node: dict[str, str], damaged: Path
 ) -> None:
     assert "orders:0 are stopped" in node["log"] and "headrace repair" in node["log"]
     with urllib.request.urlopen(f"http://{node['http']}/health/ready") as answer:
@@ -100,6 +100,12 @@ def test_a_node_serves_everything_but_the_queues_that_are_damaged_and_says_so(
     report = CliRunner().invoke(cli, ["doctor", "--server", node["kafka"], "--json"])
     checks = {check["name"]: check["findings"] for check in json.loads(report.stdout)["checks"]}
     assert [finding["about"] for finding in checks["partitions"]] == ["orders"]
+    # Whoever opens the directory is told of the node, also when its lock file is gone.
+    with pytest.raises(headrace.InUse, match=f"pid \\d+ .*--server {node['kafka']}"):
+        headrace.open(damaged)
+    (damaged / "lock").unlink()
+    with pytest.raises(headrace.InUse, match=r"pid \d+"):
+        headrace.open(damaged)
     with headrace.connect(node["kafka"]) as handle:
         handle.publish("orders", "still taken")
         with handle.queue("sound", group="billing") as queue:
