@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         Unreachable,
         UnsupportedByBroker,
         UnsupportedFormat,
+        WorkersHung,
     )
     from headrace.core.settings import GroupSettings, TopicSettings
     from headrace.core.trace_values import GroupTrace, MessageTrace, TraceEvent, TraceLink
@@ -172,6 +173,7 @@ __all__ = [
     "Unreachable",
     "UnsupportedByBroker",
     "UnsupportedFormat",
+    "WorkersHung",
     "__version__",
 ]
 

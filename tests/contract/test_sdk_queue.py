@@ -184,7 +184,7 @@ def test_an_error_inside_the_context_is_not_hidden_by_a_lost_lease(
     orders: headrace.Headrace, clock: ManualClock
 ) -> None:
     orders.publish("orders", b"x")
-    with orders.queue("orders", visibility=1) as queue:
+    with orders.queue("orders", visibility=1, auto_extend=False) as queue:
         with pytest.raises(ValueError, match="mine") as caught, queue.receive()[0]:
             clock.skip(60)
             queue.lease()

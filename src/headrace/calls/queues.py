@@ -126,7 +126,12 @@ class QueueCalls(Served):
         return outcomes
 
     def extend(
-        self, group: str, receipts: Sequence[Receipt], *, visibility_ms: int | None = None
+        self,
+        group: str,
+        receipts: Sequence[Receipt],
+        *,
+        visibility_ms: int | None = None,
+        within_seconds: float | None = None,
     ) -> Outcomes:
         settling = self._broker.settling
         check_lease("extend", 1, visibility_ms)

@@ -2,9 +2,9 @@
 
     message --lease--> command, the value on its stdin
                           |
-       exit 0   ack       |  while it runs, the lease is extended at half its
-       exit 100 reject    |  time: a slow command keeps its message, and when we
-       other    nack      |  die another worker has it soon
+       exit 0   ack       |  while it runs, the lease is extended: a slow command
+       exit 100 reject    |  keeps its message, and when we die another worker has
+       other    nack      |  it soon; when the lease is lost, the command is ended
 
 A command and what it starts are one process group, so that ending it ends all of
 it. stdout is passed through; so is stderr, whose last line becomes the error.
@@ -22,12 +22,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from datetime import timedelta
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from headrace.cli.output import say
-from headrace.core.errors import StaleReceipt
+from headrace.core.errors import HeadraceError, StaleReceipt
 from headrace.core.limits import ERROR_CHARACTERS_MAX
+from headrace.core.values import Delivery
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
@@ -56,13 +57,15 @@ class Runner:
         if process is None:
             return
         last_line = _LastLine(process)
+        message.keep(partial(_on_lost, process))
         try:
-            _wait(process, message)
+            process.wait()
         finally:
+            message.drop()
             with self._lock:
                 self._running.discard(process)
         error = last_line.join()
-        if self._stopping:
+        if self._stopping or message.lost:
             # It was ended by us, so its exit code says nothing.
             return
         try:
@@ -100,16 +103,10 @@ class Runner:
             return process
 
 
-def _wait(process: subprocess.Popen[bytes], message: Message[Any]) -> None:
-    lease: timedelta = message.deadline - message.delivered_at
-    while True:
-        try:
-            process.wait(lease.total_seconds() / 2)
-            return
-        except subprocess.TimeoutExpired:
-            # Settling will say so if the lease is lost already.
-            with contextlib.suppress(StaleReceipt):
-                message.extend(lease)
+def _on_lost(process: subprocess.Popen[bytes], delivery: Delivery, error: HeadraceError) -> None:
+    place = f"{delivery.topic}:{delivery.partition}:{delivery.offset}"
+    say(f"{place}: its lease was lost, so its command is ended and will run again: {error}")
+    _send(process, signal.SIGTERM)
 
 
 def _settle(message: Message[Any], exit_code: int, last_line: str) -> None:

@@ -4,6 +4,14 @@ On Ctrl-C or SIGTERM nothing more is leased, and what runs may end within the gr
 a second one does not wait for that. With --reload the app runs in a process of its
 own, which is ended and started again when a Python file below the current directory
 changes.
+
+When more than half of the slots are lost to functions that hang, the process replaces
+itself by a new one, after a pause that doubles each time (1 s to 1 minute): only that gets
+rid of their threads. It keeps its number, its output and its parent, so that whatever
+supervises it, or nothing, sees one process.
+
+Rejected: a parent that starts it again. It would be one more process to stop, to signal
+and to pay for, whether or not anything ever hangs.
 """
 
 from __future__ import annotations
@@ -16,13 +24,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.logs import set_up_logging
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import InvalidArgument, WorkersHung
 
 if TYPE_CHECKING:
     from headrace.client.app import App
@@ -35,6 +44,11 @@ END_SECONDS = 5.0
 PROGRAM = "from headrace.cli.main import main; main()"
 # Set for the process that a watching one has started.
 RELOADED = "HEADRACE_RELOADED"
+# How often in a row a process has replaced itself; over after this much time without.
+REPLACED = "HEADRACE_REPLACED"
+REPLACED_SECONDS = 300.0
+PAUSE_SECONDS = 1.0
+PAUSE_SECONDS_MAX = 60.0
 
 
 def load_app(place: str) -> App:
@@ -65,14 +79,36 @@ def load_app(place: str) -> App:
 def run_app(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:
     """Until SIGINT or SIGTERM."""
     set_up_logging("info")
-    asyncio.run(_run(app, opening, grace_seconds))
+    begun = time.monotonic()
+    try:
+        asyncio.run(_run(app, opening, grace_seconds))
+    except WorkersHung:
+        # Said by the crew.
+        _replace(time.monotonic() - begun)
     names = tuple(f"{worker.name}_" for worker in app.workers)
     left = [each for each in threading.enumerate() if each.name.startswith(names)]
     if any(each.is_alive() for each in left):
         click.echo("headrace: a function did not end in time and is left alone", err=True)
         sys.stderr.flush()
-        # Leaving in the ordinary way would wait for its thread.
+        # Whatever it is at, it cannot hold up the end.
         os._exit(0)
+
+
+def _replace(ran_seconds: float) -> None:
+    """Run this very command again, in the place of this process. Returns when a signal
+    says that it is to end instead."""
+    times = int(os.environ.get(REPLACED, "0")) if ran_seconds < REPLACED_SECONDS else 0
+    pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2**times)
+    click.echo(f"headrace: starting again in {pause:g} s", err=True)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    if stopping.wait(pause):
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.environ[REPLACED] = str(times + 1)
+    os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *sys.argv[1:]])
 
 
 async def _run(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar, overload
 from headrace.client.async_waiting import Calls, wait_for_some
 from headrace.client.backend import Outcomes
 from headrace.client.connection import Connection
+from headrace.client.keeping import Leases
 from headrace.client.message import AsyncMessage, Message
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.queue import Queue, checked_count
@@ -37,7 +38,10 @@ class AsyncQueue(Generic[T]):
         self._calls = calls
         self._connection = connection
         self.value_type = queue.value_type
-        self.keeper = queue.keeper
+        self.auto_extend = queue.auto_extend
+        self.keep = queue.keep
+        self.drop = queue.drop
+        self.now_ms = queue.now_ms
 
     @property
     def group(self) -> str:
@@ -62,33 +66,37 @@ class AsyncQueue(Generic[T]):
         count = checked_count("max", max)
         wait_ms = optional_duration_ms("wait", wait)
         self._queue.check()
-        return [AsyncMessage(each, self) for each in await self._wait(count, wait_ms)]
+        return self._messages(await self._wait(count, wait_ms))
 
     async def lease(self, count: int = 10) -> list[AsyncMessage[T]]:
         deliveries, _ = await self._lease(checked_count("count", count))
-        return [AsyncMessage(each, self) for each in deliveries]
+        return self._messages(deliveries)
+
+    def _messages(self, deliveries: list[Delivery]) -> list[AsyncMessage[T]]:
+        leases = Leases(deliveries)
+        return [AsyncMessage(each, self, leases) for each in deliveries]
 
     async def __aiter__(self) -> AsyncIterator[AsyncMessage[T]]:
-        """Message after message, until the queue is closed. What was leased ahead
-        is given back when the loop ends."""
-        clock = self._connection.reach().clock
+        """As `Queue.__iter__`."""
         prefetch = Prefetch(self._queue.prefetch_max)
-        ahead: deque[Delivery] = deque()
-        try:
-            while not self.closed:
-                ahead.extend(await self._wait_or_end(prefetch.size))
-                last = ahead[-1] if ahead else None
+        while not self.closed:
+            ahead = deque(await self._wait_or_end(prefetch.size))
+            if not ahead:
+                continue
+            last = ahead[-1]
+            leases = Leases(tuple(ahead))
+            self.keep(leases)
+            try:
                 while ahead and not self.closed:
-                    if is_late(ahead[0], clock.now_ms()):
+                    if is_late(ahead[0], self.now_ms()):
                         prefetch.on_late()
-                        await self._give_back(ahead)
                         break
-                    yield AsyncMessage(ahead.popleft(), self)
+                    yield AsyncMessage(ahead.popleft(), self, leases)
                 else:
-                    if last is not None:
-                        prefetch.on_batch_handled(last, clock.now_ms())
-        finally:
-            await self._give_back(ahead)
+                    prefetch.on_batch_handled(last, self.now_ms())
+            finally:
+                self.drop(leases)
+                await self._give_back(ahead)
 
     async def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
         backend = self._connection.reach()
@@ -135,7 +143,7 @@ class AsyncQueue(Generic[T]):
 
     def blocking(self, message: AsyncMessage[T]) -> Message[T]:
         """The same message for a thread, where its words block."""
-        return Message(message.delivery, self._queue)
+        return Message(message.delivery, self._queue, message.leases)
 
     # Settling.
 

@@ -10,6 +10,7 @@ a slow disk of another handle holds them up.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,46 @@ CHUNK_ITEMS = 500
 # Turns of the loop in which other tasks may still start something before a
 # steered clock skips: a task that was just woken needs two to reach its next call.
 SETTLING_TURNS = 10
+
+
+class Alarm:
+    """Calls `ring` on the loop when so much time has passed, by that clock: on one that
+    tests move, when they do."""
+
+    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
+        self._steered = clock if isinstance(clock, SteeredClock) else None
+        self._ring = ring
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_set = False
+
+    def set(self, seconds: float) -> None:
+        """Instead of what it was set to before."""
+        self.cancel()
+        self._is_set = True
+        if self._steered is None:
+            self._timer = self._loop.call_later(seconds, self._on_time)
+        else:
+            at_ms = self._steered.now_ms() + round(seconds * 1000)
+            self._steered.add_alarm(at_ms, self._on_skipped)
+
+    def cancel(self) -> None:
+        self._is_set = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._steered is not None:
+            self._steered.remove_alarm(self._on_skipped)
+
+    def _on_skipped(self) -> None:
+        """Called by the thread that moves the clock."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_time)
+
+    def _on_time(self) -> None:
+        if self._is_set:
+            self._is_set = False
+            self._ring()
 
 
 class Calls:

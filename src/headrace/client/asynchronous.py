@@ -227,7 +227,7 @@ class AsyncHeadrace:
         consumer: str | None = None,
         visibility: Duration | None = None,
         prefetch: int = PREFETCH_DEFAULT,
-        auto_extend: bool = False,
+        auto_extend: bool = True,
         **settings: Any,
     ) -> Opening[AsyncQueue[Any]]:
         async def start() -> AsyncQueue[Any]:

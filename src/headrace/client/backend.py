@@ -181,8 +181,16 @@ class Backend(Protocol):
     ) -> Outcomes: ...
 
     def extend(
-        self, group: str, receipts: Sequence[Receipt], *, visibility_ms: int | None = None
-    ) -> Outcomes: ...
+        self,
+        group: str,
+        receipts: Sequence[Receipt],
+        *,
+        visibility_ms: int | None = None,
+        within_seconds: float | None = None,
+    ) -> Outcomes:
+        """`within_seconds`: a node elsewhere is asked once, and has this long to answer;
+        otherwise Unreachable or Disconnected."""
+        ...
 
     def release(self, group: str, receipts: Sequence[Receipt]) -> Outcomes: ...
 

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from headrace.client.link import Answered, Link, Pending
@@ -123,16 +124,24 @@ class Caller:
                 if not next(retries):
                     raise
 
-    def _call_in_parts(self, name: str, parts: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def _call_in_parts(
+        self,
+        name: str,
+        parts: Iterable[tuple[Any, ...]],
+        *,
+        within_seconds: float | None = None,
+    ) -> list[Any]:
         """An answer for each part. The next is sent before the answer to the one
-        before; what fails first is raised when all of them are over."""
-        retries = self._retries()
+        before; what fails first is raised when all of them are over. With
+        `within_seconds` it is tried once, and that is how long an answer may take."""
+        retries = self._retries() if within_seconds is None else repeat(False)
+        wait_seconds = -1 if within_seconds is None else within_seconds
         sent = [self._send(encode_request(name, part), retries) for part in parts]
         answers: list[Any] = []
         first: HeadraceError | None = None
         for pending in sent:
             try:
-                answers.append(decode_answer(name, pending.wait()))
+                answers.append(decode_answer(name, pending.wait(wait_seconds)))
             except HeadraceError as error:
                 first = first or error
         if first is not None:

@@ -13,6 +13,7 @@ import weakref
 from typing import Protocol
 
 from headrace.client.backend import Backend
+from headrace.client.keeping import LeaseKeeper
 from headrace.core.errors import Closed, Forked
 
 
@@ -30,6 +31,8 @@ class Connection:
         # Queues and streams hold leases and memberships that a closing handle
         # gives back. Those that nobody holds any more are not kept alive.
         self._opened: weakref.WeakSet[Closable] = weakref.WeakSet()
+        # Of the queues: it has a thread as soon as it has something to do.
+        self.keeper = LeaseKeeper(backend.clock)
 
     def reach(self) -> Backend:
         """What serves us, or Forked or Closed."""
@@ -74,6 +77,7 @@ class Connection:
                 each.close()
             except BaseException as error:
                 first = error if first is None else first
+        self.keeper.close()
         # Whatever the disk says to giving leases back: the directory is free.
         self._closed = True
         try:

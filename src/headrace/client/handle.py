@@ -269,15 +269,16 @@ class Headrace:
         consumer: str | None = None,
         visibility: Duration | None = None,
         prefetch: int = PREFETCH_DEFAULT,
-        auto_extend: bool = False,
+        auto_extend: bool = True,
         **settings: Any,
     ) -> Queue[Any]:
         """Lease messages of these topics as a consumer of `group`. Each group
         gets every message, and in a group one consumer does.
 
         `visibility` is how long a lease lasts; `type` is what values are decoded
-        as; `prefetch` is how many a loop leases ahead at most; `auto_extend` keeps
-        the lease of a message while its `with` block runs. The settings are those of
+        as; `prefetch` is how many a loop leases ahead at most; `auto_extend` extends
+        the lease of a message while its `with` block or the loop's body runs, and those
+        of the messages that were leased with it. The settings are those of
         `headrace.GroupSettings`.
         """
         return Queue(

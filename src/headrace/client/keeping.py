@@ -1,11 +1,19 @@
-"""Leases that are kept while a handler is at work on their messages.
+"""Leases that are kept while their messages are being handled.
 
-    with message:    kept ........ extended at half of the lease ...... settled
-                     '-- one thread for all messages of a queue, one call for all due --'
+    lease of a call    [ a  b  c ]                         one `Leases`
+    with a:            kept ....... extended at half of the lease, a, b and c .......
+    with b:                                                kept .......  b and c .......
 
-A lease that was lost all the same, because the node was away, is noticed when the
-message is settled. A handler that never ends keeps its message for ever: whoever cannot
-rule that out sets a time limit of their own.
+What one call has leased is kept as one: while a handler is at work on the first, those
+that it will handle next do not come to somebody else. One thread a handle does it, one
+call for all that are due; it is a thread, so a handler that blocks its event loop keeps
+its lease too. On a clock that tests move the extension happens on the way, by whoever
+moves it.
+
+A lease is lost when the node says so, or when it has ended by the clock because the node
+could not be reached. Its message is told (`message.lost`), and so is `on_lost`.
+
+A handler that never ends keeps its message for ever: a worker's `timeout` is for that.
 
 Rejected: a timer for each message. Thousands of threads, or thousands of calls where one
 would do.
@@ -13,57 +21,151 @@ would do.
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from headrace.core.errors import HeadraceError
+from headrace.client.waiting import SteeredClock
+from headrace.core.errors import Closed, HeadraceError, StaleReceipt
 from headrace.core.ports import Clock
-from headrace.core.values import Delivery, Receipt
+from headrace.core.values import Delivery
 
-Extend = Callable[[Sequence[Receipt]], object]
+if TYPE_CHECKING:
+    from headrace.client.queue import Queue
+
+# How soon an extension that could not be sent is tried again, at the latest.
+RETRY_SECONDS = 1.0
+
+OnLost = Callable[[Delivery, HeadraceError], None]
+
+logger = logging.getLogger("headrace.queue")
+
+
+class Leases:
+    """What one call has leased, as far as nobody has settled it."""
+
+    __slots__ = ("_deliveries", "_over", "deadline_ms", "due", "handled", "lease_ms", "lost")
+
+    def __init__(self, deliveries: Sequence[Delivery]) -> None:
+        self._deliveries = deliveries
+        # Appended to by threads that settle; looked at when an extension is due.
+        self._over: list[Delivery] = []
+        # Messages may have a visibility of their own: the shortest counts.
+        self.lease_ms = min(
+            (each.deadline_ms - each.delivered_at_ms for each in deliveries), default=1
+        )
+        self.deadline_ms = min((each.deadline_ms for each in deliveries), default=0)
+        # By the identity of the delivery: those that a handler is at work on, and what to
+        # call when they are lost; and why those that are lost are.
+        self.handled: dict[int, OnLost | None] = {}
+        self.lost: dict[int, HeadraceError] = {}
+        # When it is extended next, by the keeper's time.
+        self.due = 0.0
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether half of the lease is gone."""
+        return 2 * (self.deadline_ms - now_ms) <= self.lease_ms
+
+    def on_settled(self, delivery: Delivery) -> None:
+        self._over.append(delivery)
+
+    def on_extended(self, deadline_ms: int, lease_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.lease_ms = max(1, lease_ms)
+
+    def left(self) -> list[Delivery]:
+        over = set(map(id, self._over))
+        over.update(self.lost)
+        return [each for each in self._deliveries if id(each) not in over]
+
+    def error_of(self, delivery: Delivery) -> HeadraceError | None:
+        """Why the lease on it was lost, if it was."""
+        return self.lost.get(id(delivery))
 
 
 class LeaseKeeper:
-    def __init__(self, clock: Clock, extend: Extend) -> None:
+    """Extends what is kept. One for all queues of a handle."""
+
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._extend = extend
+        self._steered = clock if isinstance(clock, SteeredClock) else None
         self._changed = threading.Condition()
-        # When each is to be extended, by the monotonic clock, and how long a lease lasts.
-        self._kept: dict[Receipt, tuple[float, float]] = {}
+        # What is kept, and its queue.
+        self._kept: dict[Leases, Queue[Any]] = {}
+        # When the thread wakes up, or the alarm of a steered clock rings.
         self._wakes_at: float | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def keep(self, delivery: Delivery) -> None:
-        """From now on, until it is dropped."""
-        left = max(0, delivery.deadline_ms - self._clock.now_ms()) / 1000
-        due = time.monotonic() + left / 2
+    def keep(
+        self,
+        leases: Leases,
+        queue: Queue[Any],
+        delivery: Delivery | None,
+        on_lost: OnLost | None = None,
+    ) -> None:
+        """From now on, until the delivery is dropped. When the lease on it is lost,
+        `on_lost` is called by any thread; without one the loss is logged. None stands for
+        whatever a loop is at work on."""
         with self._changed:
             if self._is_closed:
                 return
-            lease = (delivery.deadline_ms - delivery.delivered_at_ms) / 1000
-            self._kept[delivery.receipt] = (due, lease)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="headrace-keeper", daemon=True
-                )
-                self._thread.start()
-            elif self._wakes_at is None or due < self._wakes_at:
-                self._changed.notify()
+            leases.handled[id(delivery)] = on_lost
+            if leases not in self._kept:
+                self._kept[leases] = queue
+                left_ms = max(0, leases.deadline_ms - self._clock.now_ms())
+                self._plan(leases, min(left_ms, leases.lease_ms) / 2000)
 
-    def drop(self, delivery: Delivery) -> None:
+    def drop(self, leases: Leases, delivery: Delivery | None) -> None:
         with self._changed:
-            self._kept.pop(delivery.receipt, None)
+            leases.handled.pop(id(delivery), None)
+            if not leases.handled:
+                self._forget([leases])
+
+    def forget(self, queue: object) -> None:
+        """Keep nothing of a queue any more: it is closed."""
+        with self._changed:
+            self._forget([leases for leases, of in self._kept.items() if of is queue])
 
     def close(self) -> None:
         with self._changed:
             self._is_closed = True
-            self._kept.clear()
+            self._forget(list(self._kept))
             self._changed.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    # When.
+
+    def _plan(self, leases: Leases, seconds: float) -> None:
+        leases.due = self._now() + max(0.001, seconds)
+        if self._steered is not None:
+            self._set_alarm(self._steered)
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="headrace-keeper", daemon=True)
+            self._thread.start()
+        elif self._wakes_at is None or leases.due < self._wakes_at:
+            self._changed.notify()
+
+    def _forget(self, forgotten: Sequence[Leases]) -> None:
+        for leases in forgotten:
+            self._kept.pop(leases, None)
+        if self._steered is not None:
+            self._set_alarm(self._steered)
+
+    def _now(self) -> float:
+        return time.monotonic() if self._steered is None else self._steered.now_ms() / 1000
+
+    def _set_alarm(self, clock: SteeredClock) -> None:
+        first = min((each.due for each in self._kept), default=None)
+        if first != self._wakes_at:
+            clock.remove_alarm(self._extend_due)
+            self._wakes_at = first
+            if first is not None:
+                clock.add_alarm(math.ceil(first * 1000), self._extend_due)
 
     def _run(self) -> None:
         while True:
@@ -71,15 +173,92 @@ class LeaseKeeper:
                 if self._is_closed:
                     return
                 now = time.monotonic()
-                due = [receipt for receipt, (at, _) in self._kept.items() if at <= now]
-                for receipt in due:
-                    lease = self._kept[receipt][1]
-                    self._kept[receipt] = (now + lease / 2, lease)
-                if not due:
-                    self._wakes_at = min((at for at, _ in self._kept.values()), default=None)
-                    until = self._wakes_at
-                    self._changed.wait(None if until is None else max(0.0, until - now))
+                self._wakes_at = min((each.due for each in self._kept), default=None)
+                if self._wakes_at is None or self._wakes_at > now:
+                    self._changed.wait(None if self._wakes_at is None else self._wakes_at - now)
                     continue
-            # One that was lost is noticed when it is settled.
-            with contextlib.suppress(HeadraceError):
-                self._extend(due)
+            self._extend_due()
+
+    # What.
+
+    def _extend_due(self) -> None:
+        now = self._now()
+        together: dict[tuple[Queue[Any], int], list[Leases]] = {}
+        with self._changed:
+            if self._steered is not None:
+                # The alarm that rang.
+                self._wakes_at = None
+            for leases, queue in self._kept.items():
+                if leases.due <= now:
+                    together.setdefault((queue, leases.lease_ms), []).append(leases)
+        for (queue, lease_ms), due in together.items():
+            self._extend(queue, lease_ms, due)
+
+    def _extend(self, queue: Queue[Any], lease_ms: int, due: list[Leases]) -> None:
+        held = [(leases, each) for leases in due for each in leases.left()]
+        handled = {each for leases in due for each in list(leases.handled)}
+        pause = lease_ms / 2000
+        begun_ms = self._clock.now_ms()
+        lost: list[tuple[Leases, Delivery, HeadraceError]] = []
+        try:
+            outcomes = queue.extend_kept([each.receipt for _, each in held], lease_ms)
+            for leases in due:
+                leases.on_extended(begun_ms + lease_ms, lease_ms)
+            for (leases, delivery), outcome in zip(held, outcomes, strict=True):
+                if outcome is not None:
+                    lost.append((leases, delivery, outcome))
+        except Closed:
+            self.forget(queue)
+            return
+        except HeadraceError as error:
+            # The node is away, and may be back before the lease is over.
+            pause = min(RETRY_SECONDS, lease_ms / 10_000)
+            now_ms = self._clock.now_ms()
+            for leases, delivery in held:
+                if leases.deadline_ms <= now_ms:
+                    lost.append((leases, delivery, _ended(delivery, error)))
+        except Exception:
+            # Whatever it is, other leases are not to suffer.
+            logger.exception("extending leases of group %s failed", queue.group)
+            pause = min(RETRY_SECONDS, lease_ms / 10_000)
+        with self._changed:
+            # What was being handled and is not any more is being settled right now, which
+            # will say by itself whether it was lost.
+            lost = [
+                each
+                for each in lost
+                if id(each[1]) in each[0].handled or id(each[1]) not in handled
+            ]
+            tell = [
+                (leases.handled[id(delivery)], delivery, reason)
+                for leases, delivery, reason in lost
+                if id(delivery) in leases.handled
+            ]
+            for leases, delivery, reason in lost:
+                leases.lost[id(delivery)] = reason
+            for leases in due:
+                if leases in self._kept and leases.left():
+                    self._plan(leases, pause)
+                else:
+                    self._forget([leases])
+        for on_lost, delivery, reason in tell:
+            (on_lost or _log_loss)(delivery, reason)
+
+
+def _ended(delivery: Delivery, reason: HeadraceError) -> StaleReceipt:
+    return StaleReceipt(
+        f"the lease on {delivery.topic}:{delivery.partition}:{delivery.offset} ended while the "
+        f"node could not be asked to extend it: {reason}"
+    )
+
+
+def _log_loss(delivery: Delivery, error: HeadraceError) -> None:
+    logger.warning(
+        "the lease on %s:%d:%d (attempt %d of %d) was lost while it was being handled: %s",
+        delivery.topic,
+        delivery.partition,
+        delivery.offset,
+        delivery.attempt,
+        delivery.max_attempts,
+        error,
+    )

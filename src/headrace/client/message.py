@@ -1,23 +1,27 @@
 """A message under lease, and the words that settle it.
 
     with message:       acked at the end of the block
-        ...             nacked with the error's text when the block raises,
-                        released when it is interrupted or cancelled
+        ...             nacked with the error's text when the block raises, also by
+                        sys.exit(); released when it is interrupted or cancelled
 
-A message that was settled inside the block is left alone at its end.
+A message that was settled inside the block is left alone at its end. While the block
+runs, its lease is extended and so are those of the messages that came with it; nothing is
+begun on a lease that is over.
 """
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.client.keeping import Leases, OnLost
 from headrace.client.spans import processing
 from headrace.client.times import Duration, datetime_of, optional_datetime_of
 from headrace.client.views import UNREAD, RecordView
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, StaleReceipt
 from headrace.core.limits import ERROR_CHARACTERS_MAX
 from headrace.core.values import Delivery, Receipt
 from headrace.record.attribute_headers import LANES
@@ -32,9 +36,11 @@ T = TypeVar("T")
 class LeasedView(RecordView[T]):
     """A message and the lease on it."""
 
-    __slots__ = ("_queue", "_settled", "_span")
+    __slots__ = ("_leases", "_queue", "_settled", "_span")
 
     _stored: Delivery
+    # Those of the call that brought it.
+    _leases: Leases
     _settled: bool
     # Of the block that handles it.
     _span: AbstractContextManager[object] | None
@@ -87,8 +93,18 @@ class LeasedView(RecordView[T]):
         return self._settled
 
     @property
+    def lost(self) -> bool:
+        """Whether its lease was lost while it was being handled: another consumer may
+        have it by now, and settling it raises StaleReceipt."""
+        return not self._settled and self._leases.error_of(self._stored) is not None
+
+    @property
     def delivery(self) -> Delivery:
         return self._stored
+
+    @property
+    def leases(self) -> Leases:
+        return self._leases
 
     @property
     def group(self) -> str:
@@ -100,6 +116,18 @@ class LeasedView(RecordView[T]):
 
     def on_settled(self) -> None:
         self._settled = True
+        self._leases.on_settled(self._stored)
+
+    def needs_extension(self) -> bool:
+        """Before it is handled: whether its lease has to be extended first. StaleReceipt
+        when that is known to be too late."""
+        error = self._leases.error_of(self._stored)
+        if error is not None:
+            raise StaleReceipt(f"the lease on {self.id} is over: {error}") from error
+        return self._queue.auto_extend and self._leases.is_late(self._queue.now_ms())
+
+    def lease_seconds(self) -> float:
+        return self._leases.lease_ms / 1000
 
     def _enter_span(self) -> None:
         self._span = processing(self)
@@ -115,13 +143,12 @@ class LeasedView(RecordView[T]):
         if span is not None:
             span.__exit__(kind, error, traceback)
 
-    def _keep(self) -> None:
-        if self._queue.keeper is not None:
-            self._queue.keeper.keep(self._stored)
+    def keep(self, on_lost: OnLost | None = None) -> None:
+        """Extend its lease from now on, where its queue does so."""
+        self._queue.keep(self._leases, self._stored, on_lost)
 
-    def _drop(self) -> None:
-        if self._queue.keeper is not None:
-            self._queue.keeper.drop(self._stored)
+    def drop(self) -> None:
+        self._queue.drop(self._leases, self._stored)
 
 
 class Message(LeasedView[T]):
@@ -132,8 +159,9 @@ class Message(LeasedView[T]):
 
     _queue: Queue[T]
 
-    def __init__(self, delivery: Delivery, queue: Queue[T]) -> None:
+    def __init__(self, delivery: Delivery, queue: Queue[T], leases: Leases) -> None:
         self._stored = delivery
+        self._leases = leases
         self._type = queue.value_type
         self._value = UNREAD
         self._settled = False
@@ -161,8 +189,10 @@ class Message(LeasedView[T]):
         self._queue.extend(self, seconds)
 
     def __enter__(self) -> Message[T]:
+        if self.needs_extension():
+            self.extend(self.lease_seconds())
         self._enter_span()
-        self._keep()
+        self.keep()
         return self
 
     def __exit__(
@@ -172,7 +202,7 @@ class Message(LeasedView[T]):
         traceback: TracebackType | None,
     ) -> None:
         self._exit_span(kind, error, traceback)
-        self._drop()
+        self.drop()
         if self._settled:
             return
         if error is None:
@@ -195,8 +225,9 @@ class AsyncMessage(LeasedView[T]):
 
     _queue: AsyncQueue[T]
 
-    def __init__(self, delivery: Delivery, queue: AsyncQueue[T]) -> None:
+    def __init__(self, delivery: Delivery, queue: AsyncQueue[T], leases: Leases) -> None:
         self._stored = delivery
+        self._leases = leases
         self._type = queue.value_type
         self._value = UNREAD
         self._settled = False
@@ -219,8 +250,10 @@ class AsyncMessage(LeasedView[T]):
         await self._queue.extend(self, seconds)
 
     async def __aenter__(self) -> AsyncMessage[T]:
+        if self.needs_extension():
+            await self.extend(self.lease_seconds())
         self._enter_span()
-        self._keep()
+        self.keep()
         return self
 
     async def __aexit__(
@@ -230,7 +263,7 @@ class AsyncMessage(LeasedView[T]):
         traceback: TracebackType | None,
     ) -> None:
         self._exit_span(kind, error, traceback)
-        self._drop()
+        self.drop()
         if self._settled:
             return
         if error is None:
@@ -246,9 +279,12 @@ class AsyncMessage(LeasedView[T]):
 
 
 def is_the_message_to_blame(error: BaseException) -> bool:
-    """An interrupt or a cancelled task says nothing about the message, so it
-    must not cost it an attempt."""
-    return isinstance(error, Exception)
+    """Whether it costs the message an attempt. An interrupt by the operator, a cancelled
+    task or a generator that is closed says nothing about the message. Everything else
+    does, also `sys.exit()`: otherwise it would be delivered for the first time for ever."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_the_message_to_blame, error.exceptions))
+    return not isinstance(error, KeyboardInterrupt | CancelledError | GeneratorExit)
 
 
 def error_text(error: BaseException) -> str:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from headrace.core.values import Delivery
 
+WAITING_SECONDS_MAX = 1.0
+
 
 class Prefetch:
     def __init__(self, size_max: int) -> None:
@@ -35,3 +37,30 @@ class Prefetch:
 def is_late(delivery: Delivery, now_ms: int) -> bool:
     """Whether half of the lease is gone before the handler saw the message."""
     return 2 * now_ms >= delivery.delivered_at_ms + delivery.deadline_ms
+
+
+class Ahead:
+    """How many messages a worker leases beyond its free slots: as many as it will
+    begin within a moment, judged by what its function took lately."""
+
+    def __init__(self, size_max: int, slots: int) -> None:
+        self._size_max = size_max
+        self._slots = slots
+        self._average_seconds: float | None = None
+        self.size = 0
+
+    def on_ended(self, seconds: float, lease_seconds: float) -> None:
+        before = self._average_seconds
+        average = seconds if before is None else 0.8 * before + 0.2 * seconds
+        self._average_seconds = average
+        moment = waiting_seconds_max(lease_seconds) / 2
+        self.size = min(self._size_max, int(self._slots * moment / max(average, 1e-6)))
+
+    def on_waited(self) -> None:
+        """Something waited in vain: the functions are slower than they were."""
+        self.size = 0
+
+
+def waiting_seconds_max(lease_seconds: float) -> float:
+    """How long a worker holds a message that it has not begun: then another may."""
+    return min(WAITING_SECONDS_MAX, lease_seconds / 4)

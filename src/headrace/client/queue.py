@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from headrace.client.backend import Backend, Outcomes
 from headrace.client.connection import Connection
-from headrace.client.keeping import LeaseKeeper
+from headrace.client.keeping import Leases, OnLost
 from headrace.client.message import Message
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
@@ -44,6 +44,8 @@ from headrace.core.values import Delivery, QueueStatistics, Receipt, check_name
 T = TypeVar("T")
 
 PREFETCH_DEFAULT = 16
+# How long a node has to answer an extension, at least.
+EXTENSION_SECONDS = 1.0
 
 
 def consumer_id(given: object) -> str:
@@ -79,7 +81,7 @@ class Queue(Generic[T]):
         consumer: str | None = None,
         visibility: Duration | None = None,
         prefetch: int = PREFETCH_DEFAULT,
-        auto_extend: bool = False,
+        auto_extend: bool = True,
         value_type: ValueType | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -97,7 +99,7 @@ class Queue(Generic[T]):
         backend = connection.reach()
         self._clock = backend.clock
         backend.open_queue(self.group, self._topics, self.consumer, settings or None)
-        self.keeper = LeaseKeeper(self._clock, self._extend_kept) if auto_extend else None
+        self.auto_extend = auto_extend
         connection.on_opened(self)
 
     @property
@@ -115,32 +117,40 @@ class Queue(Generic[T]):
         over, or when the queue is closed meanwhile; None waits without end."""
         count = checked_count("max", max)
         wait_ms = optional_duration_ms("wait", wait)
-        return [Message(delivery, self) for delivery in self._wait(count, wait_ms)]
+        return self._messages(self._wait(count, wait_ms))
 
     def lease(self, count: int = 10) -> list[Message[T]]:
         """At most `count` messages that are ready now; never waits."""
-        return [Message(delivery, self) for delivery in self.lease_deliveries(count)]
+        return self._messages(self.lease_deliveries(count))
+
+    def _messages(self, deliveries: list[Delivery]) -> list[Message[T]]:
+        leases = Leases(deliveries)
+        return [Message(delivery, self, leases) for delivery in deliveries]
 
     def __iter__(self) -> Iterator[Message[T]]:
-        """Message after message, until the queue is closed. What was leased ahead
-        is given back when the loop ends, however it ends."""
+        """Message after message, until the queue is closed. While one is handled, its
+        lease and those of the messages leased ahead are extended. What was leased ahead
+        is given back when half of a lease is over before it is its turn, and when the
+        loop ends, however it ends."""
         prefetch = Prefetch(self.prefetch_max)
-        ahead: deque[Delivery] = deque()
-        try:
-            while not self.closed:
-                ahead.extend(self._wait_or_end(prefetch.size))
-                last = ahead[-1] if ahead else None
+        while not self.closed:
+            ahead = deque(self._wait_or_end(prefetch.size))
+            if not ahead:
+                continue
+            last = ahead[-1]
+            leases = Leases(tuple(ahead))
+            self.keep(leases)
+            try:
                 while ahead and not self.closed:
                     if is_late(ahead[0], self._clock.now_ms()):
                         prefetch.on_late()
-                        self.give_back(ahead)
                         break
-                    yield Message(ahead.popleft(), self)
+                    yield Message(ahead.popleft(), self, leases)
                 else:
-                    if last is not None and not self.closed:
-                        prefetch.on_batch_handled(last, self._clock.now_ms())
-        finally:
-            self.give_back(ahead)
+                    prefetch.on_batch_handled(last, self._clock.now_ms())
+            finally:
+                self.drop(leases)
+                self.give_back(ahead)
 
     def lease_deliveries(self, count: int) -> list[Delivery]:
         """The tuples below `lease`, for whoever wraps them otherwise."""
@@ -287,8 +297,29 @@ class Queue(Generic[T]):
             ends=False,
         )
 
-    def _extend_kept(self, receipts: Sequence[Receipt]) -> None:
-        self.check().extend(self.group, receipts, visibility_ms=self._visibility_ms)
+    # Keeping leases while their messages are handled.
+
+    def now_ms(self) -> int:
+        """By the clock that grants leases."""
+        return self._clock.now_ms()
+
+    def keep(
+        self, leases: Leases, delivery: Delivery | None = None, on_lost: OnLost | None = None
+    ) -> None:
+        if self.auto_extend:
+            self._connection.keeper.keep(leases, self, delivery, on_lost)
+
+    def drop(self, leases: Leases, delivery: Delivery | None = None) -> None:
+        if self.auto_extend:
+            self._connection.keeper.drop(leases, delivery)
+
+    def extend_kept(self, receipts: Sequence[Receipt], lease_ms: int) -> Outcomes:
+        """For as long as they were leased for, which may be another time than the
+        queue's; tried once, since the lease goes on meanwhile."""
+        within = max(EXTENSION_SECONDS, lease_ms / 4000)
+        return self.check().extend(
+            self.group, receipts, visibility_ms=lease_ms, within_seconds=within
+        )
 
     def _settle(self, given: Any, act: Act, *, ends: bool = True) -> Outcomes | None:
         return self._settler.settle(self.check(), given, act, ends=ends)
@@ -320,8 +351,7 @@ class Queue(Generic[T]):
         """Give back every lease and end every loop and wait. Fine when closed."""
         if self._connection.is_forked or not self.bell.ring():
             return
-        if self.keeper is not None:
-            self.keeper.close()
+        self._connection.keeper.forget(self)
         self._connection.on_closed(self)
         if self._connection.closed:
             return

@@ -237,20 +237,30 @@ class RemoteBackend(Caller):
         return self._settle("reject", group, receipts, reason)
 
     def extend(
-        self, group: str, receipts: Sequence[Receipt], *, visibility_ms: int | None = None
+        self,
+        group: str,
+        receipts: Sequence[Receipt],
+        *,
+        visibility_ms: int | None = None,
+        within_seconds: float | None = None,
     ) -> Outcomes:
-        return self._settle("extend", group, receipts, visibility_ms)
+        return self._settle("extend", group, receipts, visibility_ms, within_seconds=within_seconds)
 
     def release(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
         return self._settle("release", group, receipts)
 
     def _settle(
-        self, name: str, group: str, receipts: Sequence[Receipt], *options: Any
+        self,
+        name: str,
+        group: str,
+        receipts: Sequence[Receipt],
+        *options: Any,
+        within_seconds: float | None = None,
     ) -> Outcomes:
         parts = ((group, part, *options) for part in _slices(receipts))
         return [
             None if refusal is None else error_of(refusal)
-            for outcomes in self._call_in_parts(name, parts)
+            for outcomes in self._call_in_parts(name, parts, within_seconds=within_seconds)
             for refusal in outcomes
         ]
 

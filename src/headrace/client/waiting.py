@@ -46,6 +46,13 @@ class SteeredClock(Clock, Protocol):
 
     def remove_listener(self, wake: Wake) -> None: ...
 
+    def add_alarm(self, at_ms: int, ring: Wake) -> None:
+        """Has `ring` called once, with the clock at that time, by the thread that
+        moves the clock there or beyond."""
+        ...
+
+    def remove_alarm(self, ring: Wake) -> None: ...
+
 
 class Bell:
     """Rung once, when what people wait on is closed; wakes every waiter."""

@@ -122,6 +122,14 @@ class TooManyLeases(HeadraceError):
     retriable = True
 
 
+class WorkersHung(HeadraceError):
+    """More than half of an app's functions on threads did not end when their time was
+    over. Only a new process gets rid of their threads."""
+
+    code = "workers-hung"
+    retriable = True
+
+
 class LimitExceeded(HeadraceError):
     code = "limit-exceeded"
 

@@ -6,7 +6,9 @@
         assert counts["bill"].done == 1
 
 Everything that is ready is handled, one message after the other; then the clock
-skips to whatever is due next, a retry or a delayed message, until nothing is left.
+skips to whatever is due next, a retry or a delayed message, until nothing is left. A
+function that takes long says so by skipping itself: `clock.skip(20)`. Its lease is
+extended on the way, and its `timeout` ends it, as they would be while it slept.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import asyncio
 
 from headrace.client.app import App
 from headrace.client.asynchronous import AsyncHeadrace
-from headrace.client.crew import Counts, Crew
+from headrace.client.crew import Crew
 from headrace.client.handle import Headrace
+from headrace.client.station import Counts
 from headrace.client.waiting import SteeredClock
 from headrace.core.errors import InvalidArgument
 

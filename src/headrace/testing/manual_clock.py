@@ -8,6 +8,11 @@ block, the clock jumps to the earlier of the next due time and the wait's end.
     now ----- due -------- end of the wait
      '-- jump -->            `receive(wait=...)` returns what became due
 
+What happens at a certain time, such as the extension of a lease that is being worked
+on, happens on the way, with the clock at that time:
+
+    skip(60)    now -- 15: extended -- 30: extended -- 45: extended -- 60
+
 A wait without end and with nothing due has nowhere to jump, and blocks until
 another thread publishes. With several threads prefer `autoskip=False`: one thread
 that waits would make time pass for the leases of all others.
@@ -21,6 +26,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 
 from headrace.client.times import Duration, Instant, datetime_of, duration_ms, instant_ms
 from headrace.core.errors import InvalidArgument
@@ -35,6 +41,7 @@ class ManualClock:
         self._now_ms = instant_ms("start", start)
         self._lock = threading.Lock()
         self._wakes: list[Callable[[], None]] = []
+        self._alarms: list[tuple[int, Callable[[], None]]] = []
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -44,20 +51,30 @@ class ManualClock:
 
     def skip(self, duration: Duration) -> None:
         """Let this much time pass: seconds or a timedelta."""
-        skipped_ms = duration_ms("duration", duration)
-        with self._lock:
-            self._now_ms += skipped_ms
-            wakes = list(self._wakes)
-        for wake in wakes:
-            wake()
+        self._pass(duration_ms("duration", duration))
 
     def skip_to(self, instant_ms: int) -> None:
         """Move on to this millisecond; stays where it is when that is past."""
-        with self._lock:
-            if instant_ms <= self._now_ms:
-                return
-            self._now_ms = instant_ms
-            wakes = list(self._wakes)
+        self._pass(0, instant_ms)
+
+    def _pass(self, left_ms: int, until_ms: int | None = None) -> None:
+        """Move on by `left_ms`, or to `until_ms`, from one alarm to the next. Threads
+        that skip at the same time add up."""
+        while True:
+            with self._lock:
+                if until_ms is not None:
+                    left_ms = max(0, until_ms - self._now_ms)
+                end_ms = self._now_ms + left_ms
+                first = min(self._alarms, key=itemgetter(0), default=None)
+                if first is None or first[0] > end_ms:
+                    has_moved = self._now_ms != end_ms or until_ms is None
+                    self._now_ms = end_ms
+                    wakes = list(self._wakes) if has_moved else []
+                    break
+                self._alarms.remove(first)
+                left_ms -= max(0, first[0] - self._now_ms)
+                self._now_ms = max(self._now_ms, first[0])
+            first[1]()
         for wake in wakes:
             wake()
 
@@ -75,6 +92,17 @@ class ManualClock:
     def remove_listener(self, wake: Callable[[], None]) -> None:
         with self._lock:
             self._wakes.remove(wake)
+
+    def add_alarm(self, at_ms: int, ring: Callable[[], None]) -> None:
+        """Has `ring` called once, by the thread that moves the clock to that time or
+        beyond, with the clock at that time. One that is past rings at the next skip."""
+        with self._lock:
+            self._alarms.append((at_ms, ring))
+
+    def remove_alarm(self, ring: Callable[[], None]) -> None:
+        """Fine when it has rung already."""
+        with self._lock:
+            self._alarms = [each for each in self._alarms if each[1] != ring]
 
     def __repr__(self) -> str:
         return f"<ManualClock {self.now().isoformat()}>"

@@ -1,15 +1,20 @@
-"""`headrace work MODULE:APP` as a process: signals, reloading, and names that are wrong."""
+"""`headrace work MODULE:APP` as a process: signals, reloading, functions that take long or
+hang, and names that are wrong."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from tests.contract.cli.conftest import PROGRAM
+
+import headrace
 
 Run = Callable[..., Result]
 
@@ -32,6 +37,57 @@ def bill(value: bytes) -> None:
     if value == b"stuck":
         threading.Event().wait()
 """
+
+# One slot, so that one function that hangs is more than half of them.
+HANGING_SHOP = """
+import os
+import threading
+import headrace
+
+app = headrace.App()
+
+@app.worker("orders", group="billing", timeout=0.2, max_attempts=1)
+def call(value: bytes) -> None:
+    print("called", value.decode(), os.getpid(), os.environ.get("HEADRACE_REPLACED"), flush=True)
+    if value == b"stuck":
+        threading.Event().wait()
+"""
+
+# All defaults: a lease lasts 30 seconds, and the second job waits for 20.
+LONG_SHOP = """
+import time
+import headrace
+
+app = headrace.App()
+
+@app.worker("jobs", group="long")
+def job(message: headrace.Message) -> None:
+    print("begun", message.offset, message.attempt, flush=True)
+    time.sleep(20)
+    print("ended", message.offset, flush=True)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def long_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
+    """Two functions of 20 seconds, for real. They run beside the other tests of this
+    module, and the last one looks at them."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "long_shop.py").write_text(LONG_SHOP)
+    with headrace.open(folder / "data") as handle:
+        handle.create_topic("jobs", 1)
+        handle.publish_many("jobs", [b"x"] * 2)
+    words = ["--data", str(folder / "data"), "work", "long_shop:app"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    yield process
+    process.terminate()
+    process.communicate(timeout=WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -89,6 +145,26 @@ def test_an_app_is_started_again_when_a_file_changes(run: Run, start: Start, sho
     assert worker.returncode == 0
 
 
+def test_a_process_whose_functions_hang_is_replaced_and_goes_on(
+    run: Run, start: Start, shop: Path
+) -> None:
+    (shop / "shop.py").write_text(HANGING_SHOP)
+    run("publish", "orders", "stuck", "fine")
+    worker = start("work", "shop:app", cwd=shop)
+    assert [line_of(worker), line_of(worker)] == [
+        f"called stuck {worker.pid} None",
+        # The same process by its number, and another one: it knows that it is.
+        f"called fine {worker.pid} 1",
+    ]
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=WAIT_SECONDS)
+    assert worker.returncode == 0
+    assert b"1 functions did not end when their timeout was over" in errors
+    assert b"starting again in 1 s" in errors
+    answer = run("status", "orders:0:0", "--group", "billing", "--json").stdout
+    assert '"state": "dead-lettered"' in answer
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [
@@ -109,3 +185,14 @@ def test_an_app_that_is_not_there_is_named(
 def test_options_for_topics_are_refused_beside_an_app(run: Run, shop: Path) -> None:
     assert "give MODULE:APP alone" in run("work", "shop:app", "--count", "1", code=2).stderr
     assert "are for an app" in run("work", "orders", "--reload", code=2).stderr
+
+
+def test_functions_of_20_seconds_run_once_for_real(
+    long_jobs: subprocess.Popen[bytes],
+) -> None:
+    lines = [line_of(long_jobs) for _ in range(4)]
+    assert lines == ["begun 0 1", "ended 0", "begun 1 1", "ended 1"]
+    long_jobs.send_signal(signal.SIGTERM)
+    rest, errors = long_jobs.communicate(timeout=WAIT_SECONDS)
+    assert (rest, long_jobs.returncode) == (b"", 0)
+    assert b"done=2 failed=0 rejected=0 lost=0" in errors

@@ -51,3 +51,24 @@ def test_the_clock_can_be_set_to_a_later_moment() -> None:
     moment = datetime(2031, 5, 6, tzinfo=UTC)
     clock.set(moment)
     assert clock.now() == moment
+
+
+def test_alarms_ring_on_the_way_with_the_clock_at_their_time() -> None:
+    clock = ManualClock(0.0)
+    rung: list[tuple[str, int]] = []
+
+    def again() -> None:
+        rung.append(("again", clock.now_ms()))
+        clock.add_alarm(clock.now_ms() + 4_000, again)
+
+    never = lambda: rung.append(("never", 0))  # noqa: E731
+    clock.add_alarm(6_000, lambda: rung.append(("once", clock.now_ms())))
+    clock.add_alarm(4_000, again)
+    clock.add_alarm(5_000, never)
+    clock.remove_alarm(never)
+    clock.skip(9)
+    assert rung == [("again", 4_000), ("once", 6_000), ("again", 8_000)]
+    assert clock.now_ms() == 9_000
+    clock.skip_to(13_000)
+    assert rung[3:] == [("again", 12_000)]
+    assert clock.now_ms() == 13_000

@@ -1,0 +1,38 @@
+"""One event, one record, whose text says everything.
+
+    log_event(logger, logging.WARNING, "sync failed", error=error)
+
+    under ordinary logging     sync failed error=[Errno 5] Input/output error
+    as JSON                    {"event": "sync failed", "error": "[Errno 5] ..."}
+
+The fields are in the text, for whoever has set logging up to show that, and attributes of
+the record, for whoever collects fields. What people read is better a sentence: then the
+event says all of it, and `in_text` is False.
+"""
+
+from __future__ import annotations
+
+import logging
+
+
+def log_event(
+    logger: logging.Logger,
+    level: int,
+    event: str,
+    *,
+    exc_info: BaseException | bool | None = None,
+    in_text: bool = True,
+    **fields: object,
+) -> None:
+    if not logger.isEnabledFor(level):
+        return
+    shown = "".join(f" {name}={value}" for name, value in fields.items()) if in_text else ""
+    logger.log(
+        level,
+        "%s%s",
+        event,
+        shown,
+        exc_info=exc_info,
+        extra={"event": event, **fields},
+        stacklevel=2,
+    )
