@@ -13,7 +13,7 @@ STAMP := .venv/.headrace-setup
 # Setting up compiles these; without a compiler their plain twins run.
 COMPILED := $(shell find src/headrace -name '*.pyx')
 PYTEST := .venv/bin/python -m pytest
-SHORT_TESTS := $(wildcard tests/test_tidy.py tests/unit tests/property tests/contract)
+SHORT_TESTS := tests/test_tidy.py tests/unit tests/property tests/contract
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,7 +33,7 @@ test: $(STAMP) ## run the whole test suite
 	@$(PYTEST) -q -n $(PARALLEL) --dist loadgroup $(ARGS)
 
 check: lint ## lint, types, import contracts and the short tests: the inner loop
-	@$(PYTEST) -q -n $(PARALLEL) --dist loadgroup $(SHORT_TESTS) $(ARGS)
+	@$(PYTEST) -q -n $(PARALLEL) --dist loadgroup -m "not process" $(SHORT_TESTS) $(ARGS)
 
 lint: $(STAMP) ## lint, formatting, types and import contracts alone
 	@.venv/bin/ruff check --quiet .

@@ -29,7 +29,7 @@ import select
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from tests import second_try
 from tests.scheduling import CompanyScheduling, check_companies, put_longest_first
+from tests.short_tests import no_process_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,6 +141,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     check_companies(items)
     if hasattr(config, "workerinput"):
         put_longest_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with no_process_in(item):
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

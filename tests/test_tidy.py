@@ -167,6 +167,22 @@ def test_no_test_sleeps() -> None:
     assert not found, listing("tests that sleep; wait for the condition instead", found)
 
 
+def test_short_tests_say_which_of_them_start_a_process() -> None:
+    # tests/short_tests.py holds it for every test as it runs; this finds it without running.
+    starters = re.compile(
+        r"^import subprocess|import .*\b(NodeProcess|DoorsProcess|Session)\b|\bstart: Start\b", re.M
+    )
+    folders = [TESTS / name for name in ("unit", "property", "contract")]
+    silent = [
+        shown(path)
+        for path in python_files(*folders)
+        if path.name.startswith("test_")
+        and starters.search(path.read_text())
+        and "pytest.mark.process" not in path.read_text()
+    ]
+    assert not silent, listing("short tests without pytest.mark.process", silent)
+
+
 def test_no_test_names_a_group_of_workers() -> None:
     # The marker has no effect (tests/scheduling.py says why), and would be believed.
     found = [

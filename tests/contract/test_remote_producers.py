@@ -15,6 +15,8 @@ from tests.interop.conftest import NodeProcess
 
 import headrace
 
+pytestmark = pytest.mark.process
+
 WAIT = 60
 
 

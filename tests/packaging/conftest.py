@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
-RULES = ("conftest.py", "scheduling.py", "second_try.py")
+RULES = ("conftest.py", "scheduling.py", "second_try.py", "short_tests.py")
 
 # What these runs have no use for, and would import each time.
 PLAIN = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:anyio")

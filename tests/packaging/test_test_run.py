@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.packaging.conftest import Run
+from tests.packaging.conftest import TESTS, Run
+from tests.short_tests import SHORT
 
 SKIPPING = """
 import pytest
@@ -249,3 +250,38 @@ def test_children_hear_signals_also_where_the_run_does_not(
     before = ["env", "--ignore-signal=INT,QUIT,HUP", "--block-signal=TERM"]
     result = run(SIGNALS, *arguments, before=before)
     assert result.returncode == 0, result.stdout
+
+
+# Short tests.
+
+STARTING = """
+import subprocess, sys
+import pytest
+
+@pytest.fixture(scope="module")
+def node():
+    subprocess.run([sys.executable, "-c", ""])
+
+@pytest.mark.process
+def test_said():
+    subprocess.run([sys.executable, "-c", ""])
+
+def test_unsaid(node):
+    pass
+"""
+
+
+def test_a_short_test_that_starts_a_process_has_to_say_so(run: Run) -> None:
+    result = run("", files={"unit/test_one.py": STARTING, "doors/test_two.py": STARTING})
+    assert result.returncode == 1, result.stdout
+    said = "tests/unit/test_one.py::test_unsaid starts a process: mark it with pytest.mark.process"
+    assert said in result.stdout
+    assert "3 passed" in result.stdout
+
+
+def test_the_inner_loop_has_the_short_tests_and_nothing_that_starts_a_process() -> None:
+    recipes = (TESTS.parent / "Makefile").read_text().replace("\n\t", "\t").splitlines()
+    [check] = [line for line in recipes if line.startswith("check:")]
+    assert '-m "not process" $(SHORT_TESTS)' in check
+    [folders] = [line for line in recipes if line.startswith("SHORT_TESTS :=")]
+    assert folders == f"SHORT_TESTS := {' '.join(folder.rstrip('/') for folder in SHORT)}"

@@ -181,7 +181,9 @@ class TraceAgainstModel(RuleBasedStateMachine):
     def restart(self, is_killed: bool) -> None:
         if is_killed:
             # Whatever was written is there; nothing more is said or synced.
-            self.disk = self.disk.crash(keep_everything)
+            killed, self.disk = self.node, self.disk.crash(keep_everything)
+            # Only its threads are ended: its disk is one that nobody reads again.
+            killed.close()
         else:
             self.node.close()
         self.node = Node.open(":memory:", disk=self.disk, clock=self.clock, free_bytes_min=0)

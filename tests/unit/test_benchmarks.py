@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROJECT = Path(__file__).parent.parent.parent
 PEERS = ("huey", "litequeue", "persistqueue")
 

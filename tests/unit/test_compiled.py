@@ -27,6 +27,7 @@ def asked(**environment: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not is_compiled(), reason="not compiled: run hatch_build.py")
 def test_the_compiled_twin_is_chosen_unless_the_environment_says_pure() -> None:
     assert asked() == "cython_function_or_method"
@@ -34,6 +35,7 @@ def test_the_compiled_twin_is_chosen_unless_the_environment_says_pure() -> None:
     assert asked(HEADRACE_PURE="1") == "function"
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not is_compiled(), reason="not compiled: run hatch_build.py")
 def test_a_compiled_twin_that_is_older_than_its_source_is_left_alone(tmp_path: Path) -> None:
     found = find_spec("headrace.engine.partitioner_compiled")

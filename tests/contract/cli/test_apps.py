@@ -16,6 +16,8 @@ from tests.contract.cli.conftest import PROGRAM
 
 import headrace
 
+pytestmark = pytest.mark.process
+
 Run = Callable[..., Result]
 
 # These are about processes that share a directory.

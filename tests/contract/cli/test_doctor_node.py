@@ -37,6 +37,8 @@ from headrace.core.values import SPARK_PROGRESS, Outgoing, TopicInfo
 from headrace.node import Node
 from headrace.platform.clock import SystemClock
 
+pytestmark = pytest.mark.process
+
 __all__ = ["any_machine", "made"]
 
 

@@ -15,6 +15,7 @@ print(*sorted(name for name in sys.modules if name.startswith("headrace.")))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "module", ["headrace.spark.batch", "headrace.spark.stream", "headrace.spark.sink"]
 )

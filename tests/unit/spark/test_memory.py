@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 # In a process of its own: what is set here holds for the rest of its life.
 _SCRIPT = """
 import resource

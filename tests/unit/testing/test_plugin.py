@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import headrace
 from headrace.testing import ManualClock
 
@@ -39,6 +41,7 @@ def test_the_directory_handle_writes_under_the_tests_own_path(
     assert any((tmp_path / "headrace").iterdir())
 
 
+@pytest.mark.process
 def test_the_plugin_imports_nothing_of_the_product() -> None:
     program = (
         "import sys, headrace.testing.plugin\n"

@@ -69,6 +69,7 @@ def test_a_version_that_is_not_in_the_table_has_no_codec(key: int, version: int)
             encode(key, version, None)
 
 
+@pytest.mark.process
 def test_a_codec_is_imported_when_it_is_first_used() -> None:
     program = """
 import sys
