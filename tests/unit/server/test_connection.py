@@ -26,7 +26,11 @@ from headrace.server.kafka.connection import (
 )
 from headrace.server.kafka.door import SILENT_SWEEPS_MAX, STALLED_SWEEPS_MAX, Door
 from headrace.server.kafka.rooms import SPARE_BYTES
+from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
 from headrace.server.service import Service
+from headrace.wire.remote.methods import API_KEY
+
+METADATA = 3
 
 
 class Line(asyncio.Transport):
@@ -68,12 +72,12 @@ class Line(asyncio.Transport):
 
 
 class NotingDoor(Door):
-    """Keeps the requests, for the test to answer."""
+    """Keeps the requests, without the key of their API, for the test to answer."""
 
     open_requests: list[tuple[Slot, bytes]]
 
     def handle(self, connection: Connection, slot: Slot, frame: memoryview) -> None:
-        self.open_requests.append((slot, bytes(frame)))
+        self.open_requests.append((slot, bytes(frame[2:])))
 
 
 class Bench:
@@ -103,8 +107,9 @@ class Bench:
         self.connection.answer(self.door.open_requests[number][0], parts)
 
 
-def frame(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
+def frame(payload: bytes, key: int = PRODUCE) -> bytes:
+    """Of an API whose requests may overlap, if nothing else is said."""
+    return struct.pack(">ih", 2 + len(payload), key) + payload
 
 
 def play(scenario: Callable[[Bench], Any], **settings: Any) -> None:
@@ -169,6 +174,103 @@ def test_a_request_without_an_answer_keeps_its_place() -> None:
         bench.answer(1, [b"2"])
         bench.answer(0, [])
         assert bench.line.sent == b"2"
+
+    play(scenario)
+
+
+def payloads(bench: Bench) -> list[bytes]:
+    return [payload for _, payload in bench.door.open_requests]
+
+
+@pytest.mark.parametrize("before", [PRODUCE, FETCH, METADATA])
+def test_a_request_of_another_api_starts_when_those_before_it_are_answered(before: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        # In one piece, and in two of which the first ends within the waiting frame.
+        data = frame(b"one", before) + frame(b"two", 12) + frame(b"three", before)
+        cut = len(frame(b"one")) + 7
+        for piece in (data[:cut], data[cut:]):
+            if bench.line.is_reading_now:
+                bench.send(piece)
+        assert payloads(bench) == [b"one"]
+        assert not bench.line.is_reading_now
+        bench.answer(0, [b"1"])
+        await asyncio.sleep(0)
+        if bench.line.is_reading_now:
+            bench.send(data[cut:])
+        assert payloads(bench) == [b"one", b"two"]
+        bench.answer(1, [b"2"])
+        await asyncio.sleep(0)
+        assert payloads(bench) == [b"one", b"two", b"three"]
+        assert bench.line.sent == b"12"
+        assert bench.line.is_reading_now
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("key", "started"), [(PRODUCE, 2), (FETCH, 2), (SHARE_FETCH, 1), (METADATA, 1), (11, 1)]
+)
+def test_only_produces_overlap_and_only_fetches(key: int, started: int) -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one", key) + frame(b"two", key))
+        assert len(payloads(bench)) == started
+
+    play(scenario)
+
+
+def test_a_large_request_waits_for_its_turn_too() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one", METADATA))
+        large = frame(b"x" * 2 * SCRATCH_BYTES)
+        bench.send(large[:1_000])
+        assert bench.door.rooms.bytes == 0
+        assert not bench.line.is_reading_now
+        bench.answer(0, [b"1"])
+        await asyncio.sleep(0)
+        assert bench.line.is_reading_now
+        bench.send(large[1_000:])
+        assert payloads(bench) == [b"one", b"x" * 2 * SCRATCH_BYTES]
+
+    play(scenario)
+
+
+def test_a_call_of_the_sdk_waits_for_nothing() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one", METADATA) + frame(b"call", API_KEY) + frame(b"call", API_KEY))
+        assert payloads(bench) == [b"one", b"call", b"call"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("behind", "ended"), [(METADATA, 1), (PRODUCE, 1), (FETCH, 0), (API_KEY, 0)]
+)
+def test_a_poll_ends_when_a_request_of_another_api_stands_behind_it(
+    behind: int, ended: int
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        calls: list[str] = []
+        bench.send(frame(b"poll", FETCH))
+        bench.connection.polls.add(lambda: calls.append("ended"))
+        bench.send(frame(b"behind", behind))
+        assert len(calls) == ended
+        assert bench.connection.is_hurried == bool(ended)
+        bench.answer(0, [b"1"])
+        await asyncio.sleep(0)
+        assert not bench.connection.is_hurried
+
+    play(scenario)
+
+
+def test_turns_that_are_held_keep_even_those_waiting_that_may_overlap() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.send(frame(b"one"))
+        bench.connection.hold_turns()
+        bench.send(frame(b"two"))
+        assert payloads(bench) == [b"one"]
+        bench.connection.release_turns()
+        await asyncio.sleep(0)
+        assert payloads(bench) == [b"one", b"two"]
 
     play(scenario)
 

@@ -11,10 +11,11 @@ holds no buffer. The piece of a frame at the end is kept, and put before what co
 next; a frame larger than the scratch gets room of its own: one that the door keeps
 for this, or new room that grows with what really arrives. A length alone costs nothing.
 
-Requests are handled as they come, also while earlier ones wait; their answers wait
-for their turn, but for those of our own clients, who know an answer by its id. Reading
-stops while too many requests are open or the peer does not take its answers, so
-neither side can make this one grow.
+A request starts when those before it are answered, but for the few that may overlap:
+turns.py says which. Answers go out in the order of requests, but for those of our own
+clients, who know an answer by its id. Reading stops while a request waits for its turn,
+too many are open or the peer does not take its answers, so neither side can make this
+one grow.
 
 A frame's bytes may be overwritten once its handler has returned: the codec copies
 what it keeps, but for records, which are written before Produce returns.
@@ -34,12 +35,19 @@ from typing import TYPE_CHECKING, cast
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.kafka.produce_runs import handle_run
+from headrace.server.kafka.turns import ends_polls, may_start
 from headrace.wire.kafka.produce_run import Routes
+from headrace.wire.remote.methods import API_KEY
 
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Door
 
 _LENGTH = struct.Struct(">i")
+# The key of the API comes right behind the length.
+_KEY = struct.Struct(">h")
+_KEY_END = _LENGTH.size + _KEY.size
+# Of a frame too short to have one, which is refused when its turn has come.
+_NO_KEY = -1
 SCRATCH_BYTES = 256 * 1024
 # Requests of one connection that are not answered yet.
 OPEN_REQUESTS_MAX = 1_000
@@ -81,6 +89,14 @@ class Connection(asyncio.BufferedProtocol):
         self._large_size = 0
         self._slots: deque[Slot] = deque()
         self._open_requests = 0
+        # The API of the requests in the slots: those of different ones never overlap.
+        self._under_way = self._held_key = _NO_KEY
+        # The API of the next request, while that waits for its turn.
+        self._next_key: int | None = None
+        # A poll that waits for data ends when a request behind it needs it to: the
+        # calls that end those which wait, and a mark for those about to wait.
+        self.polls: set[Callable[[], None]] = set()
+        self.is_hurried = False
         # What its Produce requests have in common; see there.
         self.routes = Routes()
         # Answers that go out when this turn of the loop ends.
@@ -154,20 +170,45 @@ class Connection(asyncio.BufferedProtocol):
                 self.close(f"a frame of {length} bytes")
                 return
             stop = start + 4 + length
+            if end - start < min(_KEY_END, 4 + length):
+                break
+            key = _key_of(data, start, stop)
+            if self._slots and not may_start(key, self._under_way):
+                self._wait_for_turn(key)
+                break
             if stop > end:
                 if 4 + length > SCRATCH_BYTES:
                     self._begin_large(data[start:], 4 + length)
                     return
                 break
-            start = self._handle(data, start, stop)
+            start = self._handle(data, start, stop, key)
             if self._open_requests >= OPEN_REQUESTS_MAX:
                 self._pause()
         if start < end and not self.is_closed:
             self._kept = bytearray(data[start:])
 
-    def _handle(self, data: memoryview, start: int, stop: int) -> int:
+    def _wait_for_turn(self, key: int) -> None:
+        self._next_key = key
+        self._pause()
+        if ends_polls(key, self._under_way):
+            self.is_hurried = True
+            for end in tuple(self.polls):
+                end()
+
+    def hold_turns(self) -> None:
+        """Nothing may overlap with what was handled last, until `release_turns`."""
+        self._held_key, self._under_way = self._under_way, _NO_KEY
+
+    def release_turns(self) -> None:
+        self._under_way = self._held_key
+        if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
+            self._resume()
+
+    def _handle(self, data: memoryview, start: int, stop: int, key: int) -> int:
         """Handle the request there, and those behind it that can be handled with
         it. Returns where the next one starts."""
+        if key != API_KEY:
+            self._under_way = key
         route = self.routes.find(data, start)
         if route is not None:
             is_done, behind = handle_run(self._door.service, self, data, start, route)
@@ -211,7 +252,9 @@ class Connection(asyncio.BufferedProtocol):
         # What the frame holds is of no use to anybody once it was handled.
         self._large = None
         try:
-            self._handle(memoryview(large)[: self._large_size], 0, self._large_size)
+            # Its turn had come when it began to arrive.
+            frame = memoryview(large)[: self._large_size]
+            self._handle(frame, 0, self._large_size, _key_of(frame, 0, self._large_size))
         finally:
             self._door.rooms.give_back(large)
         if self._open_requests >= OPEN_REQUESTS_MAX:
@@ -316,6 +359,9 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _may_read(self, open_max: int) -> bool:
+        key = self._next_key
+        if key is not None and self._slots and not may_start(key, self._under_way):
+            return False
         return self._is_writable and not self._is_stopping and self._open_requests < open_max
 
     def _pause(self) -> None:
@@ -325,7 +371,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         if self._is_paused and self.transport is not None and not self.is_closed:
-            self._is_paused = False
+            self._is_paused = self.is_hurried = False
+            self._next_key = None
             # Frames that came before the pause are handled before any that come
             # now, but not from within the handler of whoever resumes.
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -367,3 +414,10 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return not self._open_requests
+
+
+def _key_of(data: memoryview, start: int, stop: int) -> int:
+    if stop - start < _KEY_END:
+        return _NO_KEY
+    key: int = _KEY.unpack_from(data, start + _LENGTH.size)[0]
+    return key

@@ -77,7 +77,7 @@ class Call(NamedTuple):
         return self.door.service
 
 
-Handler = Callable[[Call, Any], Message | Awaitable[Message] | None]
+Handler = Callable[[Call, Any], Message | Awaitable[Message | None] | None]
 
 
 class Door:
@@ -276,11 +276,11 @@ class Door:
         call = Call(self, connection, APIS[API_VERSIONS], 0, correlation_id, "")
         connection.answer(slot, _frame(call, api_versions.unsupported(self)))
 
-    def _answer_later(self, call: Call, slot: Slot, result: Awaitable[Message]) -> None:
+    def _answer_later(self, call: Call, slot: Slot, result: Awaitable[Message | None]) -> None:
         future = asyncio.ensure_future(result, loop=self.service.loop)
         self.tasks.add(future)
 
-        def answer(done: asyncio.Future[Message]) -> None:
+        def answer(done: asyncio.Future[Message | None]) -> None:
             self.tasks.discard(done)
             if done.cancelled():
                 return

@@ -5,7 +5,8 @@ offset on; the first goes out even when it is larger than the limit. Nothing abo
 the high watermark is shown, and to a reader of committed records nothing above the
 last stable offset; such a reader gets the list of aborted transactions to leave out.
 When there is less than min_bytes the answer waits for
-more, at most max_wait_ms. Followers do not exist yet, so a replica id is ignored.
+more, at most max_wait_ms, and not while another request waits for its turn behind this
+one (see turns.py). Followers do not exist yet, so a replica id is ignored.
 
 What is in memory is read at once, on the loop; for the rest a thread waits for the
 disk, and the answer for the thread.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -74,6 +75,8 @@ class _Reading:
         self._request = request
         self._session = session
         self._is_full = is_full
+        # Its own once it waits: a request behind it may change the session.
+        self._wanted: Mapping[Key, FetchPartition] = session.wanted
         self._found: dict[Key, PartitionData] = {}
         # Of the partitions with records: the topic, and how many offsets go out.
         self._passed: dict[Key, tuple[str, int]] = {}
@@ -102,6 +105,7 @@ class _Reading:
         if not self._cold and self._is_due():
             return self.response()
         self._answer = self._call.service.loop.create_future()
+        self._wanted = dict(self._session.wanted)
         if self._cold:
             self._warm()
         else:
@@ -112,7 +116,9 @@ class _Reading:
         return self._has_errors or self._size >= self._request.min_bytes
 
     def _is_due(self) -> bool:
-        return self.is_enough() or self._request.max_wait_ms <= 0
+        return (
+            self.is_enough() or self._request.max_wait_ms <= 0 or self._call.connection.is_hurried
+        )
 
     def _warm(self) -> None:
         """Let a thread wait for the disk, and look again. An answer without what is
@@ -141,6 +147,7 @@ class _Reading:
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = service.loop.call_later(wait_ms / 1000, self._finish)
         self._call.door.polls.add(self._finish)
+        self._call.connection.polls.add(self._finish)
         self._call.connection.on_closed.append(self._finish)
 
     def _on_news(self) -> None:
@@ -166,7 +173,8 @@ class _Reading:
         return [partition.last_stable_offset for partition in self._partitions]
 
     def _finish(self) -> None:
-        """The time is over, or the connection, or the node's own."""
+        """The time is over, or the connection, or the node's own; or a request waits
+        behind this one."""
         if self._answer is not None and not self._answer.done():
             # What came meanwhile was too little to wake up for, and is due now.
             if not self._call.connection.is_closed:
@@ -179,6 +187,7 @@ class _Reading:
             self._timer.cancel()
         self._call.service.stop_waiting(self._waited, self._on_news)
         self._call.door.polls.discard(self._finish)
+        self._call.connection.polls.discard(self._finish)
         on_closed = self._call.connection.on_closed
         if self._finish in on_closed:
             on_closed.remove(self._finish)
@@ -195,7 +204,9 @@ class _Reading:
         service, connection = self._call.service, self._call.connection
         wait_ms = min(max(self._request.max_wait_ms, 0), WAIT_MS_MAX)
         deadline = service.loop.time() + wait_ms / 1000
+        self._wanted = dict(self._session.wanted)
         self._call.door.polls.add(self._on_over)
+        connection.polls.add(self._news.set)
         connection.on_closed.append(self._on_over)
         try:
             while not self._is_over:
@@ -212,6 +223,7 @@ class _Reading:
         finally:
             service.stop_waiting(self._waited, self._news.set)
             self._call.door.polls.discard(self._on_over)
+            connection.polls.discard(self._news.set)
             if self._on_over in connection.on_closed:
                 connection.on_closed.remove(self._on_over)
         if connection.is_closed:
@@ -237,7 +249,7 @@ class _Reading:
                 while not self._is_over:
                     await self._news.wait()
                     self._news.clear()
-                    if self._may_be_enough():
+                    if self._call.connection.is_hurried or self._may_be_enough():
                         return True
         # What came meanwhile was too little to wake up for, and is due now.
         await self._read_in_slices()
@@ -248,15 +260,14 @@ class _Reading:
     def _read(self) -> None:
         self._begin_look()
         with self._patience():
-            for key, wanted in self._session.wanted.items():
+            for key, wanted in self._wanted.items():
                 self._look_at(key, wanted)
         self._end_look()
 
     async def _read_in_slices(self) -> None:
         self._begin_look()
         slices = Slices()
-        # The client may change its session meanwhile.
-        for key, wanted in list(self._session.wanted.items()):
+        for key, wanted in self._wanted.items():
             with self._patience():
                 self._look_at(key, wanted)
             await slices.rest()

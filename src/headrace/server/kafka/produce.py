@@ -2,7 +2,8 @@
 
     acks    answered
     0       never; when something failed the connection is cut, as Kafka does, since
-            there is no other way to say so
+            there is no other way to say so. What comes behind it waits for the batch
+            to be safe all the same, and so sees it
     1, -1   when the batch is as safe as the topic's durability says
     other   INVALID_REQUIRED_ACKS, and nothing is written
 
@@ -56,7 +57,7 @@ class _Refused(NamedTuple):
 
 def handle(
     call: Call, request: ProduceRequest
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
     if request.transactional_id is not None:
         later = transactional_produce.wait_if_needed(call, request, _produce)
         if later is not None:
@@ -66,7 +67,7 @@ def handle(
 
 def _produce(
     call: Call, request: ProduceRequest
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
     service = call.service
     now_ms = service.clock.now_ms()
     commit = service.commit()
@@ -77,20 +78,18 @@ def _produce(
     )
     waiting = service.submit(commit)
     response = ProduceResponse(responses=topics)
-    if request.acks == 0:
-        if waiting is not None:
-            waiting.add_done_callback(_ignore)
-        if _has_errors(response):
-            call.connection.close("a produce without acks failed")
-        return None
+    is_silent = request.acks == 0
+    if is_silent and _has_errors(response):
+        call.connection.close("a produce without acks failed")
     if waiting is None:
-        return response
-    answer: asyncio.Future[ProduceResponse] = service.loop.create_future()
+        return None if is_silent else response
+    answer: asyncio.Future[ProduceResponse | None] = service.loop.create_future()
 
     def on_safe(done: asyncio.Future[None]) -> None:
+        failed = not done.cancelled() and done.exception() is not None
         if not answer.done():
-            failed = not done.cancelled() and done.exception() is not None
-            answer.set_result(_failed(response) if failed else response)
+            told = _failed(response) if failed else response
+            answer.set_result(None if is_silent else told)
 
     waiting.add_done_callback(on_safe)
     return answer
@@ -204,12 +203,6 @@ def _has_errors(response: ProduceResponse) -> bool:
         for topic in response.responses
         for partition in topic.partition_responses
     )
-
-
-def _ignore(done: asyncio.Future[None]) -> None:
-    """Nobody is told; asking for the outcome keeps it from being called lost."""
-    if not done.cancelled():
-        done.exception()
 
 
 def _failed(response: ProduceResponse) -> ProduceResponse:

@@ -6,7 +6,8 @@
 
 Acknowledgements of a partition hold together or not at all; their outcome is in
 the answer, once it is on disk. When nothing is ready the answer waits, also for
-what time alone brings: the end of a delay, a backoff, somebody's lease.
+what time alone brings: the end of a delay, a backoff, somebody's lease. It waits no
+longer once another request stands behind it (see turns.py).
 """
 
 from __future__ import annotations
@@ -241,6 +242,9 @@ class _Poll:
         service, connection = self._service, self._call.connection
         service.wait_on(self._partitions, self._news.set)
         self._call.door.polls.add(self._finish)
+        connection.polls.add(self._finish)
+        if connection.is_hurried:
+            self._finish()
         connection.on_closed.append(self._finish)
         try:
             while not (connection.is_closed or self._session.is_over):
@@ -260,6 +264,7 @@ class _Poll:
         finally:
             service.stop_waiting(self._partitions, self._news.set)
             self._call.door.polls.discard(self._finish)
+            connection.polls.discard(self._finish)
             if self._finish in connection.on_closed:
                 connection.on_closed.remove(self._finish)
 

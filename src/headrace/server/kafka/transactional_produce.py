@@ -47,7 +47,14 @@ def wait_if_needed(
         return None
     # The frame's bytes are another request's by then.
     kept = _copy(request)
-    return live.in_turn(name, noted, lambda: produce(call, kept))
+    # A Produce behind this one appends behind it, whichever transaction it is of.
+    call.connection.hold_turns()
+
+    def produce_now() -> Any:
+        call.connection.release_turns()
+        return produce(call, kept)
+
+    return live.in_turn(name, noted, produce_now)
 
 
 def check(call: Call, name: str | None, header: BatchHeader, place: Place) -> int:
