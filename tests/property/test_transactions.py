@@ -15,6 +15,7 @@ from tests.property.transaction_twin import PLAIN, Entry, Transaction, Twin
 from headrace.core.settings import TopicSettings
 from headrace.core.values import Receipt
 from headrace.engine.broker import Broker
+from headrace.engine.leasing import Wishes
 from headrace.engine.partition import Partition
 from headrace.record import NewRecord, build_batch, read_header
 from headrace.testing import ManualClock
@@ -253,7 +254,7 @@ class Machine:
     def lease(self, count: int) -> None:
         group = self.broker.groups.named(GROUP)
         topic = self.broker.topics.named(TOPIC)
-        found = self.broker.leasing.lease(group, [topic], "ann", count, None, self.now_ms)
+        found = self.broker.leasing.lease(group, [topic], "ann", count, Wishes(), self.now_ms)
         for delivery in found:
             place = (delivery.offset, delivery.value)
             index = delivery.partition

@@ -11,7 +11,7 @@ from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgume
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Delivery, Receipt
 from headrace.engine.commit import Commit
-from headrace.engine.leasing import check_lease
+from headrace.engine.leasing import Wishes, check_lease
 
 Outcomes = list[HeadraceError | None]
 
@@ -59,14 +59,19 @@ class QueueCalls(Served):
         count: int,
         *,
         visibility_ms: int | None = None,
+        among: int = 1,
+        nonce: int | None = None,
     ) -> list[Delivery]:
-        """What is ready now, up to `count`; never waits for more."""
+        """What is ready now, up to `count`; never waits for more. `among` is how many wait
+        for the same messages, us included: then it is our part of what is ready. With a
+        `nonce` of its own a caller can give back what it never heard of."""
         check_lease(consumer, count, visibility_ms)
-        leased, moved = self._lease(group, topics, consumer, count, visibility_ms)
+        wishes = Wishes(visibility_ms, among, nonce)
+        leased, moved = self._lease(group, topics, consumer, count, wishes)
         if not leased and moved:
             # What was just given up may have been what others waited for.
             self._catch_up()
-            leased, _ = self._lease(group, topics, consumer, count, visibility_ms)
+            leased, _ = self._lease(group, topics, consumer, count, wishes)
         return leased
 
     def _lease(
@@ -75,13 +80,13 @@ class QueueCalls(Served):
         topics: Sequence[str],
         consumer: str,
         count: int,
-        visibility_ms: int | None,
+        wishes: Wishes,
     ) -> tuple[list[Delivery], bool]:
         """The messages, and whether time sent others to the dead letters."""
         with self._writing() as (now_ms, _):
             found = self._topics_named(topics)
             leased = self._broker.leasing.lease(
-                self._broker.groups.named(group), found, consumer, count, visibility_ms, now_ms
+                self._broker.groups.named(group), found, consumer, count, wishes, now_ms
             )
             moved = len(self._broker.moves) > 0
         return leased, moved

@@ -12,13 +12,15 @@ leases gives back what it would have got.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from headrace.client.async_waiting import Calls, wait_for_some
-from headrace.client.backend import Outcomes
+from headrace.client.backend import Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.keeping import Leases
 from headrace.client.message import AsyncMessage, Message
@@ -26,7 +28,8 @@ from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.queue import Queue, checked_count
 from headrace.client.settling import Settleable, Settleables
 from headrace.client.times import Duration, optional_duration_ms
-from headrace.core.errors import Closed
+from headrace.client.waiting import has_line, line_ms, new_nonce
+from headrace.core.errors import Closed, Disconnected, HeadraceError
 from headrace.core.values import Delivery, QueueStatistics
 
 T = TypeVar("T")
@@ -101,6 +104,8 @@ class AsyncQueue(Generic[T]):
     async def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
         backend = self._connection.reach()
         bell = self._queue.bell
+        if has_line(backend):
+            return await self._wait_in_line(backend, count, wait_ms)
         return await wait_for_some(
             self._calls, backend, bell, lambda: self._lease(count), wait_ms, self.topics
         )
@@ -113,8 +118,56 @@ class AsyncQueue(Generic[T]):
                 return []
             raise
 
-    async def _lease(self, count: int) -> tuple[list[Delivery], int | None]:
-        lease = self._calls.start(lambda: self._lease_in_thread(count))
+    async def _wait_in_line(
+        self, backend: Lined, count: int, wait_ms: int | None
+    ) -> list[Delivery]:
+        """As `waiting.wait_in_line`, and no thread waits."""
+        end = None if wait_ms is None else time.monotonic() + wait_ms / 1000
+        try:
+            found, _ = await self._lease(count, is_due_wanted=False)
+            while not found and not self.closed and (left_ms := line_ms(end)) > 0:
+                found = await self._lease_in_line(backend, count, left_ms)
+            return found
+        except Closed:
+            if self.closed:
+                return []
+            raise
+
+    async def _lease_in_line(self, backend: Lined, count: int, wait_ms: int) -> list[Delivery]:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Callable[[], list[Delivery]]] = loop.create_future()
+        nonce = new_nonce()
+
+        def on_answered(answer: Callable[[], list[Delivery]]) -> None:
+            # The loop may be closed, and nobody waits in it then.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_resolve, answered, answer)
+
+        begun = self._calls.start(
+            lambda: self._queue.begin_lease(backend, count, wait_ms, nonce, on_answered)
+        )
+
+        def give_back() -> None:
+            with contextlib.suppress(HeadraceError):
+                backend.give_back(self.group, self.consumer, [nonce])
+
+        try:
+            await asyncio.shield(begun)
+            answer = await answered
+            return await self._calls.run(answer)
+        except asyncio.CancelledError:
+            # Nobody will see what it gets. It has to be asked for before it is given back.
+            begun.add_done_callback(lambda _: None if self.closed else self._calls.start(give_back))
+            raise
+        except Disconnected:
+            # The connection broke, and what was leased and never heard of is held.
+            await self._calls.run(backend.give_back, self.group, self.consumer, [nonce])
+            return []
+
+    async def _lease(
+        self, count: int, *, is_due_wanted: bool = True
+    ) -> tuple[list[Delivery], int | None]:
+        lease = self._calls.start(lambda: self._lease_in_thread(count, is_due_wanted))
         try:
             return await asyncio.shield(lease)
         except asyncio.CancelledError:
@@ -122,9 +175,12 @@ class AsyncQueue(Generic[T]):
             lease.add_done_callback(self._on_orphaned)
             raise
 
-    def _lease_in_thread(self, count: int) -> tuple[list[Delivery], int | None]:
+    def _lease_in_thread(
+        self, count: int, is_due_wanted: bool
+    ) -> tuple[list[Delivery], int | None]:
         deliveries = self._queue.lease_deliveries(count)
-        return deliveries, None if deliveries else self._queue.next_due_ms()
+        is_due_wanted = is_due_wanted and not deliveries
+        return deliveries, self._queue.next_due_ms() if is_due_wanted else None
 
     def _on_orphaned(self, lease: asyncio.Future[tuple[list[Delivery], int | None]]) -> None:
         if lease.cancelled() or lease.exception() is not None:
@@ -220,3 +276,8 @@ class AsyncQueue(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<AsyncQueue {','.join(self.topics)} group={self.group}>"
+
+
+def _resolve(future: asyncio.Future[Any], answer: object) -> None:
+    if not future.done():
+        future.set_result(answer)

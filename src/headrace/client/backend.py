@@ -8,7 +8,7 @@
 
 Every call may block for as long as the disk takes, is safe from any thread, and
 never waits for a message: waiting is the SDK's work, by a listener and
-`next_due_ms`.
+`next_due_ms`. What serves many clients has a line for those who wait: see `Lined`.
 
 Rejected: letting the SDK reach into the node. The words above must stay the same
 when what serves them is on another machine.
@@ -17,7 +17,7 @@ when what serves them is on another machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ports import Clock
@@ -273,3 +273,40 @@ class Backend(Protocol):
     def remove_listener(self, wake: Callable[[], None]) -> None: ...
 
     def next_due_ms(self, group: str | None, topics: Sequence[str]) -> int | None: ...
+
+
+@runtime_checkable
+class Lined(Protocol):
+    """What serves us has a line in which all who wait for a group's messages stand,
+    whatever they came by."""
+
+    def lease_in_line(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        count: int,
+        visibility_ms: int | None,
+        wait_ms: int,
+    ) -> list[Delivery]:
+        """As `lease`, and waits for the first message."""
+        ...
+
+    def begin_lease(
+        self,
+        group: str,
+        topics: Sequence[str],
+        consumer: str,
+        count: int,
+        visibility_ms: int | None,
+        wait_ms: int,
+        nonce: int,
+        on_answered: Callable[[Callable[[], list[Delivery]]], None],
+    ) -> None:
+        """As `lease_in_line`, without a thread that waits: `on_answered` gets what returns
+        or raises the answer. The nonce is the caller's, to give the messages back by."""
+        ...
+
+    def give_back(self, group: str, consumer: str, nonces: Sequence[int]) -> None:
+        """End leases of which the caller knows nothing but their nonces, waiting or not."""
+        ...

@@ -4,9 +4,9 @@
               |
     listener -- watch            answered when looking again may be worth it
 
-The node gives back what a link holds when it breaks. So a new link says again which
-consumers and members there are; receipts of before are stale, and a stream goes on
-from its cursors. Calls that can do no harm are sent again, for a while; of others the
+A new link says again which consumers and members there are. In time (the node waits for
+a few seconds) a consumer keeps its leases, and receipts of before are good; a stream goes
+on from its cursors. Calls that can do no harm are sent again, for a while; of others the
 caller is told that it is not known whether they took effect.
 
 Waiting is a request too: the node answers a `watch` when something may have come. It
@@ -156,14 +156,16 @@ class Caller:
             raise Closed("this handle is closed; connect again")
         self._live_link().send(request, on_answered)
 
-    def _send(self, request: bytes, retries: Iterator[bool]) -> Pending:
+    def _send(
+        self, request: bytes, retries: Iterator[bool], on_answered: Answered | None = None
+    ) -> Pending:
         """On the link that there is, or on a new one: what was not sent as a whole
         can be sent again."""
         while True:
             try:
                 link = self._live_link()
                 self._send_watches(link)
-                return link.send(request)
+                return link.send(request, on_answered)
             except (Unreachable, Disconnected):
                 if self._closed.is_set():
                     raise Closed("this handle is closed; connect again") from None

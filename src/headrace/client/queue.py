@@ -18,11 +18,12 @@ import os
 import platform
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from headrace.client.backend import Backend, Outcomes
+from headrace.client.backend import Backend, Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.keeping import Leases, OnLost
 from headrace.client.message import Message
@@ -30,7 +31,7 @@ from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
 from headrace.client.values import ValueType
-from headrace.client.waiting import Bell, wait_for_some
+from headrace.client.waiting import Bell, has_line, wait_for_some, wait_in_line
 from headrace.core.errors import (
     Closed,
     HeadraceError,
@@ -46,6 +47,9 @@ T = TypeVar("T")
 PREFETCH_DEFAULT = 16
 # How long a node has to answer an extension, at least.
 EXTENSION_SECONDS = 1.0
+
+# Gets what returns, or raises, the answer.
+Answered = Callable[[Callable[[], list[Delivery]]], None]
 
 
 def consumer_id(given: object) -> str:
@@ -152,12 +156,13 @@ class Queue(Generic[T]):
                 self.drop(leases)
                 self.give_back(ahead)
 
-    def lease_deliveries(self, count: int) -> list[Delivery]:
-        """The tuples below `lease`, for whoever wraps them otherwise."""
+    def lease_deliveries(self, count: int, wait_ms: int = 0) -> list[Delivery]:
+        """The tuples below `lease`, for whoever wraps them otherwise. Only what has a
+        line waits for the first one."""
         backend = self.check()
         checked_count("count", count)
         try:
-            deliveries = self._lease(backend, count)
+            deliveries = self._lease(backend, count, wait_ms)
         except UnknownTopic:
             self._was_topic_gone = True
             raise
@@ -165,10 +170,23 @@ class Queue(Generic[T]):
             deliveries = deliveries or self._lease(backend, count)
         return deliveries
 
-    def _lease(self, backend: Backend, count: int) -> list[Delivery]:
+    def _lease(self, backend: Backend, count: int, wait_ms: int = 0) -> list[Delivery]:
+        if wait_ms and isinstance(backend, Lined):
+            return backend.lease_in_line(
+                self.group, self._topics, self.consumer, count, self._visibility_ms, wait_ms
+            )
         return backend.lease(
             self.group, self._topics, self.consumer, count, visibility_ms=self._visibility_ms
         )
+
+    def begin_lease(
+        self, backend: Lined, count: int, wait_ms: int, nonce: int, on_answered: Answered
+    ) -> None:
+        """As `Lined.begin_lease`, for this queue."""
+        backend.begin_lease(
+            self.group, self._topics, self.consumer, count, self._visibility_ms, wait_ms, nonce,
+            on_answered,
+        )  # fmt: skip
 
     def _subscribe_again(self, backend: Backend) -> bool:
         """A topic that was deleted and made again has this queue's name for it
@@ -199,8 +217,11 @@ class Queue(Generic[T]):
             return
 
     def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
+        backend = self.check()
+        if has_line(backend):
+            return wait_in_line(self.bell, partial(self.lease_deliveries, count), wait_ms)
         return wait_for_some(
-            self.check(),
+            backend,
             self.bell,
             lambda: self.lease_deliveries(count),
             self.next_due_ms,

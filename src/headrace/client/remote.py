@@ -10,7 +10,7 @@ Many messages travel in parts, so that no request keeps the node from others for
 long. When a part is refused, those before it are published.
 
 Rejected: a pool of connections. A node gives back what a connection holds when it
-breaks, so what a handle holds should hang on one.
+breaks for good, so what a handle holds should hang on one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.client.backend import BatchesAnswered, BatchOutcomes, Outcomes, Place
-from headrace.client.caller import Caller
+from headrace.client.lease_calls import LeaseCaller
 from headrace.client.link import Pending
 from headrace.core.errors import HeadraceError, MalformedMessage, StaleGeneration
 from headrace.core.overview_values import NodeFigures, Overview
@@ -30,7 +30,6 @@ from headrace.core.values import (
     CursorMove,
     DeadLetter,
     DelayedMessage,
-    Delivery,
     GroupInfo,
     Headers,
     MessageId,
@@ -60,7 +59,7 @@ PART_RECEIPTS = 5_000
 _GENERATION_BITS = 32
 
 
-class RemoteBackend(Caller):
+class RemoteBackend(LeaseCaller):
     # Topics.
 
     def create_topic(
@@ -205,18 +204,6 @@ class RemoteBackend(Caller):
         with self._lock:
             known = self._queues.get((group, consumer), ())
             self._queues[group, consumer] = tuple(dict.fromkeys((*known, *topics)))
-
-    def lease(
-        self,
-        group: str,
-        topics: Sequence[str],
-        consumer: str,
-        count: int,
-        *,
-        visibility_ms: int | None = None,
-    ) -> list[Delivery]:
-        leased: list[Delivery] = self._call("lease", group, topics, consumer, count, visibility_ms)
-        return leased
 
     def ack(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
         return self._settle("ack", group, receipts)

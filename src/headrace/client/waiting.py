@@ -8,6 +8,9 @@ A waiter tries, and where there is nothing it sleeps until whichever is first:
     the wait's own end
     the bell             the queue or the stream was closed
 
+A node elsewhere has a line for all who wait for a group's messages, and there its answer
+to one call is waited for instead (`wait_in_line`).
+
 It listens before it tries, so nothing that comes between the two is missed. No
 thread is needed but the caller's own. Nothing polls, but for one look a minute
 in case the wall clock was set.
@@ -18,12 +21,15 @@ follows that clock: see `headrace.testing.ManualClock`.
 
 from __future__ import annotations
 
+import math
+import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 
-from headrace.client.backend import Backend
+from headrace.client.backend import Backend, Lined
 from headrace.core.errors import Closed
 from headrace.core.ports import Clock
 
@@ -32,6 +38,8 @@ Found = TypeVar("Found")
 
 # People set the wall clock while a thread sleeps; so long can it go unnoticed.
 SLEEP_MS_MAX = 60_000
+# A wait in line is asked for again after this long.
+LINE_MS_MAX = 20_000
 
 
 @runtime_checkable
@@ -140,6 +148,40 @@ def _try_and_sleep(
             if found or over(backend.clock, end_ms):
                 return found
             sleep(backend.clock, event, earliest(end_ms, next_due_ms()))
+
+
+def has_line(backend: Backend) -> TypeGuard[Lined]:
+    """Whether to wait in its line: not on a clock that somebody moves."""
+    return isinstance(backend, Lined) and not isinstance(backend.clock, SteeredClock)
+
+
+def wait_in_line(
+    bell: Bell, attempt: Callable[[int], list[Found]], wait_ms: int | None
+) -> list[Found]:
+    """As `wait_for_some`; `attempt` is told for how long to wait for something. Closing
+    what is waited on ends the attempt too."""
+    end = None if wait_ms is None else time.monotonic() + wait_ms / 1000
+    try:
+        found = attempt(0)
+        while not found and not bell.rung and (left_ms := line_ms(end)) > 0:
+            found = attempt(left_ms)
+        return found
+    except Closed:
+        if bell.rung:
+            return []
+        raise
+
+
+def new_nonce() -> int:
+    """What a lease is known by before there is an answer."""
+    return secrets.randbits(63)
+
+
+def line_ms(end: float | None) -> int:
+    """How long to wait now, when all is to end then by the monotonic clock."""
+    if end is None:
+        return LINE_MS_MAX
+    return min(LINE_MS_MAX, math.ceil((end - time.monotonic()) * 1000))
 
 
 def over(clock: Clock, end_ms: int | None) -> bool:

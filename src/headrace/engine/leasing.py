@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
+from typing import NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import CorruptLog, InvalidArgument, TooManyLeases
@@ -34,6 +35,16 @@ _offset_of = attrgetter("offset")
 _headers_of = attrgetter("headers")
 
 
+class Wishes(NamedTuple):
+    """How a consumer wants its messages."""
+
+    visibility_ms: int | None = None
+    # How many wait for the same messages, this one included.
+    among: int = 1
+    # What its receipts are to prove; a random number unless given.
+    nonce: int | None = None
+
+
 class Leasing:
     def __init__(self, groups: Groups, fates: Fates, entropy: Entropy) -> None:
         self._groups = groups
@@ -46,7 +57,7 @@ class Leasing:
         topics: Sequence[Topic],
         consumer: str,
         count: int,
-        visibility_ms: int | None,
+        wishes: Wishes,
         now_ms: int,
     ) -> list[Delivery]:
         """Up to `count` messages, the most urgent first, and up to LEASE_BYTES_MAX of
@@ -56,8 +67,10 @@ class Leasing:
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
         serving.consumers.add(consumer)
-        count = self.within_cap(group, consumer, count)
-        nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
+        count = self.within_cap(group, consumer, fair_part(views, count, wishes.among))
+        nonce = wishes.nonce
+        if nonce is None:
+            nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         deliveries: list[Delivery] = []
         allowance = Allowance(limits.LEASE_BYTES_MAX)
         while len(deliveries) < count and not allowance.is_spent:
@@ -67,7 +80,7 @@ class Leasing:
             found: list[Delivery] = []
             for partition, view, runs in taken:
                 found += self._grant(
-                    partition, view, runs, consumer, nonce, visibility_ms, now_ms, allowance
+                    partition, view, runs, consumer, nonce, wishes.visibility_ms, now_ms, allowance
                 )
             deliveries += found if len(plan) == 1 else _in_turn(found, plan)
         for _, view in views:
@@ -248,6 +261,14 @@ def _in_turn(deliveries: Sequence[Delivery], plan: Sequence[tuple[int, int]]) ->
         ordered += lanes[lane][reached[lane] : reached[lane] + count]
         reached[lane] += count
     return ordered
+
+
+def fair_part(views: Sequence[tuple[Partition, QueueView]], count: int, among: int) -> int:
+    """Up to `count`: the part of what is ready that one of so many may take at once."""
+    if among <= 1:
+        return count
+    ready = sum([sum(view.ready()) for _, view in views])
+    return max(1, min(count, -(-ready // among)))
 
 
 def _with_failure(delivery: Delivery, failure: Failure | None) -> Delivery:

@@ -33,7 +33,7 @@ from headrace.engine.cutting import Cutter
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.lane import LANE_COUNT
-from headrace.engine.leasing import Leasing
+from headrace.engine.leasing import Leasing, fair_part
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, below, count_of, merged, offsets_of, pairs, runs_of
@@ -87,10 +87,12 @@ class Sharing:
         bytes_max: int,
         now_ms: int,
         more: int = 0,
+        among: int = 1,
     ) -> list[Acquired]:
         """Up to `count` messages of these partitions, in batches of about
         `bytes_max` together; those of one partition in ascending order. Up to `more`
-        together where that makes a batch whole."""
+        together where that makes a batch whole. Where several wait for the same messages
+        it is at most one's part of what is ready."""
         views = [
             (partition, partition.views[group.id])
             for partition in partitions
@@ -99,6 +101,8 @@ class Sharing:
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
         serving.consumers.add(member)
+        if among > 1:
+            count, more = fair_part(views, count, among), 0
         room = self._leasing.within_cap(group, member, count + more)
         count = min(count, room)
         more = room - count

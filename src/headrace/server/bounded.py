@@ -70,11 +70,14 @@ async def lease_bounded(
     visibility_ms: int | None,
     *,
     is_wanted: Callable[[], bool],
+    among: int = 1,
+    nonce: int | None = None,
     bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
     sizes: Sizes | None = None,
 ) -> list[Delivery]:
     """As `lease`, for at most about as many bytes as one answer has. What is leased
-    when nobody wants it any more is given back."""
+    when nobody wants it any more is given back. Where others wait for the same messages
+    it is one step: a part of what is ready, and then it is their turn."""
     leased: list[Delivery] = []
     budget = bytes_max
     # What is not a count is refused by the call itself.
@@ -83,8 +86,9 @@ async def lease_bounded(
     while True:
         try:
             found = await calls.run(
-                Face.lease, group, topics, consumer, step, visibility_ms=visibility_ms
-            )
+                Face.lease, group, topics, consumer, step,
+                visibility_ms=visibility_ms, among=among, nonce=nonce,
+            )  # fmt: skip
         except HeadraceError:
             # What was leased before must reach whoever asked.
             if leased:
@@ -95,7 +99,7 @@ async def lease_bounded(
             await calls.run(Face.release, group, [each.receipt for each in leased])
             return []
         budget -= _size_of(found)
-        if len(found) < step or len(leased) >= count or budget <= 0:
+        if among > 1 or len(found) < step or len(leased) >= count or budget <= 0:
             if sizes is not None and leased:
                 sizes.note(len(leased), bytes_max - budget)
             return leased

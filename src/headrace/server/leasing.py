@@ -13,7 +13,7 @@ a message belongs to nobody are thirty seconds too many for every poll that is g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls import Face
@@ -23,7 +23,8 @@ from headrace.core.values import Delivery
 from headrace.engine.leasing import check_lease
 from headrace.server.aftermath import Aftermath
 from headrace.server.bounded import lease_bounded
-from headrace.server.loop_calls import Calls, Watch
+from headrace.server.loop_calls import Calls
+from headrace.server.waiting import Sought, Stop
 
 
 async def open_leasing(
@@ -61,31 +62,23 @@ class Leasing:
         self._visibility_ms = visibility_ms
         self._bytes_max = bytes_max
 
-    async def lease(self, count: int) -> list[Delivery]:
-        """What is ready now. When our task is cancelled meanwhile, nothing is."""
-        return await self._aftermath.keep(
-            lease_bounded(
-                self._calls, self.group, self._topics, self.consumer, count, self._visibility_ms,
-                is_wanted=_always, bytes_max=self._bytes_max,
-            ),
-            self.give_back,
+    async def find(self, count: int, wait_ms: int, stop: Stop | None = None) -> list[Delivery]:
+        """The first messages that are ready within that time, in line with all others who
+        wait for them; when `stop` is set, what is ready then. When our task is
+        cancelled meanwhile, nothing is leased."""
+
+        async def look(among: int) -> list[Delivery]:
+            return await self._aftermath.keep(self._lease(count, among), self.give_back)
+
+        service = self._calls.service
+        sought = Sought(service, self._topics)
+        return await service.waiting.find(self.group, sought, look, wait_ms / 1000, stop)
+
+    async def _lease(self, count: int, among: int) -> list[Delivery]:
+        return await lease_bounded(
+            self._calls, self.group, self._topics, self.consumer, count, self._visibility_ms,
+            is_wanted=_always, among=among, bytes_max=self._bytes_max,
         )  # fmt: skip
-
-    async def wait(self, count: int, wait_ms: int) -> list[Delivery]:
-        return await self._calls.wait_for_some(
-            lambda: self.lease(count), self.group, self._topics, wait_ms
-        )
-
-    def watch(self) -> Watch:
-        return Watch(self._calls.service, self._topics)
-
-    async def wait_watching(
-        self, watch: Watch, count: int, wait_ms: int, is_over: Callable[[], bool]
-    ) -> list[Delivery]:
-        """As `wait`, but also until it is over: then the watch is roused."""
-        return await self._calls.wait_watching(
-            watch, lambda: self.lease(count), self.group, self._topics, wait_ms, is_over
-        )
 
     async def give_back(self, leased: list[Delivery]) -> None:
         if leased:

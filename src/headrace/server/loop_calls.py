@@ -12,7 +12,7 @@ A call runs in one piece on the loop's thread, so it needs no lock. Where it wan
 look again at what the disk must bring about first, it is carried out anew when that
 is done: until then it has only looked.
 
-`wait_for_some` waits for messages, as the SDK's own waiting does: `Watch` listens
+`wait_for_some` waits for records, as the SDK's own waiting does: `Watch` listens
 before anybody looks, so nothing that comes between the two is missed.
 """
 
@@ -35,7 +35,6 @@ from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
-from headrace.server.lines import Place
 from headrace.server.service import Service
 from headrace.server.slices import Slices
 
@@ -143,64 +142,34 @@ class Calls:
             await self.service.loop.run_in_executor(None, remove_files, topics, turn.deleted)
 
     async def wait_for_some(
-        self,
-        attempt: Callable[[], Awaitable[list[Found]]],
-        group: str | None,
-        topics: Sequence[str],
-        wait_ms: int,
+        self, attempt: Callable[[], Awaitable[list[Found]]], topics: Sequence[str], wait_ms: int
     ) -> list[Found]:
         """The first answer of `attempt` that is not empty; empty when the time is
-        over before there is one."""
+        over before there is one. For streams: messages of a queue group are waited for
+        in line, by `service.waiting`."""
         found = await attempt()
         if found or wait_ms <= 0:
             return found
         with Watch(self.service, topics) as watch:
-            return await self.wait_watching(watch, attempt, group, topics, wait_ms)
+            return await self.wait_watching(watch, attempt, wait_ms)
 
     async def wait_watching(
         self,
         watch: Watch,
         attempt: Callable[[], Awaitable[list[Found]]],
-        group: str | None,
-        topics: Sequence[str],
         wait_ms: int,
         is_over: Callable[[], bool] = lambda: False,
     ) -> list[Found]:
-        """The same for who keeps its watch: empty also when it is over, of which the watch
-        has to be told. Who waits for a group's messages stands in line for them, and who is
-        told that it is over looks once more."""
-        deadline = self.service.loop.time() + wait_ms / 1000
-        if group is None:
-            return await self._watch_for(watch, attempt, group, topics, deadline, is_over)
-        lines, key = self.service.lines, (group, tuple(topics))
-        place = watch.new_place()
-        if is_over() or not await lines.wait_for_turn(key, place, wait_ms / 1000):
-            return await attempt() if is_over() else []
-        try:
-            return await self._watch_for(watch, attempt, group, topics, deadline, is_over)
-        finally:
-            lines.leave(key, place)
-
-    async def _watch_for(
-        self,
-        watch: Watch,
-        attempt: Callable[[], Awaitable[list[Found]]],
-        group: str | None,
-        topics: Sequence[str],
-        deadline: float,
-        is_over: Callable[[], bool],
-    ) -> list[Found]:
-        """It looks at least once."""
-        loop, clock = self.service.loop, self.service.clock
+        """Like `wait_for_some`, with the caller's own Watch. It looks at least once, and
+        returns what it finds once `is_over()`; set `watch.news` then."""
+        loop = self.service.loop
+        deadline = loop.time() + wait_ms / 1000
         while True:
             watch.news.clear()
             found = await attempt()
             left = deadline - loop.time()
             if found or left <= 0 or is_over():
                 return found
-            due_ms = await self.run(Face.next_due_ms, group, topics)
-            if due_ms is not None:
-                left = min(left, max(0.001, (due_ms - clock.now_ms()) / 1000))
             await watch.wait(left)
 
 
@@ -221,24 +190,12 @@ class Watch:
         self._names = topics
         self._seen: list[tuple[bytes, int] | None] = []
         self._partitions: list[Partition] = []
-        self._place: Place | None = None
         self._listen()
         service.watch(self._on_changed)
 
     @property
     def partition_count(self) -> int:
         return len(self._partitions)
-
-    def new_place(self) -> Place:
-        """To stand in line with, for who watches."""
-        self._place = self._service.loop.create_future()
-        return self._place
-
-    def rouse(self) -> None:
-        """Tell who watches to see whether it is over, also while it stands in line."""
-        self.news.set()
-        if self._place is not None and not self._place.done():
-            self._place.set_result(False)
 
     def _on_changed(self) -> None:
         self._listen()

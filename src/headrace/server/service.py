@@ -22,12 +22,12 @@ from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.duties import LiveDuties
-from headrace.server.lines import Lines
 from headrace.server.loop_commit import LoopCommit
 from headrace.server.maintenance import Maintenance
 from headrace.server.metrics.counting import Counts
 from headrace.server.metrics.probe import LoopProbe
 from headrace.server.requests import SLOW_MS, Requests
+from headrace.server.waiting import WaitLines
 
 if TYPE_CHECKING:
     from headrace.server.remote.session import Holdings
@@ -81,7 +81,7 @@ class Service:
         # Those who also wait for topics and members to come and go.
         self._watching: set[Wake] = set()
         # Those who wait for messages of a group, whichever door they came by.
-        self.lines = Lines()
+        self.waiting = WaitLines(self)
         # What the sessions of our own clients hold, whichever door they came through.
         self.holdings: Holdings | None = None
         # Members of a group that only a door knows of, and stream groups that have some.

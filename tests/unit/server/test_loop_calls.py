@@ -15,6 +15,7 @@ from headrace.engine.broker import Broker
 from headrace.platform.entropy import SystemEntropy
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.service import Service
+from headrace.server.waiting import Sought
 from headrace.testing import ManualClock, MemoryDisk
 
 GROUP, TOPIC, WORKER = "billing", "orders", "worker-1"
@@ -45,7 +46,10 @@ class Served:
         return await self.run(Face.lease, GROUP, [TOPIC], WORKER, count)
 
     async def wait_for_lease(self) -> list[Delivery]:
-        return await self.calls.wait_for_some(self.lease, GROUP, [TOPIC], WAIT_MS)
+        sought = Sought(self.service, [TOPIC])
+        return await self.service.waiting.find(
+            GROUP, sought, lambda among: self.lease(), WAIT_MS / 1000
+        )
 
 
 def on_a_loop(scenario: Callable[[Served], Coroutine[Any, Any, None]]) -> None:

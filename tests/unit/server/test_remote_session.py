@@ -189,13 +189,13 @@ def test_a_connection_stands_for_so_many_consumers(monkeypatch: pytest.MonkeyPat
         await client.ask("join_stream", "readers", [TOPIC], "member", "earliest")
         for call in (
             ("open_queue", GROUP, [TOPIC], "third", None),
-            ("lease", GROUP, [TOPIC], "third", 1, None),
+            ("lease", GROUP, [TOPIC], "third", 1, None, 0, None),
             ("join_stream", "readers", [TOPIC], "third", "earliest"),
         ):
             with pytest.raises(LimitExceeded, match="at most 2 consumers"):
                 await client.ask(*call)
         # Those that it has go on, and leaving makes room.
-        assert await client.ask("lease", GROUP, [TOPIC], "worker", 1, None) == []
+        assert await client.ask("lease", GROUP, [TOPIC], "worker", 1, None, 0, None) == []
         await client.ask("leave", GROUP, "worker")
         await client.ask("open_queue", GROUP, [TOPIC], "third", None)
 
@@ -207,10 +207,79 @@ def test_a_consumer_that_came_back_keeps_its_leases_when_its_old_connection_ends
         old = await node.client()
         await old.ask("publish", TOPIC, [Outgoing(b"one")])
         new = await node.client()
-        [leased] = await new.ask("lease", GROUP, [TOPIC], "worker", 1, None)
+        [leased] = await new.ask("lease", GROUP, [TOPIC], "worker", 1, None, 0, None)
         old.connection.connection_lost(None)
         await let_others_run()
         assert await new.ask("ack", GROUP, [leased.receipt]) == [None]
+
+    on_a_node(scenario)
+
+
+def test_a_lease_that_waits_is_answered_in_its_turn_and_keeps_nobody_else_waiting() -> None:
+    async def scenario(node: Node) -> None:
+        client, other = await node.client(), await node.client()
+        first = client.send("lease", GROUP, [TOPIC], "worker", 10, None, 20_000, 1)
+        second = other.send("lease", GROUP, [TOPIC], "other", 10, None, 20_000, 2)
+        await client.ask("topics", False)
+        assert client.connection.is_idle and not other.answers().keys() & {second}
+        await client.ask("publish", TOPIC, [Outgoing(b"one")])
+        await let_others_run()
+        [leased] = client.answers()[first]
+        assert (leased.value, leased.nonce) == (b"one", 1)
+        assert second not in other.answers()
+        # It is behind the other now.
+        third = client.send("lease", GROUP, [TOPIC], "worker", 10, None, 20_000, 3)
+        await client.ask("publish", TOPIC, [Outgoing(b"two")])
+        await let_others_run()
+        assert [each.value for each in other.answers()[second]] == [b"two"]
+        assert third not in client.answers()
+
+    on_a_node(scenario)
+
+
+@pytest.mark.parametrize("how", ["leave", "give_back", "close"])
+def test_a_wait_that_nobody_wants_any_more_leases_nothing(how: str) -> None:
+    async def scenario(node: Node) -> None:
+        client, other = await node.client(), await node.client()
+        waiting = client.send("lease", GROUP, [TOPIC], "worker", 10, None, 20_000, 1)
+        await let_others_run()
+        if how == "leave":
+            await client.ask("leave", GROUP, "worker")
+        elif how == "give_back":
+            await client.ask("give_back", GROUP, "worker", [1])
+        else:
+            client.connection.connection_lost(None)
+        await let_others_run()
+        if how != "close":
+            assert client.answers()[waiting] == []
+        await other.ask("publish", TOPIC, [Outgoing(b"one")])
+        [leased] = await other.ask("lease", GROUP, [TOPIC], "other", 10, None, 0, None)
+        assert leased.attempt == 1
+
+    on_a_node(scenario)
+
+
+def test_what_a_client_leased_and_never_heard_of_goes_back_by_its_nonce() -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        await client.ask("publish", TOPIC, [Outgoing(b"%d" % number) for number in range(5)])
+        heard = await client.ask("lease", GROUP, [TOPIC], "worker", 2, None, 0, 1)
+        await client.ask("lease", GROUP, [TOPIC], "worker", 2, None, 0, 2)
+        await client.ask("give_back", GROUP, "worker", [2])
+        again = await client.ask("lease", GROUP, [TOPIC], "worker", 10, None, 0, 3)
+        assert sorted(each.value for each in again) == [b"2", b"3", b"4"]
+        assert {each.attempt for each in again} == {1}
+        assert await client.ask("ack", GROUP, [each.receipt for each in heard]) == [None, None]
+
+    on_a_node(scenario)
+
+
+@pytest.mark.parametrize("wait_ms", [-1, limits.REMOTE_WATCH_MS_MAX + 1])
+def test_a_lease_waits_for_so_long_at_most(wait_ms: int) -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        with pytest.raises(InvalidArgument, match="wait 0 to 30000 ms"):
+            await client.ask("lease", GROUP, [TOPIC], "worker", 1, None, wait_ms, None)
 
     on_a_node(scenario)
 

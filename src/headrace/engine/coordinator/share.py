@@ -7,6 +7,8 @@ its next heartbeat, whatever the others do.
     epoch 0 joins ──> group epoch rises ──> target ──> each member, when next heard
     epoch -1 leaves, silence for a session too: `tick` returns who went that way, and
     the caller ends that member's leases
+    its connection breaks: it is away, and its part is given to others until it is heard
+    of again; it stays a member for its session
 
 A member may come again with the epoch of its last heartbeat, because our answer may
 have been lost; with any other it is fenced and joins anew.
@@ -44,6 +46,7 @@ class _Member:
         "epoch",
         "expires_ms",
         "heard_epoch",
+        "is_away",
         "member_id",
         "names",
         "rack_id",
@@ -59,6 +62,7 @@ class _Member:
         # What it was last told, not what it should be told next.
         self.assigned: frozenset[TopicPartition] = frozenset()
         self.expires_ms = 0
+        self.is_away = False
 
 
 class ShareGroup:
@@ -105,6 +109,15 @@ class ShareGroup:
         member.assigned = target
         member.epoch = self.assignment_epoch
         return answer
+
+    def on_away(self, member_id: str, topics: Topics) -> None:
+        """Its connection broke. Until it is heard of others have its part: most clients
+        that lose their connection do not come back."""
+        member = self._members.get(member_id)
+        if member is not None and not member.is_away:
+            member.is_away = True
+            self.group_epoch += 1
+            self._follow(topics)
 
     def tick(self, now_ms: int, topics: Topics) -> list[str]:
         """Who was not heard from for a whole session, and is no member now."""
@@ -183,6 +196,9 @@ class ShareGroup:
 
     def _update(self, member: _Member, request: ShareRequest, now_ms: int) -> None:
         member.heard_epoch = request.member_epoch
+        if member.is_away:
+            member.is_away = False
+            self.group_epoch += 1
         member.expires_ms = now_ms + self._session_timeout_ms
         member.client_id = request.client_id
         member.client_host = request.client_host
@@ -215,6 +231,7 @@ class ShareGroup:
             {
                 member.member_id: self._interest.topic_ids(member.names or (), None)
                 for member in self._members.values()
+                if not member.is_away
             },
             self._interest.sizes(),
             self._target,

@@ -113,7 +113,7 @@ class _Stream:
             if not self._credit:
                 self._more.clear()
                 await self._more.wait()
-            leased = await self._leasing.wait(
+            leased = await self._leasing.find(
                 min(self._credit, AT_ONCE), limits.SOCKET_WAIT_MS
             )  # fmt: skip
             if leased:

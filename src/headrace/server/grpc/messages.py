@@ -78,7 +78,7 @@ class Messages:
             )  # fmt: skip
             return records
 
-        found = await self._calls.wait_for_some(attempt, None, [request.topic], wait_in(request))
+        found = await self._calls.wait_for_some(attempt, [request.topic], wait_in(request))
         return pb.ReadResponse(records=map(shown_record, found), next_offset=next_offset)
 
     async def offset_at(self, request: Any, _: Any) -> Any:
@@ -92,7 +92,7 @@ class Messages:
         while True:
             found = await self._calls.wait_for_some(
                 lambda: tail.read(AT_ONCE, limits.SOCKET_FEED_BYTES_MAX),
-                None, [request.topic], limits.REMOTE_WATCH_MS_MAX,
+                [request.topic], limits.REMOTE_WATCH_MS_MAX,
             )  # fmt: skip
             if found:
                 # Whoever does not read makes this wait, and nothing piles up.

@@ -76,7 +76,7 @@ class Queues:
         leasing = await leasing_for(
             self._calls, self._aftermath, request, limits.GRPC_ANSWER_BYTES_MAX
         )
-        leased = await leasing.wait(1 if count is None else count, wait_ms)
+        leased = await leasing.find(1 if count is None else count, wait_ms)
         if leased:
             self._give_back_if_unheard(context, leasing, leased)
         return pb.LeaseResponse(consumer=leasing.consumer, messages=shown_deliveries(leased))

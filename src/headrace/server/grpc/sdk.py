@@ -22,12 +22,15 @@ from typing import Any
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.server.glance import Glance
-from headrace.server.remote.answering import Answering, checked_request, is_watch
+from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
 from headrace.server.service import Service
 from headrace.wire.remote.stream import split_stream_request, stream_answer
 
 logger = logging.getLogger("headrace.grpc")
+
+# Whether it was a call, and the frame that answers it; None is the end.
+Answers = asyncio.Queue[tuple[bool, bytes] | None]
 
 
 class SdkStreams:
@@ -41,8 +44,14 @@ class SdkStreams:
         service = self._service
         if service.holdings is None:
             service.holdings = Holdings(Glance(service))
-        session = Session(service, self._polls, service.holdings)
-        stream = _Stream(self._answering, session, context)
+        answers: Answers = asyncio.Queue()
+        session = Session(
+            service,
+            self._polls,
+            service.holdings,
+            is_congested=lambda: answers.qsize() > limits.REMOTE_OPEN_CALLS_MAX,
+        )
+        stream = _Stream(self._answering, session, context, answers)
         try:
             await stream.serve(requests)
         finally:
@@ -55,13 +64,15 @@ class SdkStreams:
 
 
 class _Stream:
-    def __init__(self, answering: Answering, session: Session, context: Any) -> None:
+    def __init__(
+        self, answering: Answering, session: Session, context: Any, answers: Answers
+    ) -> None:
         self._answering = answering
         self._session = session
         self._context = context
         self._open_calls = asyncio.Semaphore(limits.REMOTE_OPEN_CALLS_MAX)
         # grpc sends one message of a stream at a time.
-        self._answers: asyncio.Queue[tuple[bool, bytes] | None] = asyncio.Queue()
+        self._answers = answers
 
     async def serve(self, requests: AsyncIterator[bytes]) -> None:
         writing = asyncio.create_task(self._write())
@@ -87,7 +98,7 @@ class _Stream:
                 await self._open_calls.acquire()
                 self._on_frame(True, self._answering.refuse(correlation_id, error))
                 continue
-            is_call = not is_watch(request)
+            is_call = not waits(request)
             if is_call:
                 await self._open_calls.acquire()
             who = {"peer": self._context.peer()}

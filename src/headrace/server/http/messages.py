@@ -219,5 +219,5 @@ async def _read(
     records = await attempt()
     if not records and wait_seconds:
         wait_ms = round(wait_seconds * 1000)
-        records = await call.unless_gone(call.calls.wait_for_some(attempt, None, [topic], wait_ms))
+        records = await call.unless_gone(call.calls.wait_for_some(attempt, [topic], wait_ms))
     return records, next_offset

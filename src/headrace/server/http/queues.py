@@ -28,10 +28,10 @@ async def lease(call: Call) -> bodies.Leased:
         wanted.settings,
         milliseconds_in("visibility", wanted.visibility),
     )
-    leased = await leasing.lease(wanted.count)
+    leased = await leasing.find(wanted.count, 0)
     if not leased and wanted.wait:
         wait_ms = round(wanted.wait * 1000)
-        leased = await call.unless_gone(leasing.wait(wanted.count, wait_ms), leasing.give_back)
+        leased = await call.unless_gone(leasing.find(wanted.count, wait_ms), leasing.give_back)
     return bodies.Leased(consumer=leasing.consumer, messages=list(map(shown_delivery, leased)))
 
 

@@ -42,6 +42,7 @@ from headrace.server.loop_calls import Calls, Watch
 from headrace.server.publishing import publish_all
 from headrace.server.settling import settle
 from headrace.server.tailing import Tail
+from headrace.server.waiting import Stop
 from headrace.wire.http import frames
 from headrace.wire.http.bodies import Settled
 
@@ -50,8 +51,8 @@ logger = logging.getLogger("headrace.http")
 # Messages that go out between two looks at what else there is to do.
 AT_ONCE = 100
 
-# Waits with a watch for up to so many messages, or until it is over.
-Take = Callable[[Watch, int, Callable[[], bool]], Awaitable[list[Any]]]
+# Waits for up to so many messages, or until it is told to stop.
+Take = Callable[[int], Awaitable[list[Any]]]
 
 
 class Sockets:
@@ -93,10 +94,19 @@ class Sockets:
 class _Subscription:
     """Messages for one `dequeue` or `tail`, as far as there is credit."""
 
-    def __init__(self, credit: int, watch: Watch, take: Take, show: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        credit: int,
+        take: Take,
+        show: Callable[[Any], Any],
+        stop_wait: Stop,
+        watch: Watch | None,
+    ) -> None:
+        """`stop_wait` ends a wait; a tail also has a watch."""
         self.credit = credit
-        self.watch = watch
         self.take = take
+        self.stop_wait = stop_wait
+        self.watch = watch
         # For one message when its turn comes: shown, it is twice as large.
         self.show = show
         self.is_stopping = False
@@ -111,7 +121,7 @@ class _Subscription:
         """Until its last message is out. What was leased is sent, never dropped."""
         self.is_stopping = True
         self.more.set()
-        self.watch.rouse()
+        self.stop_wait.set()
         await asyncio.wait((self.task,))
 
     async def wait(self) -> list[Any]:
@@ -121,7 +131,7 @@ class _Subscription:
             await self.more.wait()
         if not self.credit:
             return []
-        found = await self.take(self.watch, min(self.credit, AT_ONCE), lambda: self.is_stopping)
+        found = await self.take(min(self.credit, AT_ONCE))
         self.credit -= len(found)
         return found
 
@@ -257,10 +267,12 @@ class _Socket:
         )
         self._groups.add(request.group)
 
-        async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
-            return await leasing.wait_watching(watch, count, limits.SOCKET_WAIT_MS, is_over)
+        stop = Stop()
 
-        subscription = _Subscription(request.credit, leasing.watch(), take, form.delivery)
+        async def take(count: int) -> list[Any]:
+            return await leasing.find(count, limits.SOCKET_WAIT_MS, stop)
+
+        subscription = _Subscription(request.credit, take, form.delivery, stop, None)
         self._begin(request.id, subscription, form)
         return frames.Done(id=request.id)
 
@@ -281,15 +293,17 @@ class _Socket:
 
         tail = Tail(self._calls, topic, info.id, positions)
 
-        async def take(watch: Watch, count: int, is_over: Callable[[], bool]) -> list[Any]:
+        stop, watch = Stop(), Watch(self._calls.service, [topic])
+        stop.on_set(watch.news.set)
+
+        async def take(count: int) -> list[Any]:
             return await self._calls.wait_watching(
                 watch, lambda: tail.read(count, limits.SOCKET_FEED_BYTES_MAX),
-                None, [topic], limits.SOCKET_WAIT_MS, is_over,
+                limits.SOCKET_WAIT_MS, lambda: stop.is_set,
             )  # fmt: skip
 
         self._tails[request.id] = topic
-        watch = Watch(self._calls.service, [topic])
-        self._begin(request.id, _Subscription(request.credit, watch, take, form.record), form)
+        self._begin(request.id, _Subscription(request.credit, take, form.record, stop, watch), form)
         return frames.Done(id=request.id)
 
     async def _commit(self, request: frames.Commit) -> frames.Done:
@@ -344,7 +358,9 @@ class _Socket:
             await self._websocket.close(1011, "a message could not be sent; see the node's log")
 
     def _on_ended(self, id: frames.Id, task: asyncio.Task[None]) -> None:
-        self._subscriptions.pop(id).watch.close()
+        watch = self._subscriptions.pop(id).watch
+        if watch is not None:
+            watch.close()
         self._tails.pop(id, None)
         if not task.cancelled():
             # What is wrong by now is that the client is gone.

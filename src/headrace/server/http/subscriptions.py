@@ -63,7 +63,7 @@ async def poll(call: Call) -> group_bodies.Polled:
         wait_ms = round(wanted.wait * 1000)
         with call.members.polling(member):
             records = await call.unless_gone(
-                call.calls.wait_for_some(attempt, None, member.topics, wait_ms)
+                call.calls.wait_for_some(attempt, member.topics, wait_ms)
             )
     return group_bodies.Polled(
         generation=member.generation, messages=list(map(shown_record, records))

@@ -13,7 +13,6 @@ longer once another request stands behind it (see turns.py).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.share_groups import FINAL_EPOCH, Place, ShareSession
 from headrace.server.service import Service
+from headrace.server.waiting import SoughtPartitions, Stop
 from headrace.wire.kafka.generated.share_fetch_request import ShareFetchRequest
 from headrace.wire.kafka.generated.share_fetch_response import (
     AcquiredRecords,
@@ -108,7 +108,10 @@ def _fetch(
         return ShareFetchResponse(error_code=Error.SHARE_SESSION_NOT_FOUND)
     partitions, gone = call.door.shares.find(session.places)
     poll = _Poll(call, group, session, partitions, request)
-    acquired = poll.look()
+    if call.service.waiting.is_waited_for(group.name, partitions):
+        # They came before us.
+        return poll.wait([], gone, outcomes)
+    acquired = poll.look() or []
     if call.service.broker.moves or (not acquired and not outcomes and request.max_wait_ms > 0):
         return poll.wait(acquired, gone, outcomes)
     return poll.answer(acquired, gone, outcomes)
@@ -193,14 +196,13 @@ class _Poll:
         is_flexible = request.share_acquire_mode == 0 and self._count >= WHOLE_FROM
         self._more = self._count if is_flexible else 0
         self._bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
-        self._wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-        self._deadline = self._service.loop.time() + self._wait_ms / 1000
-        self._news = asyncio.Event()
+        self._wait_ms = max(0, min(request.max_wait_ms, WAIT_MS_MAX))
 
-    def look(self) -> list[Acquired]:
+    def look(self, among: int = 1) -> list[Acquired] | None:
+        """None when this member can take nothing now, whatever there is."""
         if self._call.connection.is_congested:
             # Leases would run out while they wait to be sent.
-            return []
+            return None
         now_ms = self._service.clock.now_ms()
         try:
             return self._service.broker.sharing.acquire(
@@ -211,9 +213,10 @@ class _Poll:
                 self._bytes_max,
                 now_ms,
                 self._more,
+                among,
             )
         except TooManyLeases:
-            return []
+            return None
 
     def answer(
         self, acquired: list[Acquired], gone: list[Place], outcomes: Outcomes
@@ -230,47 +233,42 @@ class _Poll:
         """The answer, when what was given up meanwhile is in the dead letters, and there
         is something, or the time is up."""
         await self._finish_moves()
-        if not acquired and not outcomes and self._wait_ms > 0:
-            acquired = await self._wait_for_news()
+        if not acquired:
+            # What became of acknowledgements is to be heard of now.
+            acquired = await self._stand_in_line(0 if outcomes else self._wait_ms)
         return self.answer(acquired, gone, outcomes)
 
     async def _finish_moves(self) -> None:
         if self._service.broker.moves:
             await self._service.finish(self._service.commit())
 
-    async def _wait_for_news(self) -> list[Acquired]:
-        service, connection = self._service, self._call.connection
-        service.wait_on(self._partitions, self._news.set)
-        self._call.door.polls.add(self._finish)
-        connection.polls.add(self._finish)
-        if connection.is_hurried:
-            self._finish()
-        connection.on_closed.append(self._finish)
-        try:
-            while not (connection.is_closed or self._session.is_over):
-                self._news.clear()
-                acquired = self.look()
-                await self._finish_moves()
-                left = self._deadline - service.loop.time()
-                if acquired or left <= 0:
-                    return acquired
-                sound = [each for each in self._partitions if each.stopped is None]
-                due_ms = service.broker.groups.next_due_of(self._group, sound)
-                if due_ms is not None:
-                    left = min(left, max(0.001, (due_ms - service.clock.now_ms()) / 1000))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), left)
-            return []
-        finally:
-            service.stop_waiting(self._partitions, self._news.set)
-            self._call.door.polls.discard(self._finish)
-            connection.polls.discard(self._finish)
-            if self._finish in connection.on_closed:
-                connection.on_closed.remove(self._finish)
+    async def _stand_in_line(self, wait_ms: int) -> list[Acquired]:
+        service, connection, stop = self._service, self._call.connection, Stop()
 
-    def _finish(self) -> None:
-        self._deadline = 0.0
-        self._news.set()
+        async def look(among: int) -> list[Acquired] | None:
+            if connection.is_closed or self._session.is_over or stop.is_set:
+                # Told to go, it does not pass those who wait.
+                return None
+            found = self.look(among)
+            await self._finish_moves()
+            return found
+
+        sought = SoughtPartitions(service, self._partitions)
+        if connection.is_hurried:
+            # Others before us look first all the same.
+            wait_ms = 0
+        self._call.door.polls.add(stop.set)
+        connection.polls.add(stop.set)
+        connection.on_closed.append(stop.set)
+        self._session.waits.add(stop.set)
+        try:
+            return await service.waiting.wait(self._group.name, sought, look, wait_ms / 1000, stop)
+        finally:
+            self._session.waits.discard(stop.set)
+            self._call.door.polls.discard(stop.set)
+            connection.polls.discard(stop.set)
+            if stop.set in connection.on_closed:
+                connection.on_closed.remove(stop.set)
 
 
 def _response(

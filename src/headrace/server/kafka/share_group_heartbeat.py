@@ -24,6 +24,7 @@ async def handle(call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupH
             call.client_id,
             call.connection.peer_host,
         ),
+        call.connection,
     )
     assignment = None
     if answer.assignment is not None:

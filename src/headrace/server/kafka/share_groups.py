@@ -9,6 +9,9 @@ made by its first heartbeat. A session says once which partitions a member asks.
     it is silent for a session              then; it was a delivery
     it leaves the group, and nothing else   after a moment, at no cost
 
+The partitions of a member whose connection broke are others' with their next heartbeat,
+unless it is heard of before: it stays a member for its session, as in Kafka.
+
 A break counts as a delivery because a message that kills its worker must run out
 of attempts at some time. A client that closes in good order leaves the group first
 and sends its last acknowledgements behind that, so leaving alone ends nothing yet.
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidName
@@ -48,6 +51,8 @@ class ShareSession:
         self.epoch = 1
         self.is_over = False
         self.places: OrderedDict[Place, None] = OrderedDict()
+        # What ends the polls that wait for messages for it.
+        self.waits: set[Callable[[], None]] = set()
 
     def change(
         self,
@@ -70,13 +75,16 @@ class LiveShares:
         self._service = service
         self._groups = groups
         self._sessions: dict[tuple[str, str], ShareSession] = {}
-        # Whose sessions end with which connection.
+        # Whose sessions end with which connection, and by which each was last heard of.
         self._connections: dict[Connection, set[tuple[str, str]]] = {}
+        self._heard_by: dict[tuple[str, str], Connection] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     # Members.
 
-    async def heartbeat(self, name: str, request: ShareRequest) -> HeartbeatAnswer:
+    async def heartbeat(
+        self, name: str, request: ShareRequest, connection: Connection
+    ) -> HeartbeatAnswer:
         group = self._find(name)
         if isinstance(group, GroupError):
             reason = f"{name!r} is the name of a group of another kind"
@@ -84,6 +92,7 @@ class LiveShares:
         answer = group.on_heartbeat(request, self._groups.topics(), self._groups.now_ms())
         if answer.error != GroupError.NONE:
             return answer
+        self._note(name, request.member_id, connection, request.member_epoch == FINAL_EPOCH)
         if request.member_epoch == FINAL_EPOCH:
             self._service.loop.call_later(LEAVE_SECONDS, self._on_left, name, request.member_id)
         elif answer.assignment is not None:
@@ -139,6 +148,32 @@ class LiveShares:
         found = self._groups.registry.find(name)
         return found if isinstance(found, ShareGroup) else None
 
+    def _note(self, name: str, member: str, connection: Connection, has_left: bool) -> None:
+        """By which connection a member is heard of: with it, it is away."""
+        key = (name, member)
+        before = self._heard_by.pop(key, None)
+        if has_left or before is not connection:
+            self._unlink(key, before)
+        if not has_left and not connection.is_closed:
+            self._heard_by[key] = connection
+            self._keys_of(connection).add(key)
+
+    def _unlink(self, key: tuple[str, str], connection: Connection | None) -> None:
+        """The connection stands for this member no more, unless it does so otherwise."""
+        session = self._sessions.get(key)
+        if (
+            connection in self._connections
+            and self._heard_by.get(key) is not connection
+            and (session is None or session.connection is not connection)
+        ):
+            self._connections[connection].discard(key)
+
+    def _keys_of(self, connection: Connection) -> set[tuple[str, str]]:
+        if connection not in self._connections:
+            self._connections[connection] = set()
+            connection.on_closed.append(lambda: self._on_connection_lost(connection))
+        return self._connections[connection]
+
     def _is_member(self, name: str, member: str) -> bool:
         group = self.describe(name)
         return group is not None and group.has_member(member)
@@ -159,6 +194,7 @@ class LiveShares:
         if self.describe(name) is not group:
             return
         for member in group.tick(self._groups.now_ms(), self._groups.topics()):
+            self._heard_by.pop((name, member), None)
             self._drop(name, member)
         self._arm(name, group)
 
@@ -172,10 +208,7 @@ class LiveShares:
             return Error.SHARE_SESSION_LIMIT_REACHED
         self._forget(key)
         session = self._sessions[key] = ShareSession(name, member, connection)
-        if connection not in self._connections:
-            self._connections[connection] = set()
-            connection.on_closed.append(lambda: self._on_connection_lost(connection))
-        self._connections[connection].add(key)
+        self._keys_of(connection).add(key)
         return session
 
     def session(self, name: str, member: str, epoch: int) -> ShareSession | Error:
@@ -204,6 +237,11 @@ class LiveShares:
             # By now it may have come back over another one.
             if session is not None and session.connection is connection:
                 self._drop(name, member)
+            if self._heard_by.get((name, member)) is connection:
+                del self._heard_by[name, member]
+                group = self.describe(name)
+                if group is not None:
+                    group.on_away(member, self._groups.topics())
 
     def _drop(self, name: str, member: str) -> None:
         """The member is gone without a word: its leases are over."""
@@ -220,8 +258,9 @@ class LiveShares:
         session = self._sessions.pop(key, None)
         if session is not None:
             session.is_over = True
-            if session.connection in self._connections:
-                self._connections[session.connection].discard(key)
+            for stop in tuple(session.waits):
+                stop()
+            self._unlink(key, session.connection)
 
     # Finding.
 

@@ -30,14 +30,15 @@ def checked_request(body: Buffer) -> Request:
     """MalformedMessage when this is no request; InvalidArgument, LimitExceeded for one
     that cannot be carried out."""
     request = decode_request(body)
-    if is_watch(request) and len(body) > limits.REMOTE_WATCH_BYTES_MAX:
+    if waits(request) and len(body) > limits.REMOTE_WATCH_BYTES_MAX:
         raise LimitExceeded("too many topics to watch at once; watch some of them")
     return request
 
 
-def is_watch(request: Request) -> bool:
-    """Whether it only waits, and so does not count as work."""
-    return request.method.name == "watch"
+def waits(request: Request) -> bool:
+    """Whether it may wait for long, and so does not count as work."""
+    name = request.method.name
+    return name == "watch" or (name == "lease" and request.arguments["wait_ms"] > 0)
 
 
 class Answering:
@@ -87,7 +88,7 @@ class Answering:
             service.requests.done(
                 endpoint,
                 began,
-                waited_ms=float("inf") if is_watch(request) else 0,
+                waited_ms=float("inf") if waits(request) else 0,
                 code=error.code if isinstance(error, HeadraceError) else "",
                 who={**who, "correlation_id": correlation_id},
             )

@@ -18,7 +18,7 @@ from headrace.core.errors import HeadraceError, InvalidArgument, MalformedMessag
 from headrace.core.ports import Buffer
 from headrace.server.glance import Glance
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection, Slot
-from headrace.server.remote.answering import Answering, checked_request, is_watch
+from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
 from headrace.wire.remote.methods import VERSION
 
@@ -56,7 +56,7 @@ class RemoteDoor:
             connection.leave_order(slot, CALL_WEIGHT)
             connection.send(self._answering.refuse(correlation_id, error), CALL_WEIGHT)
             return
-        weight = 0 if is_watch(request) else CALL_WEIGHT
+        weight = 0 if waits(request) else CALL_WEIGHT
         connection.leave_order(slot, weight)
         self._answering.begin(
             self._session_of(connection),
@@ -75,7 +75,12 @@ class RemoteDoor:
     def _session_of(self, connection: Connection) -> Session:
         session = self._sessions.get(connection)
         if session is None:
-            session = Session(self._door.service, self._door.polls, self._holdings)
+            session = Session(
+                self._door.service,
+                self._door.polls,
+                self._holdings,
+                is_congested=lambda: connection.is_congested,
+            )
             self._sessions[connection] = session
             connection.on_closed.append(lambda: self._on_closed(connection, session))
         return session

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
 from headrace.core import limits
-from headrace.core.errors import Closed, HeadraceError, LimitExceeded
+from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.overview_values import NodeFigures
 from headrace.core.settings import OffsetReset
 from headrace.core.steps import Steps
@@ -34,6 +34,7 @@ from headrace.core.values import (
     Publication,
     Published,
 )
+from headrace.engine.leasing import check_lease
 from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
 from headrace.server.loop_calls import Calls, Watch
@@ -41,6 +42,7 @@ from headrace.server.pages import delayed_page, letters_page
 from headrace.server.service import Service
 from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
+from headrace.server.waiting import Sought, Stop
 from headrace.wire.remote.codec import Request
 from headrace.wire.remote.methods import (
     DelayedPage,
@@ -70,9 +72,16 @@ class Holdings:
 
 class Session:
     def __init__(
-        self, service: Service, polls: set[Callable[[], None]], holdings: Holdings
+        self,
+        service: Service,
+        polls: set[Callable[[], None]],
+        holdings: Holdings,
+        *,
+        is_congested: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`polls` are waits that the door ends when it closes."""
+        """`polls` are waits that the door ends when it closes; `is_congested` says whether
+        answers wait for the client to read them."""
+        self._is_congested = is_congested
         self._polls = polls
         self._service = service
         self._calls = Calls(service)
@@ -80,6 +89,8 @@ class Session:
         self._owners = holdings.owners
         self._owned: set[Owned] = set()
         self._watches: set[Watch] = set()
+        # Leases that wait for messages, and what ends them.
+        self._waits: dict[Stop, tuple[str, str, int | None]] = {}
         self._sizes = Sizes()
         self._is_closed = False
         self._special: dict[str, Callable[..., Awaitable[object]]] = {
@@ -89,6 +100,7 @@ class Session:
             "grow_topic": partial(self._in_slices, Face.topic_growth),
             "open_queue": self._open_queue,
             "lease": self._lease,
+            "give_back": self._give_back_unheard,
             "leave": self._leave,
             "join_stream": self._join_stream,
             "leave_stream": self._leave_stream,
@@ -182,14 +194,65 @@ class Session:
         consumer: str,
         count: int,
         visibility_ms: int | None,
+        wait_ms: int,
+        nonce: int | None,
     ) -> list[Delivery]:
+        check_lease(consumer, count, visibility_ms)
+        if not 0 <= wait_ms <= limits.REMOTE_WATCH_MS_MAX:
+            raise InvalidArgument(f"wait 0 to {limits.REMOTE_WATCH_MS_MAX} ms, not {wait_ms}")
+        if nonce is not None and not 0 <= nonce < 2**64:
+            raise InvalidArgument("a nonce is a number of 64 bits")
         self._own(Owned("queue", group, consumer))
-        return await lease_bounded(
-            self._calls, group, topics, consumer, count, visibility_ms,
-            is_wanted=lambda: not self._is_closed, sizes=self._sizes,
-        )  # fmt: skip
+        sought, stop = Sought(self._service, topics), Stop()
+        if wait_ms:
+            self._check_wait(len(sought.partitions))
+
+        def is_wanted() -> bool:
+            return not self._is_closed and not stop.is_set
+
+        async def look(among: int) -> list[Delivery] | None:
+            if not is_wanted() or self._is_congested():
+                # Leases would run out while they wait to be sent.
+                return None
+            return await lease_bounded(
+                self._calls, group, topics, consumer, count, visibility_ms,
+                is_wanted=is_wanted, among=among, nonce=nonce, sizes=self._sizes,
+            )  # fmt: skip
+
+        holdings, count_held = self._holdings, len(sought.partitions) if wait_ms else 0
+        holdings.watched_partitions += count_held
+        self._waits[stop] = (group, consumer, nonce)
+        self._polls.add(stop.set)
+        try:
+            return await self._service.waiting.find(group, sought, look, wait_ms / 1000, stop)
+        finally:
+            holdings.watched_partitions -= count_held
+            del self._waits[stop]
+            self._polls.discard(stop.set)
+
+    def _check_wait(self, partition_count: int) -> None:
+        if len(self._waits) >= limits.REMOTE_WATCHES_MAX:
+            raise LimitExceeded(
+                f"one connection waits for at most {limits.REMOTE_WATCHES_MAX} leases at once"
+            )
+        watched = self._holdings.watched_partitions + partition_count
+        if watched > limits.REMOTE_WATCHED_PARTITIONS_MAX:
+            raise LimitExceeded("too many partitions are being watched; look again later")
+
+    async def _give_back_unheard(self, group: str, consumer: str, nonces: Sequence[int]) -> None:
+        """Leases whose answers the client never got, or does not want any more."""
+        for stop, who in tuple(self._waits.items()):
+            if who[:2] == (group, consumer) and who[2] in nonces:
+                stop.set()
+        held = await self._calls.run(Face.held, group, consumer)
+        unheard = [receipt for receipt in held.values() if receipt.nonce in nonces]
+        if unheard:
+            await self._calls.run(Face.release, group, unheard)
 
     async def _leave(self, group: str, consumer: str) -> None:
+        for stop, who in tuple(self._waits.items()):
+            if who[:2] == (group, consumer):
+                stop.set()
         self._disown(Owned("queue", group, consumer))
         await self._calls.run(Face.leave, group, consumer)
 
@@ -249,6 +312,8 @@ class Session:
         self._is_closed = True
         for watch in tuple(self._watches):
             watch.news.set()
+        for stop in tuple(self._waits):
+            stop.set()
         for owned in tuple(self._owned):
             self._give_back(owned)
 

@@ -8,8 +8,8 @@ protocol itself:
     overview, figures    all topics and groups, and the process, for `headrace top`
 
 A repeatable method may be sent again when the connection broke before the answer
-came: it changes nothing, or the same again, or (lease) what it gave out is given
-back when its connection breaks.
+came: it changes nothing, or the same again. A lease of which no answer came is given
+back by its nonce, which the client chose, and then made anew.
 
 Rejected: taking the parameters from the signatures in the code. What is on the wire
 must not change because somebody renames an argument.
@@ -213,10 +213,12 @@ _ALL = (
             "consumer": str,
             "count": int,
             "visibility_ms": int | None,
+            "wait_ms": int,
+            "nonce": int | None,
         },
         list[Delivery],
-        True,
     ),
+    Method("give_back", {"group": str, "consumer": str, "nonces": Many(int)}, None, True),
     Method("ack", _RECEIPTS, Outcomes),
     Method("nack", {**_RECEIPTS, "delay_ms": int | None, "error": str | None}, Outcomes),
     Method("reject", {**_RECEIPTS, "reason": str | None}, Outcomes),

@@ -166,3 +166,28 @@ def test_a_share_group_describes_its_members() -> None:
     talk.beat("a", member_epoch=-1)
     assert talk.group.describe().state == "Empty"
     assert talk.group.next_deadline_ms() is None
+
+
+def test_the_part_of_a_member_that_is_away_is_others_until_it_is_heard_of() -> None:
+    talk = Talk(4)
+    talk.join("a")
+    talk.join("b")
+    assert talk.parts() == {"a": (0, 1), "b": (2, 3)}
+    talk.group.on_away("b", talk.catalog)
+    assert talk.beat("a").assignment == ((ORDERS, (0, 1, 2, 3)),)
+    # It is a member still, and goes on where it was.
+    assert talk.group.has_member("b")
+    assert talk.beat("b").error is GroupError.NONE
+    assert talk.parts() == {"a": (0, 1), "b": (2, 3)}
+
+
+def test_a_member_that_is_away_and_silent_for_a_session_is_gone() -> None:
+    talk = Talk(2)
+    talk.join("a")
+    talk.join("b")
+    talk.group.on_away("b", talk.catalog)
+    talk.now_ms += SESSION_MS - 1
+    talk.beat("a")
+    talk.now_ms += 1
+    assert talk.group.tick(talk.now_ms, talk.catalog) == ["b"]
+    assert talk.parts() == {"a": (0, 1)}
