@@ -36,6 +36,8 @@ class LoopNode:
         self._clock = clock
         self._names = tuple(doors)
         self._settings = settings
+        # For tests that change what its settings said.
+        self.broker: Broker | None = None
         self._ready: Future[dict[str, Address]] = Future()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,7 +67,8 @@ class LoopNode:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         await _start_workers(self._loop)
         entropy = SystemEntropy()
-        broker = Broker(self._disk, entropy, self._clock.now_ms())
+        self.broker = broker = Broker(self._disk, entropy, self._clock.now_ms())
+        broker.topics.auto_create_partitions = self._settings.auto_create_partitions
         service = Service(
             broker, self._disk, self._clock, entropy, node_id=1, cluster_id="contract"
         )

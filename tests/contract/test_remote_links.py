@@ -235,9 +235,9 @@ def test_the_async_handle_is_the_same(node: NodeProcess, topic: str) -> None:
 
 
 def test_a_topic_is_made_by_the_first_publish_where_that_is_wanted(node: NodeProcess) -> None:
-    with headrace.connect(node.bootstrap, auto_create=True) as handle:
-        handle.publish("made-by-publish", b"x")
     with headrace.connect(node.bootstrap) as handle:
+        handle.publish("made-by-publish", b"x")
+    with headrace.connect(node.bootstrap, auto_create=False) as handle:
         with pytest.raises(headrace.UnknownTopic):
             handle.publish("not-made", b"x")
 

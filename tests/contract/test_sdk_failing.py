@@ -171,6 +171,7 @@ def test_a_topic_that_comes_back_is_not_hidden_by_a_busy_one(orders: headrace.He
 
 def test_a_deleted_topic_is_not_made_again_by_the_queue_itself(sdk_backend: SdkBackend) -> None:
     handle = sdk_backend.open(auto_create=True)
+    handle.create_topic("orders")
     queue = handle.queue("orders")
     handle.delete_topic("orders")
     for _ in range(2):

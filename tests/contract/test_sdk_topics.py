@@ -52,12 +52,16 @@ def test_a_missing_topic_says_how_to_make_it(handle: headrace.Headrace) -> None:
         handle.publish("orders", b"x")
 
 
-def test_topics_are_made_on_first_use_where_that_is_wanted(sdk_backend: SdkBackend) -> None:
+def test_topics_are_made_by_publishing_and_by_nothing_else(sdk_backend: SdkBackend) -> None:
     handle = sdk_backend.open(auto_create=True)
     handle.publish("orders", b"x")
-    with handle.queue("audit") as queue:
-        assert queue.lease() == []
-    assert [topic.name for topic in handle.topics()] == ["audit", "orders"]
+    with pytest.raises(headrace.UnknownTopic):
+        handle.queue("audit")
+    with pytest.raises(headrace.UnknownTopic):
+        handle.stream("audit", group="readers")
+    with pytest.raises(headrace.UnknownTopic):
+        handle.stream("audit").poll(wait=0)
+    assert [topic.name for topic in handle.topics()] == ["orders"]
 
 
 def test_records_before_an_offset_can_be_deleted(handle: headrace.Headrace) -> None:

@@ -173,6 +173,7 @@ def test_a_queue_delivers_what_was_committed_and_nothing_that_was_aborted(
 ) -> None:
     handle.publish("orders", "o1")
     queue = handle.queue("orders", visibility=5, backoff_ms=0, max_attempts=9)
+    handle.create_topic("work")
     work = handle.queue("work")
     [message] = queue.receive()
     sdk_backend.clock.skip(6)

@@ -52,6 +52,25 @@ def test_a_raw_body_is_the_value_itself(http: httpx.Client, topic: str) -> None:
     assert (shown["key"], shown["priority"], shown["encoding"]) == ("k", "high", "base64")
 
 
+def test_a_value_must_be_said_and_null_too(http: httpx.Client, topic: str) -> None:
+    messages = f"/topics/{topic}/messages"
+    raw = {"content-type": "application/octet-stream"}
+    for answer in (
+        http.post("/produce", json={"topic": topic, "key": "k"}),
+        http.post(messages),
+        http.post(messages, content=b"", headers=raw),
+        http.post(messages, json={"key": "k"}),
+        http.post(messages, json={"messages": [{"value": 1}, {"key": "k"}]}),
+        http.post("/messages", json={"messages": [{"topic": topic}]}),
+    ):
+        assert "null" in refused(answer, 400, "invalid-argument")
+    assert done(http.get("/consume", params={"topic": topic}))["messages"] == []
+    done(http.post(messages, json={"value": None}))
+    done(http.post(messages, json={"value": ""}))
+    read = done(http.get("/consume", params={"topic": topic}))["messages"]
+    assert [each["value"] for each in read] == [None, ""]
+
+
 def test_many_messages_are_one_request(http: httpx.Client, topic: str) -> None:
     body = {"messages": [{"value": number, "key": str(number)} for number in range(500)]}
     places = done(http.post(f"/topics/{topic}/messages", json=body))["messages"]

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.calls.served import Served
 from headrace.core import limits
 from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
+from headrace.core.settings import GroupSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Delivery, Receipt
 from headrace.engine.commit import Commit
@@ -37,7 +38,9 @@ class QueueCalls(Served):
         with self._writing() as (now_ms, commit):
             if group in self._broker.cursors.groups():
                 raise GroupKindMismatch(f"group {group!r} reads as a stream; choose another name")
-            found = [self._topic_to_write(topic, now_ms) for topic in topics]
+            # A misspelt setting is told of before a missing topic.
+            GroupSettings.from_mapping(settings or {})
+            found = self._topics_named(topics)
             opened = yield from self._broker.groups.opening(
                 group, found, settings or {}, now_ms, commit
             )

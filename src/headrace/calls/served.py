@@ -22,9 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from headrace.core.errors import UnknownTopic
 from headrace.core.ports import Clock
-from headrace.core.settings import TopicSettings
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.catalog import Topic
@@ -32,8 +30,6 @@ from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 
 T = TypeVar("T")
-
-AUTO_CREATED_PARTITIONS = 3
 
 
 class Served(ABC):
@@ -99,14 +95,7 @@ class Served(ABC):
     # Names.
 
     def _topic_to_write(self, name: str, now_ms: int) -> Topic:
-        try:
-            return self._broker.topics.named(name)
-        except UnknownTopic:
-            if not self._auto_create:
-                raise
-            return self._broker.topics.create(
-                name, AUTO_CREATED_PARTITIONS, TopicSettings(), now_ms
-            )
+        return self._broker.topics.to_publish_to(name, now_ms, may_create=self._auto_create)
 
     def _is_synced(self, topic: str) -> bool:
         """Whether publishing there waits for the disk. Asked without the lock: a

@@ -78,7 +78,7 @@ class StreamCalls(Served):
         """A group has a cursor on every partition from the start, so that
         nothing is deleted that it has not seen."""
         cursors = self._broker.cursors
-        found = [self._topic_to_write(topic, now_ms) for topic in topics]
+        found = self._topics_named(topics)
         begins: dict[tuple[bytes, int], Commitment | None] = {}
         for topic in found:
             for partition in self._broker.topics.partitions(topic):

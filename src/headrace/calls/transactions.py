@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.calls.served import AUTO_CREATED_PARTITIONS, Served
+from headrace.calls.served import Served
 from headrace.core import limits
 from headrace.core.errors import (
     FencedProducer,
@@ -206,13 +206,14 @@ class TransactionCalls(Served):
         if len(by_topic) != len(publications):
             raise InvalidArgument("name each topic of a transaction once")
         topics = self._broker.topics.catalog.topics
-        if self._auto_create:
+        auto_partitions = self._broker.topics.auto_create_partitions
+        if self._auto_create and auto_partitions:
             # Everything that can be wrong is found before a topic is made.
             for topic, messages in by_topic.items():
                 if topic not in topics:
                     check_name("topic", topic)
                     for message in messages:
-                        _check_for_new_topic(topic, message)
+                        _check_for_new_topic(topic, message, auto_partitions)
         known = sorted(by_topic, key=lambda topic: topic not in topics)
         placed = {
             topic: self._broker.publisher.place(
@@ -281,10 +282,10 @@ class TransactionCalls(Served):
             commit.data.append(broker.cursors.commit(move.group, positions, now_ms, producer))
 
 
-def _check_for_new_topic(topic: str, message: Outgoing) -> None:
-    if (message.partition or 0) >= AUTO_CREATED_PARTITIONS:
+def _check_for_new_topic(topic: str, message: Outgoing, partitions: int) -> None:
+    if (message.partition or 0) >= partitions:
         raise UnknownPartition(
-            f"topic {topic!r} would be made with {AUTO_CREATED_PARTITIONS} partitions, and "
+            f"topic {topic!r} would be made with {partitions} partitions, and "
             f"{message.partition} is none of them"
         )
     size = len(message.value or b"") + len(message.key or b"")

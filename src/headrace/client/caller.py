@@ -69,7 +69,7 @@ class Caller:
         self,
         address: Address,
         *,
-        auto_create: bool = False,
+        auto_create: bool = True,
         retry_seconds: float = RETRY_SECONDS,
         clock: Clock | None = None,
         link: type[Link] = SocketLink,

@@ -33,20 +33,21 @@ GRPC_PORT_DEFAULT = 9081
 
 
 def connect(
-    address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
+    address: str | None = None, *, auto_create: bool = True, retry: Duration = RETRY_SECONDS
 ) -> Headrace:
     """A handle on the node at `host:port` or `grpc://host:port`; Unreachable when there
     is none.
 
-    `auto_create` makes a topic when it is first published to or queued. `retry` is
-    for how long calls that can do no harm are tried again while the node is away.
+    A topic that is missing is made when it is first published to, where the node's
+    `auto_create_topics` allows it; `auto_create=False` declines. `retry` is for how
+    long calls that can do no harm are tried again while the node is away.
     """
     backend = open_backend(address, auto_create=auto_create, retry=retry)
     return Headrace(backend, str(backend.address))
 
 
 def open_backend(
-    address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
+    address: str | None = None, *, auto_create: bool = True, retry: Duration = RETRY_SECONDS
 ) -> RemoteBackend:
     """What such a handle stands on."""
     retry_seconds = duration_ms("retry", retry) / 1000
@@ -55,7 +56,7 @@ def open_backend(
 
 
 def connect_async(
-    address: str | None = None, *, auto_create: bool = False, retry: Duration = RETRY_SECONDS
+    address: str | None = None, *, auto_create: bool = True, retry: Duration = RETRY_SECONDS
 ) -> Opening[AsyncHeadrace]:
     """As `connect`, for asyncio: await it or use it by `async with`."""
 

@@ -76,7 +76,7 @@ def open_handle(
     """Open a data directory, made where it does not exist, or ":memory:".
 
     One process at a time writes: InUse says who does. `read_only` works beside
-    it. `auto_create` makes a topic when it is first published to or queued.
+    it. `auto_create` makes a topic when it is first published to.
     """
     from headrace.node import Node
 

@@ -40,7 +40,6 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
 from headrace.record import NO_HEADERS, Codec, encode_headers
-from headrace.record.checking import check_message
 from headrace.record.content_type import CONTENT_TYPE
 
 Acks = Literal["none", "leader", "all"]
@@ -213,10 +212,7 @@ class Producer:
                 Outgoing(value, None, batch.headers, None, batch.partition)
                 for value in batch.values
             ]
-        checked = [
-            (each, _block(each.headers), check_message(each, topic, route.record_bytes_max))
-            for each in batch
-        ]
+        checked = [(each, _block(each.headers), route.check(each)) for each in batch]
         for message, block, size in checked:
             while (taken := self.buffer.offer(route, message, block, size)) is None:
                 yield size
@@ -231,7 +227,7 @@ class Producer:
     ) -> Iterable[int]:
         block = _block(batch.headers)
         largest = max(batch.values, key=len, default=b"")
-        check_message(Outgoing(largest, None, batch.headers), route.topic, route.record_bytes_max)
+        route.check(Outgoing(largest, None, batch.headers))
         start = 0
         while start < len(batch.values):
             rest = batch.values[start : start + limits.PRODUCER_BATCH_MESSAGES_MAX]
@@ -267,7 +263,7 @@ class Producer:
             # The span ends when the message is taken; where it is, nobody knows yet.
             with publishing(route.topic, 1) as span:
                 [message] = span.to([message])
-        size = check_message(message, route.topic, route.record_bytes_max)
+        size = route.check(message)
         return message, _block(message.headers), size
 
     # Waiting, and the end.

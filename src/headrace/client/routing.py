@@ -16,8 +16,9 @@ import secrets
 
 from headrace.client.backend import Backend
 from headrace.core.errors import UnknownPartition
-from headrace.core.values import TopicInfo
+from headrace.core.values import Outgoing, TopicInfo
 from headrace.engine.partitioner import partition_of_key
+from headrace.record.checking import check_message
 
 REFRESH_SECONDS = 30.0
 
@@ -38,6 +39,12 @@ class Route:
         self._is_round_robin = info.settings["partitioner"] == "round-robin"
         self.is_stale_at = now + REFRESH_SECONDS
         self.is_doubtful = False
+
+    def check(self, message: Outgoing) -> int:
+        """The message's size as a record; raises what is wrong with it for this topic."""
+        return check_message(
+            message, self.topic, self.record_bytes_max, dedup=self.is_node_choosing
+        )
 
     def choose(self, key: bytes | None, partition: int | None) -> int:
         if partition is not None:

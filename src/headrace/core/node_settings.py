@@ -101,6 +101,11 @@ class NodeSettings(SettingsModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
+    @property
+    def auto_create_partitions(self) -> int:
+        """Of a topic that is made by publishing to it; 0 where none is."""
+        return self.partitions if self.auto_create_topics else 0
+
     def __post_init__(self) -> None:
         check_between("partitions", self.partitions, 1, limits.PARTITIONS_PER_TOPIC_MAX)
         check_between("connections_max", self.connections_max, 1, 1_000_000)

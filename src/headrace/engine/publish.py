@@ -216,7 +216,8 @@ def check_foreign(partition: Partition, batches: Buffer) -> None:
 
 
 def _check(topic: Topic, message: Outgoing) -> int:
-    return check_message(message, topic.name, topic.settings.record_bytes_max)
+    settings = topic.settings
+    return check_message(message, topic.name, settings.record_bytes_max, dedup=settings.dedup)
 
 
 def _pieces(numbers: list[int], sizes: Sequence[int]) -> list[list[int]]:

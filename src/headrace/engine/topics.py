@@ -56,6 +56,8 @@ class Topics:
         self._kept_blocks = KeptBlocks()
         # Of topics that are being made.
         self._names_taken: set[str] = set()
+        # With how many partitions a topic is made when it is first published to; 0: none is.
+        self.auto_create_partitions = 0
         # Topics to which partitions are being added.
         self._growing: set[bytes] = set()
 
@@ -133,6 +135,18 @@ class Topics:
                 self._disk.remove_tree(f"topics/{topic_id.hex()}")
 
     # Changing.
+
+    def to_publish_to(self, name: str, now_ms: int, *, may_create: bool = True) -> Topic:
+        """The topic of this name, made where it is missing and both the node and the
+        caller want that: whoever publishes comes through here, by any door. Reading
+        and leasing never make a topic."""
+        try:
+            return self.named(name)
+        except UnknownTopic:
+            is_ours = name.startswith("__") or name.endswith(DEAD_LETTER_SUFFIX)
+            if not may_create or not self.auto_create_partitions or is_ours:
+                raise
+        return self.create(name, self.auto_create_partitions, TopicSettings(), now_ms)
 
     def create(
         self,

@@ -23,6 +23,8 @@ T = TypeVar("T")
 logger = logging.getLogger("headrace")
 
 MAINTAIN_MS = 30_000
+# Of a topic that is made by publishing to it. A node has a setting for that.
+AUTO_CREATE_PARTITIONS = 3
 # A duty that the disk had no room for is tried again after this long.
 RETRY_MS = 1_000
 # About a millisecond of work.
@@ -52,6 +54,8 @@ class Embedded(Served):
             on_full=lambda: give_up_reserve(disk),
         )
         report_stopped(self._broker)
+        if auto_create:
+            self._broker.topics.auto_create_partitions = AUTO_CREATE_PARTITIONS
         self._commits = GroupCommit(self._broker, disk, clock, self._lock)
         self._maintained_ms = now_ms
         # When duties are to be looked at next.

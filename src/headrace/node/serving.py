@@ -86,6 +86,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             free_bytes_min=settings.free_bytes_min,
             on_full=lambda: give_up_reserve(disk),
         )
+        broker.topics.auto_create_partitions = settings.auto_create_partitions
         broker.duties.keep(
             offsets_ms=settings.offsets_retention_ms,
             transactional_ids_ms=settings.transactional_id_expiration_ms,

@@ -9,14 +9,15 @@ from __future__ import annotations
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, RecordTooLarge
 from headrace.core.values import Outgoing
+from headrace.record.attribute_headers import DEDUP_ID
 
 # What a record costs beside its key, value and headers; a bound, not a count.
 RECORD_OVERHEAD = 64
 HEADER_OVERHEAD = 8
 
 
-def check_message(message: Outgoing, topic: str, record_bytes_max: int) -> int:
-    """The record's size, or what is wrong with it."""
+def check_message(message: Outgoing, topic: str, record_bytes_max: int, *, dedup: bool) -> int:
+    """The record's size, or what is wrong with it. `dedup`: the topic drops duplicates."""
     value, key, headers, timestamp_ms, _ = message
     if value is not None and not isinstance(value, bytes):
         raise InvalidArgument(f"a value is bytes here, not {type(value).__name__}")
@@ -36,6 +37,11 @@ def check_message(message: Outgoing, topic: str, record_bytes_max: int) -> int:
         if block > limits.HEADER_BYTES_MAX:
             raise RecordTooLarge(
                 f"headers have at most {limits.HEADER_BYTES_MAX} bytes together, not {block}"
+            )
+        if not dedup and any(name == DEDUP_ID for name, _ in headers):
+            raise InvalidArgument(
+                f"topic {topic!r} does not drop duplicates, so a dedup_id means nothing there; "
+                "leave it out, or set dedup=true for the topic"
             )
         size += block + HEADER_OVERHEAD * len(headers)
     if timestamp_ms is not None and not 0 <= timestamp_ms <= limits.TIMESTAMP_MS_MAX:

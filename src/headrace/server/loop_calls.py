@@ -67,8 +67,9 @@ def content_bytes(messages: Sequence[Message]) -> int:
 class Calls:
     """What one client of a door may ask for, typed as the face is."""
 
-    def __init__(self, service: Service, *, door: str = "sdk", auto_create: bool = False) -> None:
-        """`door` is where the calls come in, as metrics name it."""
+    def __init__(self, service: Service, *, door: str = "sdk", auto_create: bool = True) -> None:
+        """`door` is where the calls come in, as metrics name it. Without `auto_create` the
+        client declines topics that the node would make for it."""
         self.service = service
         self._door = door
         self._face = _LoopFace(service, auto_create)

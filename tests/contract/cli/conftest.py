@@ -11,12 +11,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.contract.loop_node import LoopNode
+from tests.contract.loop_node import SETTINGS, LoopNode
 
 from headrace.cli.main import cli
 from headrace.platform.clock import SystemClock
@@ -50,7 +51,9 @@ def run(request: pytest.FixtureRequest, data: Path) -> Iterator[Callable[..., Re
     if request.param == "server":
         disk, entropy = RealDisk(str(data)), SystemEntropy()
         claim(disk, entropy).release()
-        node = LoopNode(disk, SystemClock())
+        # Like a directory, it makes no topics by itself.
+        settings = replace(SETTINGS, auto_create_topics=False)
+        node = LoopNode(disk, SystemClock(), settings=settings)
         place = ["--server", str(node.address)]
 
     def run_command(*words: str, code: int = 0, stdin: bytes | None = None) -> Result:

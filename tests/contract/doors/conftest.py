@@ -37,7 +37,7 @@ def _embedded(stage: Stage) -> Door:
 
 
 def _connect(stage: Stage) -> Door:
-    backend = RemoteBackend(stage.node.address, auto_create=False, clock=stage.clock)
+    backend = RemoteBackend(stage.node.address, clock=stage.clock)
     return SdkDoor(headrace.Headrace(backend, "node"))
 
 

@@ -189,7 +189,9 @@ def new_body(message: New) -> dict[str, Any]:
         "headers": {name: value.decode() for name, value in message.headers.items()},
         **message.attributes,
     }
-    if message.value is not None:
+    if message.value is None:
+        body["value"] = None
+    else:
         body |= {"value": b64encode(message.value).decode(), "encoding": "base64"}
     if message.key is not None:
         body |= {"key": b64encode(message.key).decode(), "key_encoding": "base64"}

@@ -144,3 +144,17 @@ def test_names_and_sizes_that_are_not_allowed_are_refused(door: Door, topic: str
     with refused("invalid-argument"):
         door.publish(topic, New(b"x", attributes={"max_attempts": 0}))
     assert door.bounds(topic) == [(0, 0)]
+
+
+# What must be said.
+
+
+def test_a_dedup_id_is_refused_where_it_would_mean_nothing(door: Door, topic: str) -> None:
+    new = New(b"x", attributes={"dedup_id": "7"})
+    with refused("invalid-argument", "dedup"):
+        door.publish(topic, new)
+    with refused("invalid-argument", "dedup"):
+        door.publish(topic, *[new] * 20)
+    with refused("invalid-argument", "dedup"):
+        door.transact([(topic, new)], [])
+    assert door.bounds(topic) == [(0, 0)]

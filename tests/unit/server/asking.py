@@ -56,6 +56,7 @@ class Asking:
         settings = NodeSettings(
             rebalance_delay_ms=rebalance_delay_ms, transaction_version=transaction_version
         )
+        self.broker.topics.auto_create_partitions = settings.auto_create_partitions
         self.door = Door(self.service, settings, HANDLERS)
         self.connection = Connection(self.door)
         self.connection.peer_host = "10.0.0.7"

@@ -101,6 +101,26 @@ def test_a_topic_is_not_told_of_before_it_is_on_disk() -> None:
     run(scenario)
 
 
+def test_metadata_makes_a_topic_only_where_the_request_and_the_node_want_it() -> None:
+    async def scenario() -> None:
+        for request_wants in (True, False):
+            for node_wants in (True, False):
+                asking = Asking(MemoryDisk())
+                if not node_wants:
+                    asking.broker.topics.auto_create_partitions = 0
+                request = MetadataRequest(
+                    (MetadataRequestTopic(name="new"), MetadataRequestTopic(name="new.dlq")),
+                    request_wants,
+                )
+                new, letters = (await asking.begin(METADATA, 12, request)).topics
+                is_made = request_wants and node_wants
+                assert new.error_code == (0 if is_made else Error.UNKNOWN_TOPIC_OR_PARTITION)
+                assert letters.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+                assert list(asking.broker.topics.catalog.topics) == ["new"] * is_made
+
+    run(scenario)
+
+
 def test_an_offset_is_not_told_of_before_its_record_can_be_read() -> None:
     async def scenario() -> None:
         asking = await with_topic()

@@ -94,8 +94,13 @@ def test_an_error_of_a_call_is_raised_where_it_is_awaited() -> None:
 
 def test_a_topic_is_made_by_the_first_publish_where_that_is_wanted() -> None:
     async def scenario(served: Served) -> None:
-        calls = Calls(served.service, auto_create=True)
-        await calls.run(Face.publish, TOPIC, [Outgoing(b"one")])
+        with pytest.raises(UnknownTopic):
+            await served.run(Face.publish, TOPIC, [Outgoing(b"one")])
+        served.service.broker.topics.auto_create_partitions = 2
+        declining = Calls(served.service, auto_create=False)
+        with pytest.raises(UnknownTopic):
+            await declining.run(Face.publish, TOPIC, [Outgoing(b"one")])
+        await served.run(Face.publish, TOPIC, [Outgoing(b"one")])
         assert [each.name for each in await served.run(Face.topics)] == [TOPIC]
 
     on_a_loop(scenario)

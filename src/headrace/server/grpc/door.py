@@ -102,7 +102,7 @@ class GrpcDoor:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     def _handlers(self) -> list[Any]:
-        calls = Calls(self._service, door="grpc", auto_create=self._settings.auto_create_topics)
+        calls = Calls(self._service, door="grpc")
         streams = Streams(calls, self._aftermath)
         queues = Queues(calls, self._aftermath)
         nouns = {

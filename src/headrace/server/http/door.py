@@ -48,7 +48,7 @@ class HttpDoor:
         self._service = service
         self._scrapes = scrapes or Scrapes(service, settings)
         self._settings = settings
-        self._calls = Calls(service, door="http", auto_create=settings.auto_create_topics)
+        self._calls = Calls(service, door="http")
         self._members = Members(service, self._on_expired)
         self._aftermath = Aftermath()
         self._survey = Survey(service)
@@ -64,9 +64,7 @@ class HttpDoor:
         self.address = Address(wanted.host, bound[0].getsockname()[1])
         hosts = hosts_of(wanted.host, _names(self._settings.http_hosts))
         gate = Gate(hosts, frozenset(_names(self._settings.http_origins)), self._new_id)
-        socket_calls = Calls(
-            self._service, door="websocket", auto_create=self._settings.auto_create_topics
-        )
+        socket_calls = Calls(self._service, door="websocket")
         sockets = Sockets(socket_calls, self._members, self._aftermath)
         now_ms = self._service.clock.now_ms()
         facts = Facts(self._settings, self._survey, self._live, now_ms)

@@ -18,6 +18,7 @@ from headrace.record.content_type import JSON, TEXT, content_type_of
 from headrace.record.json_numbers import check_numbers
 from headrace.server.http.shown import outgoing, outgoing_of, shown_delivery, shown_record
 from headrace.wire.http import bodies, frames
+from headrace.wire.http.content import given_value
 
 
 class _Named(msgspec.Struct):
@@ -76,9 +77,7 @@ class _Msgpack:
         return _id_of(self._named.decode, frame)
 
     def outgoing(self, message: bodies.NewMessage) -> Outgoing:
-        value = None
-        if message.value is not msgspec.UNSET:
-            value = _checked(msgspec.msgpack.decode, bytes(message.value))
+        value = _checked(msgspec.msgpack.decode, given_value(message.value))
         if value is None or isinstance(value, bytes):
             return outgoing_of(message, value, None)
         if isinstance(value, str):

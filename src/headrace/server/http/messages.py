@@ -127,7 +127,12 @@ async def _raw(call: Call) -> Outgoing:
         dedup_id=None if query.dedup_id is None else query.dedup_id.encode(),
     )
     key = None if query.key is None else query.key.encode()
-    return Outgoing(await call.read_body(), key, headers + attributes, None, query.partition)
+    value = await call.read_body()
+    if not value:
+        raise InvalidArgument(
+            "the body is empty; send the value, or JSON with null or an empty string for `value`"
+        )
+    return Outgoing(value, key, headers + attributes, None, query.partition)
 
 
 # Reading.

@@ -23,9 +23,8 @@ from operator import attrgetter
 from typing import Final
 
 from headrace.core.errors import DiskFull, HeadraceError
-from headrace.core.settings import TopicSettings
 from headrace.core.values import check_name
-from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
+from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.nodes import (
@@ -104,28 +103,16 @@ def _find(
     if topic is None:
         try:
             check_name("topic", name)
-            may_create = request.allow_auto_topic_creation and call.door.settings.auto_create_topics
-            if not may_create or _is_ours(name):
-                return MetadataResponseTopic(Error.UNKNOWN_TOPIC_OR_PARTITION, name)
-            topic = _create(call, name)
+            topic = call.service.broker.topics.to_publish_to(
+                name,
+                call.service.clock.now_ms(),
+                may_create=request.allow_auto_topic_creation,
+            )
         except HeadraceError as error:
             return MetadataResponseTopic(code_of(error), name)
         except OSError as error:
             return MetadataResponseTopic(code_of(DiskFull(str(error))), name)
     return _describe(call, topic, request)
-
-
-def _is_ours(name: str) -> bool:
-    """Names that only the node itself gives. Whoever asks for one waits for it."""
-    return name.startswith("__") or name.endswith(DEAD_LETTER_SUFFIX)
-
-
-def _create(call: Call, name: str) -> Topic:
-    service = call.service
-    topics = service.broker.topics
-    return topics.create(
-        name, call.door.settings.partitions, TopicSettings(), service.clock.now_ms()
-    )
 
 
 def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:

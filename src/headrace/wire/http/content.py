@@ -4,7 +4,8 @@
     "value": any JSON but a string       that JSON, as written   application/json
     "value": "text"                      UTF-8                   text/plain
     "value": "aGk=", encoding: base64    the bytes               none
-    "value": null, or none               null                    none
+    "value": null                        null                    none
+    no "value"                           refused
 
 The way back is the same: what was published as JSON comes back as JSON, text as
 text, and anything else as base64, with `encoding` to say so. The content type is a
@@ -40,9 +41,7 @@ def stored_value(
     value: msgspec.Raw | msgspec.UnsetType, encoding: str | None
 ) -> tuple[bytes | None, bytes | None]:
     """The bytes to store, and their content type."""
-    if value is msgspec.UNSET:
-        return None, None
-    raw = bytes(value)
+    raw = given_value(value)
     if encoding is not None:
         return stored_bytes("value", _text_of("value", raw), encoding), None
     if raw == b"null":
@@ -55,6 +54,15 @@ def stored_value(
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidArgument(f"value cannot be read back as JSON: {error}") from error
     return raw, JSON
+
+
+def given_value(value: msgspec.Raw | msgspec.UnsetType) -> bytes:
+    """The value as it was written. Forgetting it must not publish a null."""
+    if value is msgspec.UNSET:
+        raise InvalidArgument(
+            "the message has no `value`; give one, or say null for a message without a value"
+        )
+    return bytes(value)
 
 
 def stored_bytes(name: str, text: str, encoding: str | None) -> bytes:
