@@ -14,7 +14,7 @@ import pytest
 TESTS = Path(__file__).parent.parent
 RULES = ("conftest.py", "scheduling.py", "second_try.py", "short_tests.py")
 
-# What these runs have no use for, and would import each time.
+# What these runs have no use for, and would import each time, a second try too.
 PLAIN = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:anyio")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -38,9 +38,9 @@ def run(tmp_path: Path) -> Run:
             (folder / name).write_text(text)
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "PYTEST_"))}
         return subprocess.run(
-            [*before, sys.executable, "-m", "pytest", "-q", *PLAIN, *arguments, folder],
+            [*before, sys.executable, "-m", "pytest", "-q", *arguments, folder],
             cwd=tmp_path,
-            env=ours | environment,
+            env=ours | {"PYTEST_ADDOPTS": " ".join(PLAIN)} | environment,
             capture_output=True,
             text=True,
             timeout=120,

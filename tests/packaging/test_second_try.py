@@ -8,7 +8,7 @@ import pytest
 from tests.packaging.conftest import Run
 
 PROJECT = Path(__file__).parent.parent.parent
-WORKERS = ("-n", "2", "--dist", "loadgroup")
+WORKERS = ("-n", "1", "--dist", "loadgroup")
 
 # `once` is true in the first process that asks, whichever worker that is.
 FLAKY = """
@@ -60,7 +60,7 @@ def test_what_passes_when_tried_again_is_named_and_does_not_fail_the_run(
 
 
 def test_more_flaky_tests_than_may_be_fail_the_run_and_are_all_named(run: Run) -> None:
-    result = run(flaky_tests(4), *WORKERS, HEADRACE_FLAKY_MAX="3")
+    result = run(flaky_tests(4), HEADRACE_FLAKY_MAX="3")
     assert result.returncode == 1, result.stdout
     for number in range(4):
         assert f"\nFLAKY tests/test_case.py::test_weak[{number}]\n" in result.stdout
@@ -70,7 +70,7 @@ def test_more_flaky_tests_than_may_be_fail_the_run_and_are_all_named(run: Run) -
 
 def test_what_fails_again_fails_the_run(run: Run) -> None:
     body = flaky_tests(1) + "\ndef test_broken():\n    assert once(1) == 'never'\n"
-    result = run(body, *WORKERS, HEADRACE_FLAKY_MAX="3")
+    result = run(body, HEADRACE_FLAKY_MAX="3")
     assert result.returncode == 1, result.stdout
     assert "FLAKY tests/test_case.py::test_weak[0]" in result.stdout
     assert "FLAKY tests/test_case.py::test_broken" not in result.stdout
@@ -125,7 +125,7 @@ def test_two(node):
     pass
 """
     )
-    result = run(body, *WORKERS, HEADRACE_FLAKY_MAX="3")
+    result = run(body, HEADRACE_FLAKY_MAX="3")
     assert result.returncode == 0, result.stdout
     assert "\nFLAKY tests/test_case.py::test_two\n" in result.stdout
     assert "error" not in closing_line(result.stdout)

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipelines.session import java_options
+from headrace.spark.registering import register
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -64,10 +67,12 @@ def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
     if master.startswith("spark:"):
         for name, value in CLUSTER_SETTINGS.items():
             builder = builder.config(name, value)
-    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
-    return (
+    logging = java_options(str(folder / "log4j2.properties"))
+    session: SparkSession = (
         builder.config("spark.local.dir", str(folder))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.extraJavaOptions", f"{logging} -Dderby.system.home={folder}")
         .getOrCreate()
     )
+    register(session)
+    return session

@@ -16,9 +16,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.core.extras import require
+from headrace.spark.registering import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,10 +68,16 @@ def start_session(settings: PipelineSettings, master: str | None = None) -> Spar
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             values |= _LOCAL_DEFAULTS
             quiet = resources.files("headrace.pipelines") / "log4j2.properties"
-            values["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={quiet}"
+            values["spark.driver.extraJavaOptions"] = java_options(str(quiet))
     for name, value in (values | settings.spark).items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     if not submitted and "spark.log.level" not in settings.spark:
         session.sparkContext.setLogLevel("ERROR")
+    register(session)
     return session
+
+
+def java_options(log_settings: str) -> str:
+    """What the driver's Java is told, in words that a space in a path does not cut."""
+    return f"-Dlog4j2.configurationFile={Path(log_settings).as_uri()}"

@@ -1,6 +1,7 @@
 """Topics as tables and tables as topics: `format("headrace")` for PySpark.
 
     source       the data source that Spark finds: schema, reader, writer
+    registering  where Spark does not find it by itself
     options      every option, checked when a query is planned
     offset_words where to begin and to end, as users write it
     offsets      where a stream stands, as Spark's checkpoint keeps it
