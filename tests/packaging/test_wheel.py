@@ -85,6 +85,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def without_compiler(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The wheel of a machine without a compiler, and what was said as it was built."""
+    return build_wheel(tmp_path_factory.mktemp("pure"), CC="false")
+
+
+@pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment that holds the wheel and what it needs."""
     folder = tmp_path_factory.mktemp("environment")
@@ -116,24 +122,36 @@ def test_the_wheel_holds_the_compiled_parts_and_is_marked_as_typed(wheel: Path) 
     assert packages == {"headrace", "pyspark_headrace"}
 
 
-@pytest.mark.parametrize(
-    "environment", [{"CC": "false"}, {"HEADRACE_PURE": "1"}], ids=["no compiler", "not wanted"]
-)
+def is_pure(wheel: Path) -> bool:
+    names = zipfile.ZipFile(wheel).namelist()
+    is_named_so = wheel.name.endswith("-py3-none-any.whl")
+    return is_named_so and not [name for name in names if name.endswith(".so")]
+
+
+def notes(said: str) -> list[str]:
+    return [line for line in said.splitlines() if line.startswith("headrace:")]
+
+
 def test_a_build_without_a_compiler_is_pure_and_says_so_in_one_line(
-    tmp_path: Path, environment: dict[str, str]
+    without_compiler: tuple[Path, str],
 ) -> None:
-    built, said = build_wheel(tmp_path, **environment)
-    assert built.name.endswith("-py3-none-any.whl")
-    assert not [name for name in zipfile.ZipFile(built).namelist() if name.endswith(".so")]
-    notes = [line for line in said.splitlines() if line.startswith("headrace:")]
-    assert len(notes) == ("CC" in environment)
+    built, said = without_compiler
+    assert is_pure(built)
+    assert len(notes(said)) == 1
 
 
-def test_a_pure_install_publishes_leases_and_acks(environment: Path, tmp_path: Path) -> None:
+def test_a_build_that_wants_no_compiler_is_pure_and_says_nothing(tmp_path: Path) -> None:
+    built, said = build_wheel(tmp_path, HEADRACE_PURE="1")
+    assert is_pure(built)
+    assert notes(said) == []
+
+
+def test_a_pure_install_publishes_leases_and_acks(
+    environment: Path, without_compiler: tuple[Path, str], tmp_path: Path
+) -> None:
     # What a pure wheel holds, put before the other one on the path: their
     # dependencies are the same, and installing them twice is slow.
-    built, _ = build_wheel(tmp_path, CC="false")
-    zipfile.ZipFile(built).extractall(tmp_path / "site-packages")
+    zipfile.ZipFile(without_compiler[0]).extractall(tmp_path / "site-packages")
     path = str(tmp_path / "site-packages")
     python = environment / "python"
     said = succeeded(run(python, "-c", SAY_WHAT_RUNS, cwd=tmp_path, PYTHONPATH=path))
