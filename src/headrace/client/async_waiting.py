@@ -25,12 +25,12 @@ from headrace.client.waiting import (
     SLEEP_MS_MAX,
     Bell,
     SteeredClock,
-    earliest,
+    left_ms,
     listening,
     over,
 )
 from headrace.core.errors import Closed, Forked
-from headrace.core.ports import Clock
+from headrace.core.ports import Clock, steady_ms
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -161,7 +161,7 @@ async def wait_for_some(
     """As `headrace.client.waiting.wait_for_some`; `attempt` also answers when
     time alone may bring something."""
     clock = backend.clock
-    end_ms = None if wait_ms is None else clock.now_ms() + wait_ms
+    end_ms = None if wait_ms is None else steady_ms(clock) + wait_ms
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
 
@@ -186,11 +186,10 @@ async def wait_for_some(
                 raise
             if found or wait_ms == 0 or over(clock, end_ms):
                 return found
-            await _sleep(calls, clock, event, earliest(end_ms, due_ms))
+            await _sleep(calls, clock, event, left_ms(clock, end_ms, due_ms))
 
 
-async def _sleep(calls: Calls, clock: Clock, event: asyncio.Event, until_ms: int | None) -> None:
-    timeout_ms = None if until_ms is None else max(1, until_ms - clock.now_ms())
+async def _sleep(calls: Calls, clock: Clock, event: asyncio.Event, timeout_ms: int | None) -> None:
     if isinstance(clock, SteeredClock):
         if not clock.autoskip or timeout_ms is None:
             await event.wait()

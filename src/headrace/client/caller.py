@@ -30,7 +30,7 @@ from headrace.client.probing import explain
 from headrace.client.socket_link import SocketLink
 from headrace.core.errors import Closed, Disconnected, HeadraceError, Unreachable
 from headrace.core.node_settings import Address
-from headrace.core.ports import Clock
+from headrace.core.ports import Clock, Reading
 from headrace.core.settings import OffsetReset
 from headrace.wire.remote.codec import decode_answer, encode_request
 from headrace.wire.remote.methods import METHODS, Hello, News
@@ -42,24 +42,38 @@ RETRY_SECONDS = 10.0
 BACKOFF_SECONDS = 0.05
 BACKOFF_SECONDS_MAX = 1.0
 HELLO_SECONDS = 10.0
+# A node whose time differs by more from what it was has had its clock set.
+STEP_MS = 1_000
 
 
 class NodeClock:
-    """The node's time, as its last answer told it: deadlines are by that clock."""
+    """The node's time, as its last answer told it: deadlines are by that clock. It goes
+    on by the monotonic clock of this machine, so that nobody is in its way who sets the
+    other; when the node's own was set, it follows."""
 
     def __init__(self) -> None:
-        self._ahead_ms = 0
-        self._latest_ms = 0
+        self._ahead_ms: int | None = None
+        self._stepped_ms = 0
 
     def set(self, node_ms: int) -> None:
-        self._ahead_ms = node_ms - time.time_ns() // 1_000_000
+        ahead_ms = node_ms - _monotonic_ms()
+        # A little is the answer's way here, and not a step.
+        if self._ahead_ms is not None and abs(ahead_ms - self._ahead_ms) > STEP_MS:
+            self._stepped_ms += ahead_ms - self._ahead_ms
+        self._ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
-        now_ms = time.time_ns() // 1_000_000 + self._ahead_ms
-        if now_ms < self._latest_ms:
-            return self._latest_ms
-        self._latest_ms = now_ms
-        return now_ms
+        return self.read().now_ms
+
+    def read(self) -> Reading:
+        if self._ahead_ms is None:
+            # No node has told us yet.
+            return Reading(time.time_ns() // 1_000_000)
+        return Reading(_monotonic_ms() + self._ahead_ms, self._stepped_ms)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class Caller:

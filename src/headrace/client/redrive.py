@@ -17,6 +17,7 @@ from headrace.client.backend import Backend
 from headrace.client.waiting import pause
 from headrace.core.errors import InvalidArgument
 from headrace.core.limits import PAGE_ITEMS_MAX
+from headrace.core.ports import steady_ms
 from headrace.core.values import MessageId, RedriveResult
 
 BATCH_ITEMS = 500
@@ -41,7 +42,7 @@ class Redrive:
         self._rate = rate
         self._dry_run = dry_run
         self._force = force
-        self._started_at_ms = backend.clock.now_ms()
+        self._started_at_ms = steady_ms(backend.clock)
         # Where each partition of the dead letters was looked at last.
         self._looked_to = ends_of_dead_letters(self._backend, self._topic)
         self._returned = 0
@@ -69,7 +70,7 @@ class Redrive:
         if self._rate is None:
             return
         due_ms = self._started_at_ms + round(1000 * self.result.redriven / self._rate)
-        early_ms = due_ms - self._backend.clock.now_ms()
+        early_ms = due_ms - steady_ms(self._backend.clock)
         if early_ms > 0:
             pause(self._backend.clock, early_ms)
 

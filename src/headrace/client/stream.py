@@ -42,6 +42,7 @@ from headrace.core.errors import (
     TopicReplaced,
     UnknownTopic,
 )
+from headrace.core.ports import steady_ms
 from headrace.core.settings import OffsetReset
 from headrace.core.values import CursorMove, StreamRecord, check_name
 
@@ -84,7 +85,7 @@ class Stream(Generic[T]):
         self._turn = 0
         backend = connection.reach()
         self._clock = backend.clock
-        self._committed_at_ms = self._clock.now_ms()
+        self._committed_at_ms = steady_ms(self._clock)
         self._begin(backend, start)
         connection.on_opened(self)
 
@@ -210,7 +211,7 @@ class Stream(Generic[T]):
             self._progress.on_handled()
             if self._membership is None or self._auto_commit_ms is None:
                 return False
-            return self._clock.now_ms() - self._committed_at_ms >= self._auto_commit_ms
+            return steady_ms(self._clock) - self._committed_at_ms >= self._auto_commit_ms
 
     def commit_handled(self) -> None:
         with self._lock:
@@ -230,7 +231,7 @@ class Stream(Generic[T]):
         another member meanwhile is that one's to commit."""
         if self._membership is None:
             return
-        self._committed_at_ms = self._clock.now_ms()
+        self._committed_at_ms = steady_ms(self._clock)
         positions = self._progress.handled if failed else self._progress.given
         self._refresh(backend)
         while changed := self._progress.uncommitted(positions):

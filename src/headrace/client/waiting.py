@@ -13,7 +13,8 @@ to one call is waited for instead (`wait_in_line`).
 
 It listens before it tries, so nothing that comes between the two is missed. No
 thread is needed but the caller's own. Nothing polls, but for one look a minute
-in case the wall clock was set.
+in case the wall clock was set: what is to come at a moment comes so much late at most.
+How long a wait lasts is not touched by that.
 
 A steered clock, as tests use it, moves only when it is told to. Waiting then
 follows that clock: see `headrace.testing.ManualClock`.
@@ -31,7 +32,7 @@ from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from headrace.client.backend import Backend, Lined
 from headrace.core.errors import Closed
-from headrace.core.ports import Clock
+from headrace.core.ports import Clock, steady_ms
 
 Wake = Callable[[], None]
 Found = TypeVar("Found")
@@ -134,7 +135,7 @@ def _try_and_sleep(
     wait_ms: int | None,
     topics: Sequence[str],
 ) -> list[Found]:
-    end_ms = None if wait_ms is None else backend.clock.now_ms() + wait_ms
+    end_ms = None if wait_ms is None else steady_ms(backend.clock) + wait_ms
     found = attempt()
     if found or wait_ms == 0:
         return found
@@ -147,7 +148,7 @@ def _try_and_sleep(
             found = attempt()
             if found or over(backend.clock, end_ms):
                 return found
-            sleep(backend.clock, event, earliest(end_ms, next_due_ms()))
+            sleep(backend.clock, event, left_ms(backend.clock, end_ms, next_due_ms()))
 
 
 def has_line(backend: Backend) -> TypeGuard[Lined]:
@@ -185,22 +186,25 @@ def line_ms(end: float | None) -> int:
 
 
 def over(clock: Clock, end_ms: int | None) -> bool:
-    return end_ms is not None and clock.now_ms() >= end_ms
+    """Whether a wait is over that ends at this moment of `steady_ms`."""
+    return end_ms is not None and steady_ms(clock) >= end_ms
 
 
-def earliest(end_ms: int | None, due_ms: int | None) -> int | None:
-    if end_ms is None or due_ms is None:
-        return due_ms if end_ms is None else end_ms
-    return min(end_ms, due_ms)
-
-
-def sleep(clock: Clock, event: threading.Event, until_ms: int | None) -> None:
-    """Until the event is set or the clock says `until_ms`, and possibly less:
-    the caller looks again. On a steered clock that skips by itself, the clock
-    moves and nobody sleeps."""
+def left_ms(clock: Clock, end_ms: int | None, due_ms: int | None) -> int | None:
+    """How long to wait for the end of the wait, or for the next due time if that is
+    earlier; None for neither."""
+    left = [] if end_ms is None else [end_ms - steady_ms(clock)]
+    if due_ms is not None:
+        left.append(due_ms - clock.now_ms())
     # What is due already was just tried in vain; a millisecond later is the next
     # chance, and an immediate one would spin.
-    timeout_ms = None if until_ms is None else max(1, until_ms - clock.now_ms())
+    return max(1, min(left)) if left else None
+
+
+def sleep(clock: Clock, event: threading.Event, timeout_ms: int | None) -> None:
+    """Until the event is set or so much time has passed, and possibly less: the
+    caller looks again. On a steered clock that skips by itself, the clock moves and
+    nobody sleeps."""
     if isinstance(clock, SteeredClock):
         if not clock.autoskip or timeout_ms is None:
             event.wait()
@@ -214,7 +218,7 @@ def sleep(clock: Clock, event: threading.Event, until_ms: int | None) -> None:
 
 def pause(clock: Clock, pause_ms: int) -> None:
     """Let time pass, on this clock."""
-    end_ms = clock.now_ms() + pause_ms
+    end_ms = steady_ms(clock) + pause_ms
     event = threading.Event()
     steered = clock if isinstance(clock, SteeredClock) else None
     if steered is not None:
@@ -224,7 +228,7 @@ def pause(clock: Clock, pause_ms: int) -> None:
             event.clear()
             if over(clock, end_ms):
                 return
-            sleep(clock, event, end_ms)
+            sleep(clock, event, left_ms(clock, end_ms, None))
     finally:
         if steered is not None:
             steered.remove_listener(event.set)

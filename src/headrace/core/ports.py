@@ -16,20 +16,45 @@ loss of power.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
 # How much is read at a time of what nobody looks at.
 _WARM_BYTES = 1024 * 1024
 
 
+class Reading(NamedTuple):
+    """What a clock shows, and how much of that nobody has lived through."""
+
+    now_ms: int
+    # By how much it was set in all, forwards less backwards: two readings less this
+    # are as far apart as the monotonic clock says.
+    stepped_ms: int = 0
+    # How much of that the machine has slept: it went by, but nobody could use it.
+    slept_ms: int = 0
+
+
 @runtime_checkable
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since 1970, UTC. Never steps back within one process."""
+        """Milliseconds since 1970, UTC. It goes evenly, and steps in either direction
+        when the system's clock is set."""
         ...
+
+
+def read_clock(clock: Clock) -> Reading:
+    """A clock that may be set has a method `read`; of another, what it shows."""
+    read: Callable[[], Reading] | None = getattr(clock, "read", None)
+    return Reading(clock.now_ms()) if read is None else read()
+
+
+def steady_ms(clock: Clock) -> int:
+    """For durations: how far two readings are apart is how much time has passed, also
+    when the clock was set between them."""
+    now_ms, stepped_ms, _ = read_clock(clock)
+    return now_ms - stepped_ms
 
 
 @runtime_checkable

@@ -34,7 +34,7 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.commit import Commit
 from headrace.engine.cursor import Cursors
-from headrace.engine.delayed import cancel, deliver_at_ms, list_delayed
+from headrace.engine.delayed import cancel, due_ms_of, list_delayed
 from headrace.engine.duties import Duties
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
@@ -321,7 +321,7 @@ class Broker:
             due = next((at for at, offset in view.retries if offset == message.offset), None)
         elif state == DELAYED:
             found = partition.read([message.offset, message.offset + 1])
-            due = deliver_at_ms(found[0]) if found else None
+            due = due_ms_of(partition, found[0]) if found else None
         return MessageStatus(STATES[state], view.window.attempts_at(message.offset), due, owner)
 
     # Delayed messages.

@@ -31,6 +31,9 @@ class CursorExpiry:
         # When a group was first seen without members.
         self._idle_since_ms: dict[str, int] = {}
 
+    def on_clock_set(self, by_ms: int) -> None:
+        self._idle_since_ms = {name: at + by_ms for name, at in self._idle_since_ms.items()}
+
     def tick(self, now_ms: int, active: Set[str]) -> tuple[Partition, int] | None:
         """To be called now and then, with the groups that have members elsewhere. What
         has to be synced, if anything was written: until then nothing is forgotten."""

@@ -39,10 +39,20 @@ def _is_delayed(partition: Partition, offset: int, now_ms: int) -> bool:
     if partition.topic.source_id is not None:
         return False  # Dead letters keep their headers and wait for nothing.
     for record in partition.read_committed([offset, offset + 1]):
-        wishes = read_attributes(record.headers, record.timestamp_ms)
-        is_over = 0 < wishes.expires_at_ms <= now_ms
-        return wishes.deliver_at_ms > now_ms and not is_over
+        return due_ms_of(partition, record) > now_ms and not _is_over(partition, record, now_ms)
     return False
+
+
+def due_ms_of(partition: Partition, record: Record) -> int:
+    """When the message comes, by the clock as it is set now."""
+    wishes = read_attributes(record.headers, record.timestamp_ms)
+    return partition.know_attributes().due_ms(record.offset, wishes.deliver_at_ms, wishes.delay_ms)
+
+
+def _is_over(partition: Partition, record: Record, now_ms: int) -> bool:
+    ends_ms = read_attributes(record.headers, record.timestamp_ms).expires_at_ms
+    moved_ms = partition.know_attributes().moved_ms(record.offset)
+    return ends_ms > 0 and ends_ms + moved_ms <= now_ms
 
 
 def list_delayed(
@@ -73,7 +83,7 @@ def _next_places(partitions: Sequence[Partition], after: Place, limit: int) -> l
             behind = offset
         else:
             behind = -1
-        dues = partition.know_attributes().delays.after(due_ms, behind, limit)
+        dues = partition.know_attributes().after(due_ms, behind, limit)
         places += [(at, partition.index, each) for at, each in dues]
     return sorted(places)[:limit]
 
@@ -91,8 +101,7 @@ def _messages(
             if index == partition.index and offset not in cancelled
         )
         for record in partition.read_committed(runs_of(wanted)):
-            wishes = read_attributes(record.headers, record.timestamp_ms)
-            if not 0 < wishes.expires_at_ms <= now_ms:
+            if not _is_over(partition, record, now_ms):
                 records[partition.index, record.offset] = record
     return [
         DelayedMessage(

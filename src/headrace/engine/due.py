@@ -201,6 +201,15 @@ class DueTimes:
             ]
         )
 
+    def shift(self, by_ms: int) -> None:
+        """Everything falls due so much later, or earlier. It costs little: what is
+        packed is relative to its own beginning."""
+        by = by_ms << _OFFSET_BITS
+        self._pending[:] = [key + by for key in self._pending]
+        self._heads = [(key + by, serial, run) for key, serial, run in self._heads]
+        for _, _, run in self._heads:
+            run.base_due_ms += by_ms
+
     def pop_due(self, now_ms: int, limit: int | None = None) -> list[int]:
         """Take the offsets that are due at `now_ms`, at most `limit` of them.
 

@@ -37,6 +37,9 @@ class Duties:
         self._expiry.retention_ms = offsets_ms
         self._transactions.unused_ms = transactional_ids_ms
 
+    def on_clock_set(self, by_ms: int) -> None:
+        self._expiry.on_clock_set(by_ms)
+
     def next_deadline_ms(self) -> int | None:
         """When the first open transaction has to end."""
         return self._transactions.next_deadline_ms()

@@ -103,6 +103,9 @@ class Follower:
         at_ms: int = getattr(event, "at", now_ms)
         batch.add(at_ms, Carried(chosen.position, name, event), chosen.first, chosen.last)
 
+    def on_clock_set(self, by_ms: int) -> None:
+        self._rest_until_ms += by_ms
+
     # For who has no other place for it.
 
     def advance(self, now_ms: int, most_bytes: int) -> None:

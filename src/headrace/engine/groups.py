@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
@@ -62,6 +62,10 @@ class Groups:
                 f"group={name!r})"
             )
         return group
+
+    def all_serving(self) -> Iterable[Serving]:
+        """Of every group that somebody was served of."""
+        return self._serving.values()
 
     def serving(self, group: Group) -> Serving:
         found = self._serving.get(group.id)

@@ -103,6 +103,11 @@ class LaneSchedule:
         from what the lane has left of this round."""
         self._quantum[lane] = max(0, self._quantum[lane] - count)
 
+    def on_clock_set(self, by_ms: int) -> None:
+        """The clock was set: nobody has waited for more or less than before."""
+        self.last_served_ms = [at and at + by_ms for at in self.last_served_ms]
+        self._ready_since_ms = [at and at + by_ms for at in self._ready_since_ms]
+
     def encode(self) -> list[int]:
         """What a snapshot keeps: five quanta, then five times of last service,
         -1 for never. Since when lanes wait is seen anew."""

@@ -156,9 +156,11 @@ class Leasing:
                 by_deadline.setdefault(usual_ms, []).append(record)
                 continue
             wishes = read_attributes(record.headers, record.timestamp_ms)
-            if 0 < wishes.expires_at_ms <= now_ms and partition.topic.source_id is None:
-                expired.append(record.offset)
-                continue
+            if 0 < wishes.expires_at_ms and partition.topic.source_id is None:
+                moved_ms = partition.know_attributes().moved_ms(record.offset)
+                if wishes.expires_at_ms + moved_ms <= now_ms:
+                    expired.append(record.offset)
+                    continue
             if wishes.max_attempts:
                 maxima[record.offset] = wishes.max_attempts
             own_ms = visibility_ms or wishes.visibility_ms or usual_ms

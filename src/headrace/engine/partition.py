@@ -83,6 +83,7 @@ class Partition:
             self.log.sync_now()
         # Whatever is there was written by a leader, so a reader may have it all.
         self.high_watermark = self.log.end_offset
+        self._opened = now_ms, self.log.end_offset
         self.records = RecordReader(self.log)
         self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
@@ -368,7 +369,7 @@ class Partition:
 
     def end_delays(self, now_ms: int) -> None:
         """Delayed messages whose time has come can be had."""
-        due = self.scanner.delays.pop_due(now_ms) if self.scanner is not None else None
+        due = self.scanner.pop_due(now_ms) if self.scanner is not None else None
         if due:
             for view in self.views.values():
                 view.on_due(due)
@@ -394,11 +395,7 @@ class Partition:
         view = self.views.get(group_id)
         if view is None or self.scanner is None:
             return None
-        dues = (
-            self.scanner.delays.next_due_ms(),
-            self.scanner.expiries.next_due_ms(),
-            view.next_due_ms(),
-        )
+        dues = (self.scanner.next_due_ms(), view.next_due_ms())
         return min((due for due in dues if due is not None), default=None)
 
     # Reading.
@@ -432,6 +429,8 @@ class Partition:
                 has_attributes=self.topic.source_id is None,
                 by_key=self.topic.settings.ordering == "key",
                 unreadable=self.records.unreadable,
+                opened_ms=self._opened[0],
+                opened_end=self._opened[1],
             )
         return self.scanner
 

@@ -106,7 +106,7 @@ class QueueView:
         self.rates = Rates()
         self.next_grant = 1
         self.next_move = 1
-        self._deadlines: list[tuple[int, int]] = []
+        self.deadlines: list[tuple[int, int]] = []
         # Forgetting failures in the order in which they came.
         self._failed: deque[int] = deque()
 
@@ -151,11 +151,11 @@ class QueueView:
         return min((due for due in (deadline, retry) if due is not None), default=None)
 
     def _next_deadline_ms(self) -> int | None:
-        while self._deadlines:
-            deadline_ms, number = self._deadlines[0]
+        while self.deadlines:
+            deadline_ms, number = self.deadlines[0]
             if number in self.grants:
                 return deadline_ms
-            heapq.heappop(self._deadlines)
+            heapq.heappop(self.deadlines)
         return None
 
     # New messages.
@@ -206,23 +206,19 @@ class QueueView:
     def tick(self, now_ms: int) -> Overdue | None:
         """Retries whose time has come are ready. Leases that ran out are
         returned; they stay as they are until their event is applied."""
-        self.end_retries(now_ms)
+        if self.retries:
+            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self.is_in(o, RETRYING)]
+            self._put(runs_of(due), READY)
         over: list[int] = []
         exhausted: list[int] = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, number = heapq.heappop(self._deadlines)
+        while self.deadlines and self.deadlines[0][0] <= now_ms:
+            _, number = heapq.heappop(self.deadlines)
             grant = self.grants.get(number)
             if grant is not None:
                 self._divide(number, grant, over, exhausted)
         if not over and not exhausted:
             return None
         return Overdue(runs_of(sorted(over)), sorted(exhausted))
-
-    def end_retries(self, now_ms: int) -> None:
-        """What has rested for long enough is ready."""
-        if self.retries:
-            due = [o for o in sorted(self.retries.pop_due(now_ms)) if self.is_in(o, RETRYING)]
-            self._put(runs_of(due), READY)
 
     def _divide(self, number: int, grant: Grant, over: list[int], exhausted: list[int]) -> None:
         for offset in offsets_of(grant.runs):
@@ -438,7 +434,7 @@ class QueueView:
         if grant.live:
             self.grants[number] = grant
             self.held[grant.owner] += grant.live
-            heapq.heappush(self._deadlines, (grant.until_ms, number))
+            heapq.heappush(self.deadlines, (grant.until_ms, number))
 
     def _on_retried(self, event: events.Retried) -> None:
         self._ungrant(event.runs)

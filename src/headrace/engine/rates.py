@@ -23,6 +23,9 @@ class Rates:
         while len(samples) > 2 and now_ms - samples[1][0] >= SPAN_MS:
             samples.popleft()
 
+    def on_clock_set(self, by_ms: int) -> None:
+        self._samples = deque((at_ms + by_ms, totals) for at_ms, totals in self._samples)
+
     def per_second(self, now_ms: int, totals: Sequence[int]) -> list[float]:
         if not self._samples:
             return [0.0] * len(totals)

@@ -13,10 +13,12 @@ from headrace.core.settings import Ordering
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.clipping import clipped
+from headrace.engine.clock_steps import LASTING, begun_at, move_view
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import offsets_of
 from headrace.engine.scanner import Scanner
 from headrace.engine.state_log import TransactionDecided
+from headrace.engine.window import RETRYING
 
 
 class Replay:
@@ -39,6 +41,11 @@ class Replay:
         self._now_ms = now_ms
         self._views: dict[int, QueueView] = {}
         self.is_beyond = False
+        # By group, when the last rest of a message is over: an earlier one would end it
+        # too early, and the clock may have been set between the two.
+        self._rests: dict[int, dict[int, int]] = {}
+        # How far the clock is behind what it showed when the snapshot was written.
+        self._behind_ms = 0
 
     def finish(self) -> dict[int, QueueView]:
         """The views, which have seen everything that there is."""
@@ -52,9 +59,14 @@ class Replay:
         for view in views:
             if view.order is not None:
                 view.order.rebuild()
+            self._rest(view)
         return self._views
 
     def apply(self, event: events.Event | TransactionDecided) -> None:
+        if isinstance(event, LASTING) and event.at > self._now_ms:
+            # The clock was ahead when that was written. Nothing lasts longer from now
+            # on than it was to last from then on.
+            event = begun_at(event, self._now_ms)
         match event:
             case TransactionDecided(producer, at, commit):
                 for view in self._views.values():
@@ -62,6 +74,8 @@ class Replay:
                         view.apply(events.HeldDecided(view.group_id, producer, at, commit))
             case events.SnapshotPartition():
                 self._views.clear()
+                self._rests.clear()
+                self._behind_ms = self._now_ms - event.at
                 self._scanner.cancelled = set(offsets_of(event.cancelled))
             case events.Cancelled():
                 views = self._views.values()
@@ -95,15 +109,28 @@ class Replay:
             ):
                 if event.group in self._views:
                     self._views[event.group].apply(event)
+                    if isinstance(event, events.SnapshotRest):
+                        self._on_restored(self._views[event.group])
             case _:
                 if event.group in self._views:
                     self._apply_to(self._views[event.group], event)
 
+    def _on_restored(self, view: QueueView) -> None:
+        """A view is as its snapshot says."""
+        if self._behind_ms < 0:
+            move_view(view, self._behind_ms, self._behind_ms)
+        self._rests[view.group_id] = {offset: due_ms for due_ms, offset in view.retries}
+
+    def _rest(self, view: QueueView) -> None:
+        rests = self._rests.get(view.group_id, {})
+        resting = [offset for offset in rests if view.is_in(offset, RETRYING)]
+        view.retries.clear()
+        view.retries.add_many([rests[offset] for offset in resting], resting)
+
     def _apply_to(self, view: QueueView, event: events.MessageEvent) -> None:
-        if isinstance(event, events.Granted):
-            # What was leased again had rested; else its old due time would end its next
-            # rest too early.
-            view.end_retries(event.at)
+        if isinstance(event, events.Retried):
+            dues = self._rests.setdefault(view.group_id, {})
+            dues.update(dict.fromkeys(offsets_of(event.runs), event.due))
         end = event.runs[-1] if event.runs else 0
         if end > view.window.end:
             self._catch_up([view])

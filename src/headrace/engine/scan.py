@@ -29,6 +29,8 @@ class Row(NamedTuple):
     # 0 for what the group says.
     max_attempts: int = 0
     visibility_ms: int = 0
+    # How long it was to wait from its timestamp on; 0 where a moment was given.
+    delay_ms: int = 0
 
 
 class Scan(NamedTuple):
@@ -107,6 +109,7 @@ def _rows(batch: Buffer) -> tuple[Row, ...]:
             found.redrive_group,
             found.max_attempts,
             found.visibility_ms,
+            found.delay_ms,
         )
         if rows and rows[-1].end == offset and rows[-1][2:] == row[2:]:
             rows[-1] = rows[-1]._replace(end=offset + 1)

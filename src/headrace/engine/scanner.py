@@ -60,13 +60,23 @@ class Scanner:
         has_attributes: bool,
         by_key: bool,
         unreadable: Unreadable,
+        opened_ms: int,
+        opened_end: int,
     ) -> None:
+        """`opened_ms` and `opened_end` are the time and the log's end when the log was
+        opened."""
         self._log = log
         self._unreadable = unreadable
+        self._opened_ms = opened_ms
+        self._opened_end = opened_end
         self._has_attributes = has_attributes
         self._by_key = by_key
+        # Ends of delays, moments on the calendar, ends of lives.
         self.delays = DueTimes()
+        self.scheduled = DueTimes()
         self.expiries = DueTimes()
+        # By how much durations of what lies below an offset were moved.
+        self._moved: list[tuple[int, int]] = []
         # Delayed messages that were called off, for groups still to come.
         self.cancelled: set[int] = set()
         # Few messages have any, so this stays small.
@@ -193,6 +203,7 @@ class Scanner:
     def load_due(self, start: int, end: int) -> None:
         """Due times of everything between the two, from the sidecar."""
         self.delays.clear()
+        self.scheduled.clear()
         self.expiries.clear()
         try:
             for scan in self._sidecar.scans(max(start, self._log.start_offset)):
@@ -208,18 +219,67 @@ class Scanner:
         if not rows:
             return
         delays, delayed = array("q"), array("q")
+        moments, scheduled = array("q"), array("q")
         lives, living = array("q"), array("q")
-        for start, end, _, deliver_at_ms, expires_at_ms, _, *wishes in rows:
-            if any(wishes):
-                self._wishes.update(dict.fromkeys(range(start, end), Wish(*wishes)))
-            if deliver_at_ms > 0:
-                _repeat(deliver_at_ms, delays, start, end, delayed)
+        for row in rows:
+            start, end, expires_at_ms = row.start, row.end, row.expires_at_ms
+            if row.max_attempts or row.visibility_ms:
+                wish = Wish(row.max_attempts, row.visibility_ms)
+                self._wishes.update(dict.fromkeys(range(start, end), wish))
+            if row.delay_ms:
+                due_ms = self.due_ms(start, row.deliver_at_ms, row.delay_ms)
+                _repeat(due_ms, delays, start, end, delayed)
+            elif row.deliver_at_ms > 0:
+                _repeat(row.deliver_at_ms, moments, start, end, scheduled)
             if expires_at_ms > 0:
-                _repeat(expires_at_ms, lives, start, end, living)
+                _repeat(expires_at_ms + self.moved_ms(start), lives, start, end, living)
         if delays:
             self.delays.add_many(delays, delayed)
+        if moments:
+            self.scheduled.add_many(moments, scheduled)
         if lives:
             self.expiries.add_many(lives, living)
+
+    # Time.
+
+    def due_ms(self, offset: int, deliver_at_ms: int, delay_ms: int) -> int:
+        """When a message comes, by the clock as it is set now. A delay from before the
+        log was opened lasts no longer than it was to last in all: the clock may have
+        been ahead when it was published."""
+        if not delay_ms:
+            return deliver_at_ms
+        if offset < self._opened_end:
+            deliver_at_ms = min(deliver_at_ms, self._opened_ms + delay_ms)
+        return deliver_at_ms + self.moved_ms(offset)
+
+    def moved_ms(self, offset: int) -> int:
+        """By how much durations of this message were moved since the clock was set."""
+        return sum(by_ms for end, by_ms in self._moved if offset < end)
+
+    def on_clock_set(self, by_ms: int) -> None:
+        end = self._sidecar.end
+        if self._moved and self._moved[-1][0] == end:
+            by_all_ms = self._moved.pop()[1] + by_ms
+        else:
+            by_all_ms = by_ms
+        self._moved.append((end, by_all_ms))
+        self.delays.shift(by_ms)
+        self.expiries.shift(by_ms)
+
+    def pop_due(self, now_ms: int) -> list[int]:
+        """Messages whose delay is over, or whose moment has come."""
+        return self.delays.pop_due(now_ms) + self.scheduled.pop_due(now_ms)
+
+    def next_due_ms(self) -> int | None:
+        """When time alone changes something here."""
+        tables = (self.delays, self.scheduled, self.expiries)
+        dues = (each.next_due_ms() for each in tables)
+        return min((due for due in dues if due is not None), default=None)
+
+    def after(self, due_ms: int, offset: int, limit: int) -> list[tuple[int, int]]:
+        """The first `limit` delayed messages behind this one, in order."""
+        found = self.delays.after(due_ms, offset, limit)
+        return sorted(found + self.scheduled.after(due_ms, offset, limit))[:limit]
 
     def _extend_all(self, scan: Scan, views: Collection[QueueView], end: int, now_ms: int) -> None:
         end = min(scan.end, end)
@@ -242,7 +302,8 @@ class Scanner:
             if row.redrive_group is not None and row.redrive_group != view.name:
                 state = ABSENT
             else:
-                state = DELAYED if row.deliver_at_ms > now_ms else READY
+                due_ms = self.due_ms(row.start, row.deliver_at_ms, row.delay_ms)
+                state = DELAYED if due_ms > now_ms else READY
             lane = min(row.lane, LANE_COUNT - 1)
             if special and special[-1][1:] == (row.start, lane, state):
                 # Neighbours mostly differ in nothing but their due times.
@@ -288,6 +349,7 @@ class Scanner:
         self._sidecar.delete_before(self._log.start_offset)
         start = self._log.start_offset
         self.cancelled = {offset for offset in self.cancelled if offset >= start}
+        self._moved = [(end, by_ms) for end, by_ms in self._moved if end > start]
 
     def on_truncated(self) -> None:
         end = self._log.end_offset

@@ -35,7 +35,6 @@ from headrace.engine.catalog import TRANSACTION_TOPIC
 from headrace.engine.coordinator.transaction import (
     Claim,
     Place,
-    State,
     Transaction,
     TransactionError,
     first_transaction,
@@ -99,11 +98,12 @@ class Transactions:
         self._cursors = cursors
         self._new_producer_id = new_producer_id
         self._entries: dict[str, _Entry] = {}
-        self._ongoing: set[str] = set()
         self._endings: list[Ending] = []
         self.unused_ms = UNUSED_MS
         # Told of every deadline of an open transaction, for who sets a timer.
         self.on_deadline: Callable[[int], None] | None = None
+        # When each that is open has to end, by the clock as it is set now.
+        self._deadlines: dict[str, int] = {}
         # How many were ended since the start, by what became of them.
         self.ended = {"committed": 0, "aborted": 0}
         # Names of our own whose last transaction is over, the longest unused first.
@@ -168,13 +168,13 @@ class Transactions:
 
     def _follow(self, name: str, entry: _Entry) -> None:
         transaction = entry.transaction
-        if transaction.state is State.ONGOING:
-            self._ongoing.add(name)
-            deadline_ms = transaction.deadline_ms
-            if self.on_deadline is not None and deadline_ms is not None:
-                self.on_deadline(deadline_ms)
+        if transaction.deadline_ms is not None:
+            if name not in self._deadlines:
+                self._deadlines[name] = transaction.deadline_ms
+                if self.on_deadline is not None:
+                    self.on_deadline(transaction.deadline_ms)
             return
-        self._ongoing.discard(name)
+        self._deadlines.pop(name, None)
         if transaction.is_ending and entry.ending is None:
             entry.ending = Ending(name, transaction)
             self._endings.append(entry.ending)
@@ -335,7 +335,10 @@ class Transactions:
     def resume(self, now_ms: int) -> None:
         """Finish, at open, what a crash left between decision and completion, and
         give up what was a call that nobody carries out any more."""
-        for name in sorted(self._ongoing):
+        for name in sorted(self._deadlines):
+            # It may have begun while the clock was ahead: no longer than all its time.
+            timeout_ms = self._entries[name].transaction.timeout_ms
+            self._deadlines[name] = min(self._deadlines[name], now_ms + timeout_ms)
             if name.startswith(OWN_PREFIX):
                 self._change(name, self._entries[name].transaction.on_abort(now_ms), now_ms)
         partition = self._partition()
@@ -354,25 +357,23 @@ class Transactions:
 
     def tick(self, now_ms: int) -> list[str]:
         """Decide against what has been open for too long; whose it was."""
-        late = [
-            name
-            for name in sorted(self._ongoing)
-            if self._entries[name].transaction.tick(now_ms) is not self._entries[name].transaction
-        ]
+        late = sorted(name for name, due_ms in self._deadlines.items() if due_ms <= now_ms)
         for name in late:
-            self._change(name, self._entries[name].transaction.tick(now_ms), now_ms)
+            self._change(name, self._entries[name].transaction.on_abort(now_ms), now_ms)
         return late
+
+    def on_clock_set(self, by_ms: int) -> None:
+        self._deadlines = {name: due_ms + by_ms for name, due_ms in self._deadlines.items()}
 
     def unfinished(self) -> list[Transaction]:
         """What is open, or decided and on its way."""
         return [self._entries[name].transaction for name in self.unfinished_names()]
 
     def unfinished_names(self) -> set[str]:
-        return {*self._ongoing, *(ending.name for ending in self._endings)}
+        return {*self._deadlines, *(ending.name for ending in self._endings)}
 
     def next_deadline_ms(self) -> int | None:
-        deadlines = (self._entries[name].transaction.deadline_ms for name in self._ongoing)
-        return min((each for each in deadlines if each is not None), default=None)
+        return min(self._deadlines.values(), default=None)
 
     def forget_unused(self, now_ms: int) -> tuple[Partition, int] | None:
         """What has to be synced, if any were forgotten; the rest comes next time."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace.calls.served import Served
+from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import Closed, HeadraceError, ReadOnly, SyncFailed
 from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.engine.broker import Broker, Deleted
@@ -56,7 +57,9 @@ class Embedded(Served):
         report_stopped(self._broker)
         if auto_create:
             self._broker.topics.auto_create_partitions = AUTO_CREATE_PARTITIONS
-        self._commits = GroupCommit(self._broker, disk, clock, self._lock)
+        # The time for who holds the lock; others ask the clock itself.
+        self._time = BrokerClock(clock, self._broker, self._on_clock_set)
+        self._commits = GroupCommit(self._broker, disk, self._time, self._lock)
         self._maintained_ms = now_ms
         # When duties are to be looked at next.
         self._duties_ms = now_ms
@@ -74,7 +77,7 @@ class Embedded(Served):
         with self._lock:
             if self.closed:
                 raise Closed("this handle is closed; open the directory again")
-            yield self.clock.now_ms()
+            yield self._time.now_ms()
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[int, Commit]]:
@@ -83,9 +86,9 @@ class Embedded(Served):
         with self._lock:
             self._check_writable()
             commit = self._broker.commit()
-            self._see_to_duties(commit)
+            now_ms = self._see_to_duties(commit)
             try:
-                yield self.clock.now_ms(), commit
+                yield now_ms, commit
             except (OSError, SyncFailed) as error:
                 judged = self._commits.judge(error)
                 raise judged from judged.__cause__
@@ -100,7 +103,7 @@ class Embedded(Served):
         if self.closed:
             return
         try:
-            self._broker.follower.advance(self.clock.now_ms(), FOLLOW_BYTES)
+            self._broker.follower.advance(self._time.now_ms(), FOLLOW_BYTES)
         except SyncFailed as error:
             judged = self._commits.judge(error)
             raise judged from judged.__cause__
@@ -115,8 +118,7 @@ class Embedded(Served):
 
         def carry_out(commit: Commit) -> T:
             self._check_writable()
-            self._see_to_duties(commit)
-            result = work(self.clock.now_ms(), commit)
+            result = work(self._see_to_duties(commit), commit)
             self._wait_for_moves(commit)
             return result
 
@@ -138,11 +140,15 @@ class Embedded(Served):
     def _on_deadline(self, deadline_ms: int) -> None:
         self._duties_ms = min(self._duties_ms, deadline_ms)
 
-    def _see_to_duties(self, commit: Commit) -> None:
-        """Whatever is due now; what is written is waited for with the call."""
-        if not self._is_duty_due():
-            return
-        now_ms, duties = self.clock.now_ms(), self._broker.duties
+    def _on_clock_set(self, by_ms: int, now_ms: int) -> None:
+        self._duties_ms += by_ms
+        self._maintained_ms += by_ms
+
+    def _see_to_duties(self, commit: Commit) -> int:
+        """Whatever is due now; what is written is waited for with the call. The time."""
+        now_ms, duties = self._time.now_ms(), self._broker.duties
+        if now_ms < self._duties_ms:
+            return now_ms
         self._duties_ms = now_ms + MAINTAIN_MS
         try:
             for name in duties.end_late(now_ms, commit):
@@ -152,8 +158,9 @@ class Embedded(Served):
             # Whoever calls now has nothing to do with it; it is tried again.
             logger.exception("housekeeping failed")
             self._duties_ms = now_ms + RETRY_MS
-            return
+            return now_ms
         self._on_deadline(duties.next_deadline_ms() or self._duties_ms)
+        return now_ms
 
     def _check_writable(self) -> None:
         if self.closed:

@@ -80,6 +80,9 @@ class Attributes(NamedTuple):
     visibility_ms: int = 0
     redrive_group: str | None = None
     dedup_id: bytes | None = None
+    # What of `deliver_at_ms` is a delay from the record's timestamp on; zero where a
+    # moment was given.
+    delay_ms: int = 0
 
 
 DEFAULT_ATTRIBUTES: Final = Attributes()
@@ -100,7 +103,9 @@ class _Wishes(NamedTuple):
             return self.attributes
         attributes = self.attributes
         if self.delay_ms:
-            attributes = attributes._replace(deliver_at_ms=_later(timestamp_ms, self.delay_ms))
+            attributes = attributes._replace(
+                deliver_at_ms=_later(timestamp_ms, self.delay_ms), delay_ms=self.delay_ms
+            )
         if self.ttl_ms:
             attributes = attributes._replace(expires_at_ms=_later(timestamp_ms, self.ttl_ms))
         return attributes

@@ -41,6 +41,11 @@ class LiveDuties:
         seconds = max(deadline_ms - self._service.clock.now_ms(), 1) / 1000
         self._timer = deadline_ms, self._service.loop.call_later(seconds, self._on_timer)
 
+    def on_clock_set(self, by_ms: int) -> None:
+        """The timer goes by the loop's own clock, which nobody sets."""
+        if self._timer is not None:
+            self._timer = self._timer[0] + by_ms, self._timer[1]
+
     def retry_soon(self) -> None:
         self.arm(self._service.clock.now_ms() + RETRY_MS)
 

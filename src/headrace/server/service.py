@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import SyncFailed
 from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
@@ -56,7 +57,8 @@ class Service:
         self.entropy = entropy
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.clock = clock
+        # Everything on the loop's thread asks this one.
+        self.clock = BrokerClock(clock, broker, self._on_clock_set)
         self.loop = asyncio.get_running_loop()
         self.counts = Counts()
         self.requests = Requests(self.counts, slow_ms=slow_request_ms, access=access_log)
@@ -65,13 +67,13 @@ class Service:
         self.commits = LoopCommit(
             broker,
             disk,
-            clock,
+            self.clock,
             self.loop,
             self.wake_partitions,
             self._on_failure,
             self.counts.syncs.add,
         )
-        self._probe = LoopProbe(self.loop, self.counts.loop_lag)
+        self._probe = LoopProbe(self.loop, self.counts.loop_lag, self._look_at_clock)
         self._readers = ThreadPoolExecutor(READ_THREADS, "headrace-read")
         self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
         # Done when the node is about to end: those who wait are sent home.
@@ -89,7 +91,7 @@ class Service:
         self.group_lists: list[Callable[[], list[str]]] = []
         # What the process around it says of itself, where there is one that serves.
         self.figures: Callable[[], NodeFigures] | None = None
-        self.maintenance = Maintenance(broker, clock, self._on_maintained, self._on_failure)
+        self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self._on_failure)
         self.duties = LiveDuties(self)
 
     def _on_failure(self, error: SyncFailed) -> None:
@@ -193,6 +195,18 @@ class Service:
         if waiting is not None:
             # A failure is heard of elsewhere.
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # Time.
+
+    def _look_at_clock(self) -> None:
+        """A clock that was set is noticed also while nobody asks anything."""
+        self.clock.now_ms()
+
+    def _on_clock_set(self, by_ms: int, now_ms: int) -> None:
+        self.logger.warning("the system's clock was set", extra={"by_ms": by_ms})
+        self.duties.on_clock_set(by_ms)
+        # What was to be delivered at some moment may be due now.
+        self.loop.call_soon(self.wake_partitions, list(self._waiting))
 
     # Housekeeping.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from headrace.client.waiting import Bell, earliest, over, pause, sleep
+from headrace.client.waiting import Bell, left_ms, over, pause, sleep
 from headrace.testing import ManualClock
 
 
@@ -27,8 +27,22 @@ def test_a_ring_wakes_those_who_listen_and_nobody_else() -> None:
 
 
 def test_the_earlier_of_two_moments_ends_a_sleep() -> None:
-    assert earliest(None, None) is None
-    assert earliest(5, None) == earliest(None, 5) == earliest(5, 9) == earliest(9, 5) == 5
+    clock = ManualClock(5.0)
+    assert left_ms(clock, None, None) is None
+    assert left_ms(clock, 5_005, None) == left_ms(clock, None, 5_005) == 5
+    assert left_ms(clock, 5_005, 5_009) == left_ms(clock, 5_009, 5_005) == 5
+
+
+def test_a_clock_that_is_set_moves_due_times_and_not_the_end_of_a_wait() -> None:
+    clock = ManualClock(100.0)
+    clock.jump(-90)
+    assert left_ms(clock, 100_005, None) == 5
+    assert left_ms(clock, None, 100_005) == 90_005
+    assert not over(clock, 100_005)
+    clock.jump(3_600)
+    assert not over(clock, 100_005)
+    clock.skip(0.005)
+    assert over(clock, 100_005)
 
 
 def test_a_wait_without_an_end_is_never_over() -> None:
@@ -40,13 +54,13 @@ def test_a_wait_without_an_end_is_never_over() -> None:
 
 def test_a_sleep_moves_a_clock_that_skips_by_itself() -> None:
     clock = ManualClock(5.0)
-    sleep(clock, threading.Event(), 9_000)
+    sleep(clock, threading.Event(), 4_000)
     assert clock.now_ms() == 9_000
 
 
 def test_a_sleep_until_the_past_takes_a_millisecond_and_does_not_spin() -> None:
     clock = ManualClock(5.0)
-    sleep(clock, threading.Event(), 1_000)
+    sleep(clock, threading.Event(), left_ms(clock, None, 1_000))
     assert clock.now_ms() == 5_001
 
 
@@ -54,7 +68,7 @@ def test_a_sleeper_that_was_woken_does_not_move_the_clock() -> None:
     clock = ManualClock(5.0)
     event = threading.Event()
     event.set()
-    sleep(clock, event, 9_000)
+    sleep(clock, event, 4_000)
     assert clock.now_ms() == 5_000
 
 

@@ -55,6 +55,7 @@ def test_every_attribute_that_is_written_is_read() -> None:
         visibility_ms=90_000,
         redrive_group="größe",
         dedup_id=b"\x00\xff",
+        delay_ms=5_000,
     )
 
 
@@ -178,8 +179,8 @@ def test_a_scan_finds_the_records_that_differ(codec: Codec, kind: Callable[[byte
     assert may_have_attributes(batch, read_header(batch))
     assert scan_attributes(batch) == [
         (1_005, Attributes(lane=0)),
-        (1_200, Attributes(deliver_at_ms=NOW_MS + 210)),
-        (1_299, Attributes(deliver_at_ms=NOW_MS + 1)),
+        (1_200, Attributes(deliver_at_ms=NOW_MS + 210, delay_ms=10)),
+        (1_299, Attributes(deliver_at_ms=NOW_MS + 1, delay_ms=10)),
     ]
 
 
@@ -213,7 +214,7 @@ def test_headers_that_say_the_default_are_not_listed() -> None:
 def test_a_scan_counts_from_the_append_time() -> None:
     batch = build_batch([NewRecord(None, b"", attribute_headers(delay_ms=10), NOW_MS)])
     stamp_append_time(batch, NOW_MS + 1_000)
-    assert scan_attributes(batch) == [(0, Attributes(deliver_at_ms=NOW_MS + 1_010))]
+    assert scan_attributes(batch) == [(0, Attributes(deliver_at_ms=NOW_MS + 1_010, delay_ms=10))]
 
 
 def test_a_control_batch_has_no_attributes() -> None:

@@ -50,7 +50,8 @@ class Asking:
         clock: Clock | None = None,
         transaction_version: int = 2,
     ) -> None:
-        clock, entropy = clock or SystemClock(), SystemEntropy()
+        self.clock = clock = clock or SystemClock()
+        entropy = SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
         self.service = Service(self.broker, disk, clock, entropy, node_id=1, cluster_id="cluster")
         settings = NodeSettings(

@@ -218,7 +218,7 @@ async def send_late_end(producer: Transactor, request: object) -> int:
 
 
 async def pass_time(asking: Asking) -> None:
-    clock = asking.service.clock
+    clock = asking.clock
     assert isinstance(clock, ManualClock)
     clock.skip(TIMEOUT_MS / 1000)
     await asking.skip(TIMEOUT_MS / 1000)

@@ -221,14 +221,8 @@ class Transaction(NamedTuple):
             next_producer_id=NO_PRODUCER,
         )
 
-    def tick(self, now_ms: int) -> Transaction:
-        """Time alone ends a transaction that nobody ends, and fences its producer."""
-        if self.deadline_ms is None or now_ms < self.deadline_ms:
-            return self
-        return self._fence(NO_EPOCH, now_ms)
-
     def on_abort(self, now_ms: int) -> Transaction | TransactionError:
-        """An operator ends it; the producer is fenced as by a timeout."""
+        """An operator ends it, or its time is over; the producer is fenced."""
         return self._fence(NO_EPOCH, now_ms) if self.state is State.ONGOING else _WRONG
 
     # Questions.

@@ -7,6 +7,7 @@ else. Four times a second costs nothing and finds what lasts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 
 from headrace.server.metrics.counting import Histogram
@@ -15,9 +16,16 @@ PROBE_SECONDS = 0.25
 
 
 class LoopProbe:
-    def __init__(self, loop: asyncio.AbstractEventLoop, lag: Histogram) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        lag: Histogram,
+        on_time: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_time` is called each time that it comes round."""
         self._loop = loop
         self._lag = lag
+        self._call = on_time
         self._begin()
 
     def _begin(self) -> None:
@@ -27,6 +35,7 @@ class LoopProbe:
     def _on_time(self) -> None:
         # The loop's own clock is coarser than ours, and may be early by a little.
         self._lag.add(max(0.0, perf_counter() - self._due))
+        self._call()
         self._begin()
 
     def close(self) -> None:

@@ -156,7 +156,8 @@ def test_epochs_that_are_used_up_bring_a_new_producer_id() -> None:
 
 
 def test_the_last_epoch_is_left_for_fencing() -> None:
-    fenced = ongoing(epoch=EPOCH_EXHAUSTED).tick(START_MS + 1 + TIMEOUT_MS)
+    fenced = ongoing(epoch=EPOCH_EXHAUSTED).on_abort(START_MS + 1 + TIMEOUT_MS)
+    assert isinstance(fenced, Transaction)
     assert fenced.epoch == EPOCH_MAX
     renewed = init(fenced.on_written(START_MS + 3))
     assert (renewed.producer_id, renewed.epoch) == (100, 0)
@@ -204,8 +205,9 @@ def test_an_outdated_claim_does_not_touch_what_is_open(claim: Claim) -> None:
 
 def test_time_aborts_what_nobody_ends() -> None:
     begun = ongoing()
-    assert begun.tick(START_MS + TIMEOUT_MS) is begun
-    fenced = begun.tick(START_MS + 1 + TIMEOUT_MS)
+    assert begun.deadline_ms == START_MS + 1 + TIMEOUT_MS
+    fenced = begun.on_abort(START_MS + 1 + TIMEOUT_MS)
+    assert isinstance(fenced, Transaction)
     assert (fenced.state, fenced.epoch) == (State.PREPARE_ABORT, 1)
     assert end(fenced, 0) is TransactionError.PRODUCER_FENCED
     written = fenced.on_written(START_MS + 2 + TIMEOUT_MS)
