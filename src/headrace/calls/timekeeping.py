@@ -19,12 +19,19 @@ OnSet = Callable[[int, int], None]
 
 
 class BrokerClock:
-    def __init__(self, clock: Clock, broker: Broker, on_set: OnSet) -> None:
+    def __init__(
+        self, clock: Clock, broker: Broker, on_set: OnSet = lambda by_ms, now_ms: None
+    ) -> None:
         self._broker = broker
         self._on_set = on_set
         self._clock = clock
         self._read: Callable[[], Reading] | None = getattr(clock, "read", None)
         self._seen = read_clock(clock)
+
+    @property
+    def stepped_ms(self) -> int:
+        """Times less this are as far apart as the time that has passed between them."""
+        return self._seen.stepped_ms
 
     def now_ms(self) -> int:
         """Only for who has the broker to themselves."""

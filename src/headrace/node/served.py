@@ -11,7 +11,7 @@ from typing import TypeVar
 from headrace.calls.served import Served
 from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import Closed, HeadraceError, ReadOnly, SyncFailed
-from headrace.core.ports import Clock, Disk, Entropy, Lock
+from headrace.core.ports import Clock, Disk, Entropy, Lock, read_clock, steady_ms
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
@@ -58,12 +58,13 @@ class Embedded(Served):
         if auto_create:
             self._broker.topics.auto_create_partitions = AUTO_CREATE_PARTITIONS
         # The time for who holds the lock; others ask the clock itself.
-        self._time = BrokerClock(clock, self._broker, self._on_clock_set)
+        self._time = BrokerClock(clock, self._broker)
         self._commits = GroupCommit(self._broker, disk, self._time, self._lock)
-        self._maintained_ms = now_ms
-        # When duties are to be looked at next.
-        self._duties_ms = now_ms
-        self._broker.transactions.on_deadline = self._on_deadline
+        # When that was done last, and when duties are to be looked at next, by a time that
+        # nobody sets. A handle that is dropped must go at once, so nothing below refers to it.
+        self._maintained_ms = self._duties_ms = steady_ms(clock)
+        # A transaction that could not be ended is left alone until then.
+        self._retry_ms = now_ms
         if claimed is not None:
             with self._writing():
                 self._broker.maintain(now_ms)
@@ -131,25 +132,23 @@ class Embedded(Served):
     # Nobody works in the background here: time passes when somebody asks.
 
     def _is_duty_due(self) -> bool:
-        return (
-            self._claimed is not None
-            and self._commits.failed is None
-            and self.clock.now_ms() >= self._duties_ms
+        if self._claimed is None or self._commits.failed is not None:
+            return False
+        now_ms, stepped_ms, _ = read_clock(self.clock)
+        return self._is_due(now_ms, stepped_ms)
+
+    def _is_due(self, now_ms: int, stepped_ms: int) -> bool:
+        deadline_ms = self._broker.duties.next_deadline_ms()
+        return now_ms - stepped_ms >= self._duties_ms or (
+            deadline_ms is not None and now_ms >= deadline_ms and self._retry_ms <= now_ms
         )
-
-    def _on_deadline(self, deadline_ms: int) -> None:
-        self._duties_ms = min(self._duties_ms, deadline_ms)
-
-    def _on_clock_set(self, by_ms: int, now_ms: int) -> None:
-        self._duties_ms += by_ms
-        self._maintained_ms += by_ms
 
     def _see_to_duties(self, commit: Commit) -> int:
         """Whatever is due now; what is written is waited for with the call. The time."""
         now_ms, duties = self._time.now_ms(), self._broker.duties
-        if now_ms < self._duties_ms:
+        if not self._is_due(now_ms, self._time.stepped_ms):
             return now_ms
-        self._duties_ms = now_ms + MAINTAIN_MS
+        self._duties_ms = now_ms - self._time.stepped_ms + MAINTAIN_MS
         try:
             for name in duties.end_late(now_ms, commit):
                 logger.warning("transaction timed out", extra={"transactional_id": name})
@@ -157,9 +156,7 @@ class Embedded(Served):
         except (HeadraceError, OSError):
             # Whoever calls now has nothing to do with it; it is tried again.
             logger.exception("housekeeping failed")
-            self._duties_ms = now_ms + RETRY_MS
-            return now_ms
-        self._on_deadline(duties.next_deadline_ms() or self._duties_ms)
+            self._retry_ms = now_ms + RETRY_MS
         return now_ms
 
     def _check_writable(self) -> None:
@@ -198,8 +195,9 @@ class Embedded(Served):
             self._broker.topics.remove_files(topic)
 
     def _maintain(self, now_ms: int) -> None:
-        if now_ms - self._maintained_ms >= MAINTAIN_MS:
-            self._maintained_ms = now_ms
+        passed_ms = now_ms - self._time.stepped_ms
+        if passed_ms - self._maintained_ms >= MAINTAIN_MS:
+            self._maintained_ms = passed_ms
             keep_reserve(self._disk)
             self._broker.maintain(now_ms)
 
