@@ -19,19 +19,21 @@ import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * Publishes records with everything that a record can have, reads them as a group and
- * compares: RoundTrip BOOTSTRAP TOPIC CODEC GROUP-PROTOCOL COUNT
+ * compares, once for each topic: RoundTrip BOOTSTRAP COUNT (TOPIC CODEC GROUP-PROTOCOL)...
  */
 public final class RoundTrip {
     private static final long TIMESTAMP_MS = 1_600_000_000_000L;
 
     public static void main(String[] arguments) throws Exception {
         String bootstrap = arguments[0];
-        String topic = arguments[1];
-        int count = Integer.parseInt(arguments[4]);
-        publish(bootstrap, topic, arguments[2], count);
-        long committed = consume(bootstrap, topic, arguments[3], count);
-        System.out.println("ok " + count + " committed " + committed
-            + " client " + AppInfoParser.getVersion());
+        int count = Integer.parseInt(arguments[1]);
+        for (int at = 2; at < arguments.length; at += 3) {
+            String topic = arguments[at];
+            publish(bootstrap, topic, arguments[at + 1], count);
+            long committed = consume(bootstrap, topic, arguments[at + 2], count);
+            System.out.println(topic + " ok " + count + " committed " + committed
+                + " client " + AppInfoParser.getVersion());
+        }
     }
 
     private static void publish(String bootstrap, String topic, String codec, int count)
