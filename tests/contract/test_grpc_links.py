@@ -74,7 +74,9 @@ def test_a_port_that_speaks_no_grpc_is_an_error(node: LoopNode) -> None:
         headrace.connect(f"grpc://{node.addresses['kafka']}", retry=0)
 
 
-def test_a_stream_that_breaks_gives_its_leases_back_at_once(url: str, topic: str) -> None:
+def test_a_stream_that_breaks_for_good_gives_its_leases_back_after_the_grace(
+    url: str, topic: str
+) -> None:
     with headrace.connect(url) as gone, headrace.connect(url) as other:
         queue = gone.queue(topic, visibility=HOURS)
         assert len(queue.receive(10, wait=WAIT)) == 3

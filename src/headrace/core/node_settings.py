@@ -76,6 +76,8 @@ class NodeSettings(SettingsModel):
     request_bytes_max: int = 100 * 1024 * 1024
     # How long a new consumer group waits for more members.
     rebalance_delay_ms: int = 0
+    # How long a client of ours whose connection broke keeps its leases.
+    lease_grace_ms: int = 5_000
     # The longest that a producer may ask to keep a transaction open.
     transaction_timeout_max_ms: int = 15 * 60 * 1000
     # After how long without use a transactional id is forgotten.
@@ -111,6 +113,7 @@ class NodeSettings(SettingsModel):
         check_between("connections_max", self.connections_max, 1, 1_000_000)
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
+        check_between("lease_grace_ms", self.lease_grace_ms, 0, 600_000)
         check_between("offsets_retention_ms", self.offsets_retention_ms, 1, None)
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
         check_between("slow_request_ms", self.slow_request_ms, 0, None)

@@ -26,6 +26,7 @@ from headrace.engine.runs import Runs, merged, offsets_of
 from headrace.engine.topics import Topics
 
 Outcome = HeadraceError | None
+Change = tuple[QueueView, events.MessageEvent]
 
 _start_of = attrgetter("start")
 
@@ -49,8 +50,11 @@ class Settling:
         self, group: Group, receipts: Sequence[Receipt], now_ms: int, commit: Commit
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            event = events.Acked(view.group_id, held[0].grant.owner, now_ms, _runs(held))
-            commit.state.append((partition, partition.write(view, event, now_ms, wait=True)))
+            changes: list[Change] = [
+                (view, events.Acked(view.group_id, owner, now_ms, _runs(own)))
+                for owner, own in _by_owner(held)
+            ]
+            commit.state.append((partition, partition.write_all(changes, now_ms, wait=True)))
 
         return self._settle(group, receipts, now_ms, settle)
 
@@ -71,9 +75,11 @@ class Settling:
         sure that it is open, and that the partitions are part of it."""
 
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            who = held[0].grant.owner
-            end = hold_acks(partition, view, _runs(held), who, producer_id, producer_epoch, now_ms)
-            commit.state.append((partition, end))
+            for who, own in _by_owner(held):
+                end = hold_acks(
+                    partition, view, _runs(own), who, producer_id, producer_epoch, now_ms
+                )
+                commit.state.append((partition, end))
 
         return self._settle(group, receipts, now_ms, settle)
 
@@ -87,15 +93,17 @@ class Settling:
         commit: Commit,
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            owner = held[0].grant.owner
-            changes, spent = plan_retries(view, held, delay_ms, error, now_ms)
+            by_owner = _by_owner(held)
+            plans = [plan_retries(view, own, delay_ms, error, now_ms) for _, own in by_owner]
+            changes = [change for retried, _ in plans for change in retried]
             if changes:
                 commit.state.append((partition, partition.write_all(changes, now_ms, wait=True)))
-            if spent:
-                self._fates.give_up(
-                    partition, view, spent, "max-attempts", now_ms,
-                    who=owner, error=error, commit=commit,
-                )  # fmt: skip
+            for (owner, _), (_, spent) in zip(by_owner, plans, strict=True):
+                if spent:
+                    self._fates.give_up(
+                        partition, view, spent, "max-attempts", now_ms,
+                        who=owner, error=error, commit=commit,
+                    )  # fmt: skip
 
         return self._settle(group, receipts, now_ms, settle)
 
@@ -108,10 +116,11 @@ class Settling:
         commit: Commit,
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            self._fates.give_up(
-                partition, view, list(offsets_of(_runs(held))), "rejected", now_ms,
-                who=held[0].grant.owner, error=reason, commit=commit,
-            )  # fmt: skip
+            for owner, own in _by_owner(held):
+                self._fates.give_up(
+                    partition, view, list(offsets_of(_runs(own))), "rejected", now_ms,
+                    who=owner, error=reason, commit=commit,
+                )  # fmt: skip
 
         return self._settle(group, receipts, now_ms, settle)
 
@@ -143,8 +152,11 @@ class Settling:
         it is lost, the lease simply ends."""
 
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
-            event = events.Released(view.group_id, held[0].grant.owner, now_ms, _runs(held))
-            partition.write(view, event, now_ms, wait=False)
+            changes: list[Change] = [
+                (view, events.Released(view.group_id, owner, now_ms, _runs(own)))
+                for owner, own in _by_owner(held)
+            ]
+            partition.write_all(changes, now_ms, wait=False)
 
         return self._settle(group, receipts, now_ms, settle)
 
@@ -239,6 +251,15 @@ class Settling:
         """Give back everything that a consumer holds."""
         self._groups.serving(group).consumers.discard(consumer)
         self.release(group, list(self.held(group, consumer).values()), now_ms)
+
+
+def _by_owner(held: Sequence[Held]) -> list[tuple[str, list[Held]]]:
+    """What each consumer holds of it: receipts travel, and one call may settle those of
+    several. Mostly it is one consumer's."""
+    owners: dict[str, list[Held]] = {}
+    for run in held:
+        owners.setdefault(run.grant.owner, []).append(run)
+    return list(owners.items())
 
 
 def plan_retries(

@@ -100,6 +100,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             node_id=identity.node_id,
             cluster_id=identity.directory_id[:22],
             slow_request_ms=settings.slow_request_ms,
+            lease_grace_ms=settings.lease_grace_ms,
             access_log=settings.access_log,
         )
         await service.finish(broker.commit())

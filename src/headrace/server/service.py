@@ -50,6 +50,7 @@ class Service:
         node_id: int,
         cluster_id: str,
         slow_request_ms: int = SLOW_MS,
+        lease_grace_ms: int = 5_000,
         access_log: bool = False,
     ) -> None:
         self.broker = broker
@@ -61,6 +62,8 @@ class Service:
         self.clock = BrokerClock(clock, broker, self._on_clock_set)
         self.loop = asyncio.get_running_loop()
         self.counts = Counts()
+        # How long a client of ours whose connection broke keeps its leases.
+        self.lease_grace_ms = lease_grace_ms
         self.requests = Requests(self.counts, slow_ms=slow_request_ms, access=access_log)
         # How many connections each door has open, by the door's name.
         self.connections: dict[str, Callable[[], int]] = {}

@@ -4,8 +4,8 @@
              correlation id i32 | answer    <-   in any order
 
 Everything behind the stream is what serves a connection on the Kafka port: the same
-codec, the same session, the same limits. However the stream ends, what it holds is
-given back at once.
+codec, the same session, the same limits. When the stream ends, what it holds is given
+back as when a connection breaks.
 
 A client that sends faster than it is answered is read again when it has been: at most
 so many calls of one stream are open.

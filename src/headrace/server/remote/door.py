@@ -3,7 +3,7 @@
     frame -> decode -> session: call on the loop -> disk -> answer, in any order
 
 Each connection is a session. What it holds, leases of consumers and memberships of
-streams, is given back at once when it breaks: see `session.py`.
+streams, is given back when it breaks: see `session.py`.
 
 A request that can be read is answered, with an error at worst. One that cannot is no
 client of ours, and costs it the connection.

@@ -3,10 +3,11 @@
     queue, group, consumer      the leases of this consumer
     stream, group, member       the partitions of this member
 
-When the connection breaks, what it holds is given back at once. The deliveries count:
-whoever is gone without a word may be gone because of what it was given. A client that
-ends properly has said so before, and then they do not. If the same consumer has come
-back over another connection meanwhile, it is that one's to hold.
+When the connection breaks, partitions are given back at once, and leases after a grace:
+a consumer that comes back over another connection before, with its id, keeps them, and
+its receipts are good. Otherwise the deliveries count: whoever is gone without a word may
+be gone because of what it was given. A client that ends properly has said so before;
+then they do not count, and go back at once.
 """
 
 from __future__ import annotations
@@ -184,6 +185,10 @@ class Session:
         self, group: str, topics: Sequence[str], consumer: str, settings: dict[str, Any] | None
     ) -> None:
         self._check_room(Owned("queue", group, consumer))
+        before = self._owners.get(Owned("queue", group, consumer))
+        if before is not None and before is not self:
+            # It has come back, and nobody hears what its old connection still waits for.
+            before.stop_waits(group, consumer)
         await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
         self._own(Owned("queue", group, consumer))
 
@@ -249,10 +254,14 @@ class Session:
         if unheard:
             await self._calls.run(Face.release, group, unheard)
 
-    async def _leave(self, group: str, consumer: str) -> None:
+    def stop_waits(self, group: str, consumer: str) -> None:
+        """Leases that wait for messages of this consumer get none."""
         for stop, who in tuple(self._waits.items()):
             if who[:2] == (group, consumer):
                 stop.set()
+
+    async def _leave(self, group: str, consumer: str) -> None:
+        self.stop_waits(group, consumer)
         self._disown(Owned("queue", group, consumer))
         await self._calls.run(Face.leave, group, consumer)
 
@@ -278,7 +287,7 @@ class Session:
         self._owned.add(owned)
         self._owners[owned] = self
         if self._is_closed:
-            self._give_back(owned)
+            self._give_back_later(owned)
 
     def _disown(self, owned: Owned) -> None:
         self._owned.discard(owned)
@@ -315,10 +324,17 @@ class Session:
         for stop in tuple(self._waits):
             stop.set()
         for owned in tuple(self._owned):
+            self._give_back_later(owned)
+
+    def _give_back_later(self, owned: Owned) -> None:
+        grace_ms = self._service.lease_grace_ms if owned.kind == "queue" else 0
+        if grace_ms:
+            self._service.loop.call_later(grace_ms / 1000, self._give_back, owned)
+        else:
             self._give_back(owned)
 
     def _give_back(self, owned: Owned) -> None:
-        if self._owners.get(owned) is not self:
+        if self._owners.get(owned) is not self or self._service.closing.done():
             return
         self._disown(owned)
         # A group that is gone, or a disk that is, leaves nothing to give back.

@@ -1,0 +1,23 @@
+"""What one call settles of several consumers is credited to each."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.engine.conftest import GROUP, TOPIC, Bench
+
+from headrace.core.values import MessageId, Outgoing
+
+
+@pytest.mark.parametrize("how", ["ack", "nack", "reject", "release"])
+def test_each_message_is_credited_to_the_consumer_that_held_it(bench: Bench, how: str) -> None:
+    bench.make()
+    node = bench.node
+    node.publish(TOPIC, [Outgoing(b"one"), Outgoing(b"two"), Outgoing(b"three")])
+    owners = ["ann", "bob", "cid"]
+    leased = [node.lease(GROUP, [TOPIC], owner, 1)[0] for owner in owners]
+    outcomes = getattr(node, how)(GROUP, [each.receipt for each in leased])
+    assert outcomes == [None] * 3
+    for offset, owner in enumerate(owners):
+        trace = node.trace(str(MessageId(TOPIC, 0, offset)))
+        settled = [each for each in trace.events if each.kind not in ("published", "leased")]
+        assert [each.consumer for each in settled][:1] == [owner], settled
