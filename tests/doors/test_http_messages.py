@@ -18,7 +18,7 @@ def test_json_that_was_produced_comes_back_as_json(
     http: httpx.Client, topic: str, value: Any
 ) -> None:
     place = done(http.post("/produce", json={"topic": topic, "key": "k", "value": value}))
-    assert place == {"partition": 0, "offset": 0}
+    assert place == {"id": f"{topic}:0:0", "partition": 0, "offset": 0}
     read = done(http.get("/consume", params={"topic": topic}))
     assert read["next_offset"] == 1
     [message] = read["messages"]
@@ -44,7 +44,7 @@ def test_a_raw_body_is_the_value_itself(http: httpx.Client, topic: str) -> None:
         content=b"\x00\xff",
         headers={"content-type": "application/octet-stream"},
     )
-    assert done(answer) == {"partition": 0, "offset": 0}
+    assert done(answer) == {"id": f"{topic}:0:0", "partition": 0, "offset": 0}
     path = f"/topics/{topic}/messages/0/0"
     raw = http.get(path, headers={"accept": "application/octet-stream"})
     assert raw.content == b"\x00\xff"
@@ -289,7 +289,10 @@ def test_a_large_batch_of_values_comes_back_as_it_was(
 ) -> None:
     body = {"messages": [{"value": value} for value in values]}
     places = done(http.post(f"/topics/{topic}/messages", json=body))["messages"]
-    assert places == [{"partition": 0, "offset": number} for number in range(len(values))]
+    assert places == [
+        {"id": f"{topic}:0:{number}", "partition": 0, "offset": number}
+        for number in range(len(values))
+    ]
     read = done(http.get(f"/topics/{topic}/messages", params={"count": 1000}))["messages"]
     assert [each["value"] for each in read] == values
 

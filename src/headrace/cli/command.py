@@ -10,7 +10,7 @@ remembers where they belong. Commands that only look open a directory read-only,
 that they work beside a process that has it open for writing.
 
     typed            before what the environment says
-    environment      HEADRACE_DATA or HEADRACE_SERVER
+    environment      HEADRACE_DATA or HEADRACE_URL
     nothing said     ./data
 """
 
@@ -123,7 +123,7 @@ def _server_option(*, is_hidden: bool) -> click.Option:
         ["--server"],
         metavar="HOST:PORT",
         hidden=is_hidden,
-        help="A running node, instead of a directory.  [default: HEADRACE_SERVER]",
+        help="A running node, instead of a directory.  [default: HEADRACE_URL]",
     )
 
 
@@ -141,7 +141,7 @@ def _place(directory: str | None, server: str | None) -> Place:
         if here is not None:
             said[ParameterSource.COMMANDLINE][name] = here
     for values, names in zip(
-        said.values(), ("--data and --server", "HEADRACE_DATA and HEADRACE_SERVER"), strict=True
+        said.values(), ("--data and --server", "HEADRACE_DATA and HEADRACE_URL"), strict=True
     ):
         if len(values) == 2:
             raise click.UsageError(f"{names} are both given; a command works on one of them")

@@ -54,6 +54,9 @@ from headrace.core.errors import HeadraceError
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
+# The first that is set. HEADRACE_SERVER is the name of before, for one release more.
+SERVER_VARIABLES = ["HEADRACE_URL", "HEADRACE_SERVER"]
+
 
 class Program(Group):
     """The root: everything that a command may raise ends here."""
@@ -140,7 +143,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool)
 @click.option(
     "--server",
     metavar="HOST:PORT",
-    envvar="HEADRACE_SERVER",
+    envvar=SERVER_VARIABLES,
     show_envvar=True,
     help="A running node, instead of a directory. Every command takes it too.",
 )

@@ -67,10 +67,10 @@ GRACE_SECONDS = 30.0
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
 @click.option("--group", default="default", show_default=True)
 @click.option("--exec", "shell_command", metavar="COMMAND", help="Run it for each message.")
-@click.option("--ack", "settle", flag_value="ack", default="ack", help="Print and ack. (default)")
-@click.option("--nack", "settle", flag_value="nack", help="Print and nack: again later.")
-@click.option("--reject", "settle", flag_value="reject", help="Print; to the dead letters.")
-@click.option("--peek", "settle", flag_value="release", help="Print and give back unchanged.")
+@click.option("--ack", is_flag=True, help="Print and ack. (default)")
+@click.option("--nack", is_flag=True, help="Print and nack: again later.")
+@click.option("--reject", is_flag=True, help="Print; to the dead letters.")
+@click.option("--peek", is_flag=True, help="Print and give back unchanged.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--wait", "wait_ms", type=DURATION, help="End when none came for so long.")
 @click.option("--visibility", type=DURATION, help="How long a lease lasts.  [default: the group's]")
@@ -85,7 +85,10 @@ def work(
     topics: tuple[str, ...],
     group: str,
     shell_command: str | None,
-    settle: str,
+    ack: bool,
+    nack: bool,
+    reject: bool,
+    peek: bool,
     count: int | None,
     wait_ms: int | None,
     visibility: int | None,
@@ -106,6 +109,9 @@ def work(
         return None
     if grace is not None or reloads:
         raise click.UsageError("--grace and --reload are for an app: headrace work MODULE:APP")
+    if ack + nack + reject + peek > 1:
+        raise click.UsageError("--ack, --nack, --reject and --peek exclude each other")
+    settle = "nack" if nack else "reject" if reject else "release" if peek else "ack"
     if shell_command is not None and settle != "ack":
         raise click.UsageError("with --exec the command's exit code settles the message")
     if settle == "release" and count is None:

@@ -71,7 +71,11 @@ def test_the_node_is_named_before_or_behind_the_command(node: NodeProcess) -> No
 def test_the_node_may_come_from_the_environment_unless_a_directory_is_typed(
     node: NodeProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The name of before, and the one that the SDK has too, which goes first.
     monkeypatch.setenv("HEADRACE_SERVER", node.bootstrap)
+    assert "on-the-node" not in topics_at()
+    monkeypatch.setenv("HEADRACE_SERVER", "127.0.0.1:1")
+    monkeypatch.setenv("HEADRACE_URL", node.bootstrap)
     invoke("topic", "create", "on-the-node")
     assert "on-the-node" in topics_at()
     data = str(tmp_path / "data")
@@ -105,7 +109,7 @@ def test_both_in_the_environment_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HEADRACE_DATA", "d")
     monkeypatch.setenv("HEADRACE_SERVER", "127.0.0.1:1")
     refused = invoke("topic", "list", code=2)
-    assert "HEADRACE_DATA and HEADRACE_SERVER are both given" in refused.stderr
+    assert "HEADRACE_DATA and HEADRACE_URL are both given" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["log", "verify"], ["log", "dump", "t", "0"], ["serve"]])

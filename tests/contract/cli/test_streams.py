@@ -298,6 +298,8 @@ def test_a_missing_directory_is_not_made_by_looking(
         ["consume", "orders", "--group", "g", "--partition", "0"],
         ["work", "orders", "--exec", "true", "--nack"],
         ["work", "orders", "--peek"],
+        ["work", "orders", "--ack", "--nack"],
+        ["work", "orders", "--reject", "--peek", "--count", "1"],
         ["log", "dump", "orders"],
         ["completion", "powershell"],
     ],

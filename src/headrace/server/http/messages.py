@@ -42,14 +42,14 @@ async def produce(call: Call) -> bodies.Place:
         partition=wanted.partition,
     )
     [place] = await call.run(Face.publish, wanted.topic, [outgoing(message)])
-    return shown_place(place)
+    return shown_place(wanted.topic, place)
 
 
 async def publish(call: Call) -> bodies.Place | bodies.Places:
     topic = call.path["topic"]
     if not is_json(call.request):
         [place] = await call.run(Face.publish, topic, [await _raw(call)])
-        return shown_place(place)
+        return shown_place(topic, place)
     if call.request.query_params:
         raise InvalidArgument("a JSON body says everything itself; parameters are for raw bytes")
     if isinstance(call.body, bodies.PlainMessages):
@@ -57,12 +57,12 @@ async def publish(call: Call) -> bodies.Place | bodies.Places:
     wanted: bodies.Publish = call.body
     if wanted.messages is None:
         [place] = await call.run(Face.publish, topic, [outgoing(wanted)])
-        return shown_place(place)
+        return shown_place(topic, place)
     if wanted != bodies.Publish(messages=wanted.messages):
         raise InvalidArgument("give `messages`, or the fields of one message, not both")
     messages = [outgoing(each) for each in wanted.messages]
     places = await publish_all(call.calls, topic, messages)
-    return bodies.Places(messages=shown_places(places))
+    return bodies.Places(messages=shown_places(topic, places))
 
 
 async def _publish_plain(call: Call, topic: str, wanted: bodies.PlainMessages) -> bodies.Places:
@@ -79,7 +79,7 @@ async def _publish_plain(call: Call, topic: str, wanted: bodies.PlainMessages) -
             for value, kind in stored
         ]
         places = await call.run(Face.publish, topic, messages)
-    return bodies.Places(messages=shown_places(places))
+    return bodies.Places(messages=shown_places(topic, places))
 
 
 async def publish_together(call: Call) -> bodies.AddressedPlaces:
@@ -102,6 +102,7 @@ async def publish_together(call: Call) -> bodies.AddressedPlaces:
     return bodies.AddressedPlaces(
         messages=[
             bodies.AddressedPlace(
+                id=f"{topic}:{found[topic][number].partition}:{found[topic][number].offset}",
                 topic=topic,
                 partition=found[topic][number].partition,
                 offset=found[topic][number].offset,

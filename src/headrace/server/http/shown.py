@@ -139,20 +139,24 @@ def _attributes(message: bodies.NewMessage) -> tuple[tuple[str, bytes], ...]:
 # Out.
 
 
-def shown_places(places: Sequence[Published]) -> list[bodies.Place]:
+def shown_places(topic: str, places: Sequence[Published]) -> list[bodies.Place]:
     if isinstance(places, PublishedRuns):
         return [
-            bodies.Place(partition=partition, offset=offset)
+            bodies.Place(id=f"{topic}:{partition}:{offset}", partition=partition, offset=offset)
             for partition, first, count in places.runs
             for offset in range(first, first + count)
         ]
-    return list(map(shown_place, places))
+    return [shown_place(topic, each) for each in places]
 
 
-def shown_place(place: Published) -> bodies.Place:
-    if place.duplicate:
-        return bodies.Place(partition=place.partition, offset=place.offset, duplicate=True)
-    return bodies.Place(partition=place.partition, offset=place.offset)
+def shown_place(topic: str, place: Published) -> bodies.Place:
+    partition, offset, is_duplicate = place
+    return bodies.Place(
+        id=f"{topic}:{partition}:{offset}",
+        partition=partition,
+        offset=offset,
+        duplicate=True if is_duplicate else UNSET,
+    )
 
 
 def shown_record(record: StreamRecord) -> bodies.ShownMessage:

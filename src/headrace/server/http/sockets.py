@@ -212,7 +212,7 @@ class _Socket:
             case frames.Enqueue():
                 messages = [form.outgoing(each) for each in request.messages]
                 places = await publish_all(self._calls, request.topic, messages)
-                return frames.Done(id=request.id, messages=shown_places(places))
+                return frames.Done(id=request.id, messages=shown_places(request.topic, places))
             case frames.Dequeue():
                 return await self._dequeue(request, form)
             case frames.Tail():

@@ -116,6 +116,7 @@ class AddressedMessages(Body):
 
 
 class Place(Answer):
+    id: str
     partition: int
     offset: int
     # Deduplication found an earlier one: this is its place.
@@ -123,6 +124,7 @@ class Place(Answer):
 
 
 class AddressedPlace(Answer):
+    id: str
     topic: str
     partition: int
     offset: int
