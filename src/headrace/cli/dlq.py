@@ -5,7 +5,8 @@
     headrace dlq redrive orders     try them again, once the cause is repaired
     headrace dlq purge orders       forget them
 
-A redriven message reaches the queue group in which it failed and no other.
+A redriven message reaches the queue group in which it failed and no other queue group;
+streams see the copy, as they see every record.
 Redriving stops by itself when what it redrives comes straight back, and leaves
 alone what came back too often before (`--force` takes those too).
 """

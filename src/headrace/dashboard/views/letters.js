@@ -120,7 +120,7 @@ async function redrive(topic, choice, words) {
   await confirm({
     title: `Redrive ${plural(going, "message")}?`,
     words: h("div", {},
-      h("p", {}, "A dry run says: of ", h("b", {}, words), ", ", h("b", {}, plural(going, "message")), " would go back to ", h("b", {}, topic), ", for the group in which they failed and no other."),
+      h("p", {}, "A dry run says: of ", h("b", {}, words), ", ", h("b", {}, plural(going, "message")), " would go back to ", h("b", {}, topic), ", for the queue group in which they failed and no other. Streams see the copies."),
       stays.map((each) => h("p", {}, `${each}.`))),
     action: `Redrive ${count(going)}`,
     tone: "primary",
