@@ -163,6 +163,7 @@ def _check_fates(handle: Headrace, ledger: Ledger, topic: str) -> None:
                 f"{message} has been delivered {status.attempts} times"
             )
             message.attempts_least = message.attempts_most = status.attempts
+            message.attempts_now = status.attempts
 
 
 def _check_letters(handle: Headrace, ledger: Ledger, topic: str) -> None:

@@ -48,6 +48,8 @@ class Message:
     # Bounds of the delivery count, as long as it is alive.
     attempts_least: int = 0
     attempts_most: int = 0
+    # As the last answers say it.
+    attempts_now: int = 0
     dedup_id: str | None = None
     # Whether it has a TTL, and so may end by itself.
     may_expire: bool = False
@@ -202,7 +204,7 @@ class Ledger:
                 f"{message} was delivered for the {attempt}. time"
             )
             message.fates = {ALIVE}
-            message.attempts_most = attempt
+            message.attempts_most = message.attempts_now = attempt
             if self.grants_last:
                 message.attempts_least = attempt
 
@@ -215,7 +217,8 @@ class Ledger:
         partitions = {partition for partition, _ in places}
         for message in self.in_topic(topic):
             if message.place is not None and message.place[0] in partitions:
-                message.attempts_least = message.attempts_most
+                # What was released counts one less, and its release lasts as well.
+                message.attempts_least = message.attempts_now
 
     def _settled(self, fact: Fact) -> list[Message]:
         done = [
@@ -258,7 +261,9 @@ class Ledger:
 
     def _try_release(self, fact: Fact) -> None:
         for place in fact["places"]:
-            self.at(fact["topic"], place).attempts_least -= 1
+            message = self.at(fact["topic"], place)
+            message.attempts_least -= 1
+            message.attempts_now -= 1
 
     def _done_release(self, fact: Fact) -> None:
         if self.grants_last:
@@ -269,6 +274,7 @@ class Ledger:
     def _try_close(self, fact: Fact) -> None:
         for message in self.messages.values():
             message.attempts_least = max(0, message.attempts_least - 1)
+            message.attempts_now = max(0, message.attempts_now - 1)
 
     # Dead letters.
 

@@ -253,6 +253,49 @@ def _try_to_work(actor: Actor) -> None:
         actor.commit("readers", "jobs", 0, 0)
 
 
+OPENING = ("write", "create", "make_directory", "rename")
+
+
+@pytest.mark.parametrize("how", ["closed", "killed", "without power"])
+def test_a_directory_opens_on_a_disk_that_is_full_from_any_operation_on(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no reserve left either. Nothing is lost, and with room all goes on."""
+    make_rare_things_common(monkeypatch)
+    clock = ManualClock(autoskip=False)
+    ledger = Ledger(grants_last=how != "without power")
+    disk = FaultDisk()
+    actor = Actor(open_in_memory(clock, disk=disk), ledger.note)
+    _run_script(actor, clock, disk)
+    if how == "closed":
+        actor.reopen(partial(open_in_memory, clock, disk=disk))
+        actor.handle.close()
+    lost = random.Random(SEED) if how == "without power" else keep_everything
+    before = disk.crash(lost)
+    counted = Fails(found := before.crash(keep_everything), 0, OPENING, at=1 << 60)
+    open_in_memory(clock, disk=found).close()
+    for at in range(1, counted.count + 1, 1 if LONG else 6):
+        found = before.crash(keep_everything)
+        found.remove(RESERVE_FILE)
+        fails = Fails(found, errno.ENOSPC, OPENING, at)
+        handle = open_in_memory(clock, disk=found)
+        start = handle.topic("jobs").partitions[0].start_offset
+        assert handle.connection.reach().read("jobs", 0, start)[0]
+        # Killed while it is full, it opens again.
+        fails.is_over = True
+        after = Fails(again := found.crash(keep_everything), errno.ENOSPC, OPENING, at=1)
+        handle = open_in_memory(clock, disk=again)
+        with pytest.raises(DiskFull):
+            handle.publish("jobs", b"no room for this")
+        after.is_over = True
+        check(handle, copy.deepcopy(ledger))
+        handle.close()
+        handle = open_in_memory(clock, disk=again)
+        check(handle, copy.deepcopy(ledger))
+        handle.publish("jobs", b"there is room again")
+        handle.close()
+
+
 # A real directory that may only grow so much: no mount, and no root, is needed.
 
 

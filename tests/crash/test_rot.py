@@ -208,8 +208,12 @@ def _says_what_to_do(error: HeadraceError, path: str) -> bool:
 
 
 def _ask_everything(handle: Headrace, expected: Picture, path: str) -> bool:
-    """Whether some answer was an error; all others are right."""
-    reported = False
+    """Whether some answer was an error; all others are right. Where queues are stopped,
+    more is kept than would be otherwise."""
+    node = handle.connection.reach()
+    assert isinstance(node, Node)
+    stopped = {topic for topic, _, _ in node.stopped_queues()}
+    reported = bool(stopped)
     asked = set()
     for name, ask in questions(handle):
         asked.add(name)
@@ -219,9 +223,12 @@ def _ask_everything(handle: Headrace, expected: Picture, path: str) -> bool:
             assert _says_what_to_do(error, path), f"{name}: {error!r} does not say where"
             reported = True
             continue
-        assert name in expected and answer == expected[name], (
-            f"{name} is {answer} instead of {expected.get(name)}"
-        )
+        right = expected.get(name)
+        if name == "topics":
+            answer = [each for each in answer if each[0] not in stopped]
+            right = [each for each in expected[name] if each[0] not in stopped]
+        if not name.startswith(tuple(f"records {topic}:" for topic in stopped)):
+            assert name in expected and answer == right, f"{name} is {answer} instead of {right}"
     assert reported or asked == set(expected)
     return reported
 

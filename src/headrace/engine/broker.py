@@ -27,7 +27,6 @@ from headrace.engine import state as events
 from headrace.engine.catalog import (
     CURSOR_TOPIC,
     DEAD_LETTER_GROUP,
-    EpochBegan,
     Group,
     ProducersReserved,
     Topic,
@@ -40,6 +39,7 @@ from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
 from headrace.engine.groups import Groups
 from headrace.engine.growth import growth
+from headrace.engine.leading import Leading, unless_full
 from headrace.engine.leasing import Leasing
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
@@ -138,37 +138,15 @@ class Broker:
         self.topics.open_all(now_ms)
         self.cursors.load()
         self.transactions.load()
+        self.leading = Leading(self.topics, on_full)
         if not read_only:
-            self._lead(now_ms)
-
-    def _lead(self, now_ms: int) -> None:
-        """Take the leadership of every partition, in a new epoch."""
-        epoch = self.metadata.catalog.epoch + 1
-        try:
-            self.topics.change([EpochBegan(epoch)], now_ms)
-        except DiskFull:
-            # A full directory must open, or nobody could ack and so make room.
-            if not self._on_full():
-                raise
-            self.topics.change([EpochBegan(epoch)], now_ms)
-        exhausted: list[tuple[Partition, QueueView, list[int]]] = []
-        for partition in list(self.topics):
-            for group_id, offsets in partition.become_leader(
-                epoch, now_ms, end_leases=True
-            ).items():
-                exhausted.append((partition, partition.views[group_id], offsets))
-            self.moves.resume([partition])
-        self.transactions.resume(now_ms)
-        taken_back = self.cursors.take_back(now_ms)
-        if taken_back is not None:
-            taken_back.log.sync_now()
-            taken_back.on_synced(now_ms)
-            self.cursors.on_synced()
-        self.groups.open_missing_views(now_ms)
-        for partition, view, offsets in exhausted:
-            self.fates.give_up(partition, view, offsets, "max-attempts", now_ms)
+            self.leading.begin(
+                self.groups, self.moves, self.fates, self.transactions, self.cursors, now_ms
+            )
 
     def commit(self) -> Commit:
+        if self.leading.owed:
+            self.leading.catch_up()
         return Commit(self.metadata)
 
     # Syncing.
@@ -207,6 +185,11 @@ class Broker:
 
     def check_space(self, size: int) -> None:
         """Publishing stops at a floor of free space, so that acks go on."""
+        if self.leading.owed:
+            raise DiskFull(
+                "the disk is full: there is no room for what opening the directory began, and "
+                "nothing is published before; delete or move something. Reading goes on"
+            )
         self._space_left -= size
         if self._space_left > 0 or not self._free_bytes_min:
             return
@@ -357,6 +340,7 @@ class Broker:
         if found is None:
             return page
         letters, keeper = found
+        self.groups.check_queues(keeper, [letters])
         for partition in self.topics.partitions(letters):
             view = partition.views.get(keeper.id)
             if view is None or (after is not None and partition.index < after.partition):
@@ -468,9 +452,11 @@ class Broker:
 
     def maintain(self, now_ms: int) -> None:
         """Retention and compaction, for every partition. What is given up on the way
-        is a move: whoever calls waits for those."""
+        is a move: whoever calls waits for those. What a full disk has no room for is done
+        next time."""
         for partition in list(self.topics):
-            retain(partition, self.cursors, self.fates, now_ms)
+            with unless_full():
+                retain(partition, self.cursors, self.fates, now_ms)
 
     def maintenance(self, partition: Partition, now_ms: int) -> Steps:
         """The same for one partition, for who does the steps elsewhere. To be closed
@@ -483,7 +469,7 @@ class Broker:
             raise InvalidArgument(
                 f"records can be deleted up to offset {partition.high_watermark}, not {before}"
             )
-        partition.log.delete_before(before)
+        partition.making_room(lambda: partition.log.delete_before(before))
         partition.on_start_moved()
         return partition.log.start_offset
 

@@ -61,6 +61,10 @@ def list_delayed(
     """Up to `limit` messages behind `after`; fewer only when there are no more."""
     if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
         raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
+    for partition in partitions:
+        if partition.queues_stopped is not None:
+            # Which were called off is not known.
+            raise partition.queues_stopped
     found: list[DelayedMessage] = []
     # What is due now is not delayed any more.
     place = max(after or (0, 0, 0), (now_ms, len(partitions), _LAST_OFFSET))

@@ -208,6 +208,17 @@ class Groups:
             if group.id in partition.views
         ]
 
+    def check_queues(self, group: Group, topics: Sequence[Topic] | None = None) -> None:
+        """Raise why queues are stopped that this group reads: numbers without them would
+        look as if everything were done."""
+        by_id = self._topics.catalog.topics_by_id
+        if topics is None:
+            topics = [by_id[topic_id] for topic_id in group.topics if topic_id in by_id]
+        for topic in topics:
+            for partition in self._topics.partitions(topic):
+                if partition.queues_stopped is not None:
+                    raise partition.queues_stopped
+
     def dead_letters(self, topic: Topic, now_ms: int) -> Topic:
         """The topic's dead letters, held by the group that keeps them."""
         letters = self._topics.ensure_dead_letters(topic, now_ms)
@@ -253,6 +264,7 @@ class Groups:
     def statistics(
         self, group: Group, topics: Sequence[Topic] | None, now_ms: int
     ) -> QueueStatistics:
+        self.check_queues(group, topics)
         views = self.views(group, topics)
         for _, view in views:
             statistics.sample(view, now_ms)

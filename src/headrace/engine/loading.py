@@ -80,7 +80,7 @@ def _load(partition: Partition, groups: Mapping[int, Group], now_ms: int) -> Non
         # The log lost its unsynced end, and what takes its place is not what some
         # events were about. Nothing may be appended before that is written down for
         # good.
-        state.append_turn(events.Cut(partition.log.end_offset), partition.epoch, now_ms)
+        state.append_first(events.Cut(partition.log.end_offset), partition.epoch, now_ms)
     state.log.sync_now()
 
 

@@ -127,10 +127,22 @@ class Partition:
                 again, spent = divide_leased(view, self.read)
                 if again:
                     event = events.LeaseEnded(view.group_id, now_ms, runs_of(again))
-                    self.write(view, event, now_ms, wait=False)
+                    # On a full disk they run out by themselves.
+                    with contextlib.suppress(DiskFull):
+                        self.write(view, event, now_ms, wait=False)
                 if spent:
                     exhausted[view.group_id] = spent
         return exhausted
+
+    def making_room(self, act: Callable[[], object]) -> None:
+        """Do what makes room on the disk, which takes some itself: on a full one that of
+        the reserve."""
+        try:
+            act()
+        except DiskFull:
+            if not self._on_full():
+                raise
+            act()
 
     def resign(self) -> None:
         self.is_leader = False

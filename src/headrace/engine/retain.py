@@ -59,14 +59,15 @@ def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int)
     if settings.retention == "acked":
         done = _done_below(partition, cursors)
         if done is not None:
-            log.release(done)
+            partition.making_room(lambda: log.release(done))
     else:
         end = log.expirable_end(now_ms)
         if end == before:
             return
         if settings.retention_owed == "dead-letter":
             _give_up_owed(partition, fates, end, now_ms)
-        log.expire(now_ms, keep_from=(yield from _owed_from(partition, end, now_ms)))
+        keep_from = yield from _owed_from(partition, end, now_ms)
+        partition.making_room(lambda: log.expire(now_ms, keep_from=keep_from))
     if log.start_offset != before:
         partition.on_start_moved()
 

@@ -24,6 +24,7 @@ from crc32c import crc32c
 from headrace.core.ports import Disk
 from headrace.engine.runs import Runs
 from headrace.engine.scan import Row, Scan
+from headrace.log.checkpoint import FULL
 
 BUFFERED_OFFSETS_MAX = 65_536
 BUFFERED_ROWS_MAX = 4_096
@@ -121,21 +122,36 @@ class Sidecar:
             self.flush()
 
     def flush(self) -> None:
+        """Write what is buffered. On a full disk it stays in memory: the next open finds
+        it in the log again."""
         buffer = self._buffer
         if buffer.end == buffer.start or self._read_only:
             return
         body = _encoder.encode(buffer)
-        if self._size >= FILE_BYTES_MAX or not self._names:
-            self._disk.make_directory(self._path)
-            self._names.append(f"{buffer.start:020d}")
-            self._size = 0
-        file = self._disk.open(f"{self._path}/{self._names[-1]}", create=True)
+        is_new = self._size >= FILE_BYTES_MAX or not self._names
+        name = f"{buffer.start:020d}" if is_new else self._names[-1]
+        position = 0 if is_new else self._size
         try:
-            file.write(_FRAME.pack(len(body), crc32c(body)) + body, self._size)
+            self._write(name, _FRAME.pack(len(body), crc32c(body)) + body, position)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            if is_new:
+                # An empty file would look like one that lost its blocks.
+                self._disk.remove(f"{self._path}/{name}")
+            return
+        if is_new:
+            self._names.append(name)
+        self._size = position + _FRAME.size + len(body)
+        self._buffer = _Block(buffer.end, buffer.end, [], [])
+
+    def _write(self, name: str, data: bytes, position: int) -> None:
+        self._disk.make_directory(self._path)
+        file = self._disk.open(f"{self._path}/{name}", create=True)
+        try:
+            file.write(data, position)
         finally:
             file.close()
-        self._size += _FRAME.size + len(body)
-        self._buffer = _Block(buffer.end, buffer.end, [], [])
 
     def scans(self, start: int) -> Iterator[Scan]:
         """Everything from `start` on, on disk and not. Damaged when there is

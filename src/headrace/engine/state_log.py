@@ -88,6 +88,8 @@ class StateLog:
         self.holding: dict[int, set[int]] = {}
         self._bytes = 0
         self._bytes_due = SNAPSHOT_BYTES_MIN
+        # What has to be written before anything else, and found no room.
+        self.first: tuple[Cut, int, int] | None = None
         # Where a snapshot begins whose end was not found.
         self._torn_at: int | None = None
         # Start and end of the last snapshot, until it is synced.
@@ -105,6 +107,25 @@ class StateLog:
     def append_turn(self, event: Opened | Closed | Cut, epoch: int, now_ms: int) -> None:
         """The same for what is not about messages."""
         self.turned_at = self.append([event], epoch, now_ms) - 1
+
+    def append_first(self, event: Cut, epoch: int, now_ms: int) -> None:
+        """As `append_turn`; on a full disk before whatever is appended next."""
+        try:
+            self.append_turn(event, epoch, now_ms)
+        except DiskFull:
+            self.first = (event, epoch, now_ms)
+
+    def write_first(self) -> None:
+        """What `append_first` found no room for; DiskFull when there is none yet."""
+        if self.first is not None:
+            event, epoch, now_ms = self.first
+            self.first = None
+            try:
+                self.append_turn(event, epoch, now_ms)
+            except DiskFull:
+                self.first = (event, epoch, now_ms)
+                raise
+            self.log.sync_now()
 
     def append_held(self, event: AckHeld, producer_epoch: int, epoch: int, now_ms: int) -> int:
         """The same for an ack that is part of a transaction."""
@@ -124,6 +145,7 @@ class StateLog:
         return self._append(marker_batch(marker), epoch, marker.timestamp_ms)
 
     def _append(self, batch: bytearray, epoch: int, now_ms: int) -> int:
+        self.write_first()
         try:
             end = self.log.append(batch, epoch, now_ms)[1]
         except DiskFull:
@@ -192,6 +214,7 @@ class StateLog:
 
     def write_snapshot(self, parts: Sequence[Event], epoch: int, now_ms: int) -> None:
         """Replaces everything before it, once it is synced."""
+        self.write_first()
         self.log.roll(now_ms)
         batches = bytearray()
         values: list[bytes] = []

@@ -1,0 +1,102 @@
+"""Leading: this process takes every partition of a directory that it has opened.
+
+It writes a little: the epoch, the ends of leases that nobody can hold any more, what a
+crash left half done. A full disk has room for none of it, and a directory that does not
+open can neither be read nor be acked empty. So what finds no room is owed, and nothing is
+published before it is done; leases that could not be ended run out by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from headrace.core.errors import DiskFull
+from headrace.engine.catalog import EpochBegan
+from headrace.engine.cursor import Cursors
+from headrace.engine.fate import Fates
+from headrace.engine.groups import Groups
+from headrace.engine.move import Moves
+from headrace.engine.partition import Partition
+from headrace.engine.queue import QueueView
+from headrace.engine.topics import Topics
+from headrace.engine.transactions import Transactions
+from headrace.log.checkpoint import FULL
+
+
+@contextlib.contextmanager
+def unless_full() -> Iterator[None]:
+    """What does not fit on the disk is left undone."""
+    try:
+        yield
+    except DiskFull:
+        pass
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+
+
+class Leading:
+    def __init__(self, topics: Topics, on_full: Callable[[], bool]) -> None:
+        self._topics = topics
+        self._on_full = on_full
+        # What is still to be done, in this order. Each may be done more than once.
+        self.owed: deque[Callable[[], None]] = deque()
+
+    def begin(
+        self,
+        groups: Groups,
+        moves: Moves,
+        fates: Fates,
+        transactions: Transactions,
+        cursors: Cursors,
+        now_ms: int,
+    ) -> None:
+        """Take the leadership of every partition, in a new epoch."""
+        epoch = self._topics.catalog.epoch + 1
+        self.owed.append(partial(self._write_epoch, epoch, now_ms))
+        for partition in self._topics:
+            if partition.state is not None and partition.state.first is not None:
+                self.owed.append(partition.state.write_first)
+        self.catch_up()
+        exhausted: list[tuple[Partition, QueueView, list[int]]] = []
+        for partition in list(self._topics):
+            spent = partition.become_leader(epoch, now_ms, end_leases=True)
+            for group_id, offsets in spent.items():
+                exhausted.append((partition, partition.views[group_id], offsets))
+            moves.resume([partition])
+        self.owed.append(partial(transactions.resume, now_ms))
+        self.owed.append(partial(_take_back, cursors, now_ms))
+        self.owed.append(partial(groups.open_missing_views, now_ms))
+        self.catch_up()
+        for partition, view, offsets in exhausted:
+            # Else their leases run out, and they are given up then.
+            with unless_full():
+                fates.give_up(partition, view, offsets, "max-attempts", now_ms)
+
+    def catch_up(self) -> None:
+        """Do what there is room for."""
+        with unless_full():
+            while self.owed:
+                self.owed[0]()
+                self.owed.popleft()
+
+    def _write_epoch(self, epoch: int, now_ms: int) -> None:
+        began = EpochBegan(epoch)
+        try:
+            self._topics.change([began], now_ms)
+        except DiskFull:
+            # A full directory must open, or nobody could ack and so make room.
+            if not self._on_full():
+                raise
+            self._topics.change([began], now_ms)
+
+
+def _take_back(cursors: Cursors, now_ms: int) -> None:
+    taken_back = cursors.take_back(now_ms)
+    if taken_back is not None:
+        taken_back.log.sync_now()
+        taken_back.on_synced(now_ms)
+        cursors.on_synced()
