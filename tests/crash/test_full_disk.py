@@ -77,6 +77,29 @@ def test_publishing_stops_at_the_floor_while_reading_and_acking_go_on() -> None:
     check(_open(disk), ledger)
 
 
+def test_a_disk_that_gets_full_or_has_room_again_is_told_once_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = FaultDisk()
+    handle = _open(disk, free_bytes_min=256 * KIB)
+    handle.create_topic("jobs", 1)
+    assert not caplog.records
+    disk.fail_writes_after(200 * KIB)
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            handle.publish("jobs", b"." * 5_000_000)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "the disk is full" in caplog.text
+    handle.close()
+    # A start on a full disk says so too.
+    handle = _open(disk, free_bytes_min=256 * KIB)
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+    disk.fail_writes_after(None)
+    handle.publish("jobs", b"there is room again")
+    assert "room on the disk again" in caplog.text and len(caplog.records) == 3
+    handle.close()
+
+
 def test_a_publish_that_found_no_room_left_no_trace() -> None:
     for room in range(0, 400, 7 if not LONG else 1):
         disk = FaultDisk()

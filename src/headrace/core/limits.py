@@ -141,6 +141,9 @@ METRIC_PARTITIONS_MAX: Final = 20_000
 # Ages that one scrape reads from the log; the others wait for the next.
 METRIC_AGES_MAX: Final = 1_000
 
+# What a start replays of all state logs together, as far as housekeeping can see to it:
+# a few seconds.
+STATE_REPLAY_BYTES_MAX: Final = 8 * 1024 * 1024
 # Tracing: what of a partition's state log may wait to be carried over before it is
 # cut all the same; what one page of a search goes over, and one search for a copy.
 TRACE_UNCARRIED_BYTES_MAX: Final = 64 * 1024 * 1024

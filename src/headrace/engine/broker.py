@@ -46,13 +46,15 @@ from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
-from headrace.engine.retain import Steps, retain, retention
+from headrace.engine.retain import Steps, carry_out, retain, retention
 from headrace.engine.runs import runs_of
 from headrace.engine.scanner import NORMAL
 from headrace.engine.settling import Settling
 from headrace.engine.sharing import Sharing
+from headrace.engine.space import Space
 from headrace.engine.topics import Topics
 from headrace.engine.transactions import Transactions
+from headrace.engine.upkeep import close_short, fair_share, keep_short
 from headrace.engine.window import (
     ABSENT,
     ACKED,
@@ -84,8 +86,6 @@ STATES: dict[int, State] = {
     CANCELLED: "cancelled",
 }
 PRODUCER_IDS_RESERVED = 1_000
-# Free space is asked for again after this much was written.
-_SPACE_BYTES = 4 * 1024 * 1024
 
 
 class Round(NamedTuple):
@@ -116,8 +116,7 @@ class Broker:
         """`on_full` is asked to make room when acks cannot be written."""
         self._disk = disk
         self._on_full = on_full
-        self._free_bytes_min = free_bytes_min
-        self._space_left = 0
+        self.space = Space(disk, free_bytes_min)
         self._producer_id = self._producer_ids_end = 0
         self.read_only = read_only
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
@@ -190,17 +189,7 @@ class Broker:
                 "the disk is full: there is no room for what opening the directory began, and "
                 "nothing is published before; delete or move something. Reading goes on"
             )
-        self._space_left -= size
-        if self._space_left > 0 or not self._free_bytes_min:
-            return
-        free = self._disk.free_bytes()
-        if free - size < self._free_bytes_min:
-            self._space_left = 0
-            raise DiskFull(
-                f"the disk has {free} bytes free and publishing stops at {self._free_bytes_min}; "
-                "delete or move something, then publish again. Reading and acking go on"
-            )
-        self._space_left = min(_SPACE_BYTES, free - self._free_bytes_min)
+        self.space.check(size)
 
     # Producers.
 
@@ -454,14 +443,22 @@ class Broker:
         """Retention and compaction, for every partition. What is given up on the way
         is a move: whoever calls waits for those. What a full disk has no room for is done
         next time."""
+        self.space.look()
+        share_bytes = self.replay_share()
         for partition in list(self.topics):
             with unless_full():
                 retain(partition, self.cursors, self.fates, now_ms)
+                carry_out(keep_short(partition, share_bytes, now_ms))
 
-    def maintenance(self, partition: Partition, now_ms: int) -> Steps:
+    def replay_share(self) -> int:
+        """How much of its state log each partition may leave for a start to replay."""
+        return fair_share(self.topics)
+
+    def maintenance(self, partition: Partition, share_bytes: int, now_ms: int) -> Steps:
         """The same for one partition, for who does the steps elsewhere. To be closed
         when the partition goes away."""
-        return retention(partition, self.cursors, self.fates, now_ms)
+        yield from retention(partition, self.cursors, self.fates, now_ms)
+        yield from keep_short(partition, share_bytes, now_ms)
 
     def delete_records(self, topic: Topic, index: int, before: int, now_ms: int) -> int:
         partition = self.topics.partition(topic, index)
@@ -473,7 +470,10 @@ class Broker:
         partition.on_start_moved()
         return partition.log.start_offset
 
-    def close(self) -> None:
+    def close(self, now_ms: int | None = None) -> None:
+        """With the time, it leaves little to be replayed."""
         for partition in self.topics:
+            if now_ms is not None and not self.read_only:
+                close_short(partition, now_ms)
             partition.close()
         self.metadata.log.close()

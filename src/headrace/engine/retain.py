@@ -35,7 +35,11 @@ Steps = Generator[Step, int | None, None]
 
 def retain(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> None:
     """Whatever is due, at once."""
-    steps = retention(partition, cursors, fates, now_ms)
+    carry_out(retention(partition, cursors, fates, now_ms))
+
+
+def carry_out(steps: Steps) -> None:
+    """Every step, one after the other."""
     done: int | None = None
     # Closed here when a step fails, and not by whoever collects what is left.
     with contextlib.closing(steps), contextlib.suppress(StopIteration):

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 SNAPSHOT_BYTES_MIN = 4 * 1024 * 1024
 SNAPSHOT_FACTOR = 4
 BATCH_BYTES = 4 * 1024 * 1024
+_SNAPSHOT_BOUNDS = (SnapshotPartition, SnapshotEnd)
 
 
 class Waiting(NamedTuple):
@@ -168,25 +169,54 @@ class StateLog:
                 self.holding.setdefault(producer_id, set()).add(view.group_id)
 
     def replay(self) -> Iterator[Event | TransactionDecided]:
-        """Every event that counts, in order. What lies between a snapshot's
-        begin and end comes once the end was seen."""
+        """Every event that counts, in order, from the last whole snapshot on. What lies
+        between a snapshot's begin and end comes once the end was seen."""
         snapshot: list[Event | TransactionDecided] | None = None
-        self._torn_at = None
-        for offset, event in self._events():
+        start, torn = self._replay_start()
+        first, self._torn_at = start, torn
+        for offset, event in self._events(start, torn or self.log.end_offset):
             match event:
                 case SnapshotPartition():
                     snapshot = [event]
-                    self._torn_at = offset
+                    first = self._torn_at = offset
                 case SnapshotEnd():
                     yield from snapshot or ()
                     yield event
                     snapshot = None
-                    self._torn_at = None
+                    self._torn_at = torn
+                    self._on_snapshot_read(first, offset + 1)
                 case _ if snapshot is not None:
                     snapshot.append(event)
                 case _:
                     self._note(offset, event)
                     yield event
+
+    def _replay_start(self) -> tuple[int, int | None]:
+        """The last snapshot that is whole, or the log's start; and where one begins that a
+        loss of power tore. A snapshot begins a segment, so only those are looked at."""
+        torn: int | None = None
+        for segment in reversed(list(self.log.segment_list)):
+            base = segment.base_offset
+            if base <= self.log.start_offset:
+                break
+            kinds = (type(event) for _, event in self._read(base, self.log.end_offset))
+            if next(kinds, None) is SnapshotPartition:
+                if next((kind for kind in kinds if kind in _SNAPSHOT_BOUNDS), None) is SnapshotEnd:
+                    return base, torn
+                torn = base
+        return self.log.start_offset, torn
+
+    def _on_snapshot_read(self, start: int, end: int) -> None:
+        """As after `write_snapshot`."""
+        if start > self.log.start_offset:
+            # What it replaces was not cut yet.
+            self._snapshot = (start, end)
+        self._bytes_due = max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * self._bytes)
+        self._bytes = 0
+        # What was said before it, and was not read, may be about any message.
+        self._told_end = max(self._told_end, self._data_end())
+        self.turned_at = max(self.turned_at, start)
+        self._mark(end, self._told_end)
 
     def _note(self, position: int, event: Event | TransactionDecided) -> None:
         if self._bytes >= self._mark_due:
@@ -202,12 +232,26 @@ class StateLog:
             self.log.truncate_to(self._torn_at)
             self._torn_at = None
 
-    def _events(self) -> Iterator[tuple[int, Event | TransactionDecided]]:
-        log = self.log
-        for data, position in iterate_batches(log, log.start_offset, log.end_offset):
+    def _events(self, start: int, end: int) -> Iterator[tuple[int, Event | TransactionDecided]]:
+        """Counted as what a replay has to read."""
+        for data, position in iterate_batches(self.log, start, end):
             header = read_header(data, position)
             self._bytes += header.size_bytes
             yield from events_in(data[position : position + header.size_bytes], header)
+
+    def _read(self, start: int, end: int) -> Iterator[tuple[int, Event | TransactionDecided]]:
+        for data, position in iterate_batches(self.log, start, end):
+            header = read_header(data, position)
+            yield from events_in(data[position : position + header.size_bytes], header)
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """What the next start has to replay."""
+        return self._bytes
+
+    @property
+    def has_unsynced_snapshot(self) -> bool:
+        return self._snapshot is not None
 
     def is_snapshot_due(self) -> bool:
         return self._bytes >= self._bytes_due and self._snapshot is None

@@ -99,7 +99,7 @@ class Node(Traced, Face, Transacting):
                 self.closed = True
                 self._commits.close()
                 if self._commits.failed is None:
-                    self._broker.close()
+                    self._broker.close(self.clock.now_ms())
                 if self._claimed is not None:
                     self._claimed.release()
         self._notify()

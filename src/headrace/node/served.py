@@ -15,7 +15,7 @@ from headrace.core.ports import Clock, Disk, Entropy, Lock, read_clock, steady_m
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
-from headrace.node.reporting import report_stopped
+from headrace.node.reporting import report_troubles
 from headrace.platform.directory import give_up_reserve, keep_reserve
 from headrace.platform.group_commit import GroupCommit
 
@@ -54,7 +54,7 @@ class Embedded(Served):
             free_bytes_min=free_bytes_min,
             on_full=lambda: give_up_reserve(disk),
         )
-        report_stopped(self._broker)
+        report_troubles(self._broker)
         if auto_create:
             self._broker.topics.auto_create_partitions = AUTO_CREATE_PARTITIONS
         # The time for who holds the lock; others ask the clock itself.

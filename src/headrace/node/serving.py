@@ -18,7 +18,7 @@ from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.engine.broker import Broker
 from headrace.node.figures import node_figures
-from headrace.node.reporting import report_stopped
+from headrace.node.reporting import report_troubles
 from headrace.platform.clock import SystemClock
 from headrace.platform.descriptors import DESCRIPTORS, limit_for
 from headrace.platform.directory import (
@@ -91,7 +91,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             offsets_ms=settings.offsets_retention_ms,
             transactional_ids_ms=settings.transactional_id_expiration_ms,
         )
-        report_stopped(broker)
+        report_troubles(broker)
         service = Service(
             broker,
             disk,
@@ -117,7 +117,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
                 await spans.close()
             await service.close()
             if service.commits.failed is None:
-                broker.close()
+                broker.close(clock.now_ms())
     finally:
         claimed.release()
 

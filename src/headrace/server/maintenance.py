@@ -86,12 +86,18 @@ class Maintenance:
     async def round(self) -> None:
         """Everything that is due now."""
         self._slice_end = self._loop.time() + SLICE_SECONDS
+        self._broker.space.look()
+        share_bytes = self._broker.replay_share()
+
+        def make(partition: Partition, now_ms: int) -> Steps:
+            return self._broker.maintenance(partition, share_bytes, now_ms)
+
         for partition in list(self._broker.topics):
             if self._loop.time() > self._slice_end:
                 await self._let_others()
             if not partition.is_leader:
                 continue
-            await self._see_to(partition, self._broker.maintenance, "maintenance failed")
+            await self._see_to(partition, make, "maintenance failed")
             self._tell_unreadable(partition)
 
     def _tell_unreadable(self, partition: Partition) -> None:

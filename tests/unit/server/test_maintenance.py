@@ -151,10 +151,10 @@ def test_one_partition_that_fails_does_not_keep_the_others_from_their_turn(
         bad = bench.broker.topics.create("a", 1, TopicSettings(**COMPACT), 1)
         real = bench.broker.maintenance
 
-        def maintenance(partition: Partition, now_ms: int) -> Any:
+        def maintenance(partition: Partition, share_bytes: int, now_ms: int) -> Any:
             if partition.topic.id == bad.id:
                 raise OSError("no")
-            return real(partition, now_ms)
+            return real(partition, share_bytes, now_ms)
 
         monkeypatch.setattr(bench.broker, "maintenance", maintenance)
         await bench.service.maintenance.round()
