@@ -80,6 +80,24 @@ def test_http_refuses_a_body_that_is_too_large_however_it_comes(
         assert "send several smaller ones" in detail
 
 
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_http_refuses_json_that_is_not_utf_8(http: httpx.Client, topic: str, size: int) -> None:
+    body = b'{"messages": [{"value": "%b\xff"}]}' % (b"x" * size)
+    answer = http.post(
+        f"/topics/{topic}/messages", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert "utf-8" in answer.json()["detail"]
+    assert http.get(f"/topics/{topic}/messages").json()["messages"] == []
+
+
+def test_http_refuses_a_request_with_two_hosts(doors: DoorsProcess) -> None:
+    host, _, port = doors.doors["http"].rpartition(":")
+    with socket.create_connection((host, int(port)), SECONDS) as made:
+        made.sendall(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n")
+        assert made.recv(1000).startswith(b"HTTP/1.1 400 ")
+
+
 def test_http_refuses_headers_without_end(doors: DoorsProcess) -> None:
     host, _, port = doors.doors["http"].rpartition(":")
     with socket.create_connection((host, int(port)), SECONDS) as made:

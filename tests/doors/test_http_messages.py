@@ -71,6 +71,13 @@ def test_a_value_must_be_said_and_null_too(http: httpx.Client, topic: str) -> No
     assert [each["value"] for each in read] == [None, ""]
 
 
+def test_a_browser_does_not_guess_what_a_raw_message_is(http: httpx.Client, topic: str) -> None:
+    http.post(f"/topics/{topic}/messages", content=b"<b>", headers={"content-type": "text/plain"})
+    asked = {"accept": "application/octet-stream"}
+    answer = http.get(f"/topics/{topic}/messages/0/0", headers=asked)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
 def test_many_messages_are_one_request(http: httpx.Client, topic: str) -> None:
     body = {"messages": [{"value": number, "key": str(number)} for number in range(500)]}
     places = done(http.post(f"/topics/{topic}/messages", json=body))["messages"]

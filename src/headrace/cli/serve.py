@@ -83,7 +83,8 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     from headrace.node.serving import Ready
     from headrace.node.serving import serve as run
 
-    settings = read_settings(config, directory, flags).settings
+    settings, sources = read_settings(config, directory, flags)
+    given = frozenset(name for name, source in sources.items() if source != "default")
     set_up_logging(settings.log_level, as_json=settings.log_format == "json")
     # grpc would write lines of its own between ours, whenever a client leaves.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -106,6 +107,6 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     if sys.platform == "win32":
         import asyncio
 
-        asyncio.run(run(settings, on_ready))
+        asyncio.run(run(settings, on_ready, given))
     else:
-        require("uvloop", "server").run(run(settings, on_ready))
+        require("uvloop", "server").run(run(settings, on_ready, given))

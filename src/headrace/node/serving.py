@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -70,9 +70,14 @@ class OpenSpans(Protocol):
 DESCRIPTORS_BESIDE = 64
 
 
-async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> None:
+async def serve(
+    settings: NodeSettings,
+    on_ready: Callable[[Ready], None],
+    given: Collection[str] = (),
+) -> None:
     """Open the directory and the doors, call `on_ready`, and go on until a
-    signal asks to stop or the disk fails."""
+    signal asks to stop or the disk fails. `given` names the settings that somebody
+    chose, also where the choice is the default."""
     disk, entropy, clock = RealDisk(settings.data), SystemEntropy(), SystemClock()
     settings = _share_descriptors(settings)
     claimed = claim(disk, entropy)
@@ -111,7 +116,7 @@ async def serve(settings: NodeSettings, on_ready: Callable[[Ready], None]) -> No
             on_ready(ready)
 
         try:
-            await _serve_doors(settings, service, tell_where)
+            await _serve_doors(settings, service, tell_where, given)
         finally:
             if spans is not None:
                 await spans.close()
@@ -164,7 +169,10 @@ def _share_descriptors(settings: NodeSettings) -> NodeSettings:
 
 
 async def _serve_doors(
-    settings: NodeSettings, service: Service, on_ready: Callable[[Ready], None]
+    settings: NodeSettings,
+    service: Service,
+    on_ready: Callable[[Ready], None],
+    given: Collection[str],
 ) -> None:
     scrapes = Scrapes(service, settings)
     doors = _doors(settings, service, scrapes)
@@ -174,7 +182,7 @@ async def _serve_doors(
     told: Exporting | None = None
     try:
         for name, door in doors.items():
-            if await _open(name, door, settings):
+            if await open_door(name, door, settings, given):
                 opened[name] = door
         addresses = {name: str(door.address) for name, door in opened.items()}
         stop = asyncio.Event()
@@ -242,14 +250,18 @@ def _read_the_rest() -> None:
     load_all(pause=lambda: time.sleep(0.001))
 
 
-async def _open(name: str, door: OpenDoor, settings: NodeSettings) -> bool:
-    """Whether it is open. A second node on one machine is told only of the address
-    that somebody chose: the others are ours to leave shut."""
+async def open_door(
+    name: str, door: OpenDoor, settings: NodeSettings, given: Collection[str]
+) -> bool:
+    """Whether it is open. An address that somebody chose and that is taken is an error;
+    a default one is ours to leave shut, with a warning, for a second node on a machine."""
     wanted = getattr(settings, name)
     try:
         await door.open()
     except OSError as error:
-        by_default = name != "kafka" and wanted == getattr(NodeSettings(), name)
+        by_default = (
+            name != "kafka" and name not in given and wanted == getattr(NodeSettings(), name)
+        )
         if by_default and error.errno == errno.EADDRINUSE:
             logger.warning(
                 "a door stays shut", extra={"door": name, "in_use": wanted, "choose": f"--{name}"}

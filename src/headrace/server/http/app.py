@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
 from headrace.server.http.dashboard import dashboard_routes
@@ -174,6 +174,9 @@ class Gate:
             await send(message)
 
         refused = self._refusal(headers)
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            # Whoever stands before us may have looked at the other one.
+            refused = InvalidArgument("a request has one Host header, not several")
         if refused is not None:
             await _refuse(refused, scope, receive, send_with_id)
             return

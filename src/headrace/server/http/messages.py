@@ -190,7 +190,9 @@ async def show(call: Call) -> bodies.ShownMessage | Response:
     accepted = call.request.headers.get("accept", "")
     if RAW_TYPE in accepted:
         kind = content_type_of(record.headers) or RAW_TYPE.encode()
-        return Response(record.value or b"", media_type=kind.decode("latin-1"))
+        # A browser takes it for what its producer called it, and for nothing else.
+        headers = {"x-content-type-options": "nosniff"}
+        return Response(record.value or b"", headers=headers, media_type=kind.decode("latin-1"))
     return shown_record(record)
 
 

@@ -160,6 +160,9 @@ def decode_body(kind: Any, body: bytes) -> Any:
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
+        if not body.isascii():
+            # The decoder takes over values as they stand and does not look into them.
+            body.decode()
         return decoder.decode(body or b"{}")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"the body is not what this takes: {error}") from error
