@@ -142,6 +142,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                         rate("headrace_request_errors_total", HERE, "door, api, code"),
                         "{{door}} {{api}} {{code}}",
                     ),
+                    (
+                        rate("headrace_connections_cut_total", HERE, "door, reason"),
+                        "{{door}} cut: {{reason}}",
+                    ),
                 ),
                 "cps",
             ),

@@ -122,6 +122,19 @@ def check_connections(world: World) -> None:
     exactly(world, f.CONNECTIONS, {labels(door=door): 1 for door in doors})
 
 
+@checks(f.CUTS)
+def check_cuts(world: World) -> None:
+    reasons = {
+        "kafka": ("body", "answer", "idle", "address", "full"),
+        "http": ("head", "body", "answer", "address"),
+        "websocket": ("answer",),
+    }
+    expected = {
+        labels(door=door, reason=reason): 0 for door, each in reasons.items() for reason in each
+    }
+    exactly(world, f.CUTS, expected)
+
+
 # Groups.
 
 ORDERS = {

@@ -73,6 +73,13 @@ class NodeSettings(SettingsModel):
     auto_create_topics: bool = True
     partitions: int = 3
     connections_max: int = 10_000
+    # How many of them one client address may have at a door, this machine's excepted;
+    # 0 for any number.
+    connections_per_address_max: int = 2_000
+    # How long a connection without a request may stay silent, and how long a client may
+    # get nowhere within a request or in taking its answers; 0 for ever.
+    connections_max_idle_ms: int = 10 * 60 * 1000
+    stall_timeout_ms: int = 60_000
     request_bytes_max: int = 100 * 1024 * 1024
     # How long a new consumer group waits for more members.
     rebalance_delay_ms: int = 0
@@ -111,6 +118,9 @@ class NodeSettings(SettingsModel):
     def __post_init__(self) -> None:
         check_between("partitions", self.partitions, 1, limits.PARTITIONS_PER_TOPIC_MAX)
         check_between("connections_max", self.connections_max, 1, 1_000_000)
+        check_between("connections_per_address_max", self.connections_per_address_max, 0, None)
+        check_between("connections_max_idle_ms", self.connections_max_idle_ms, 0, 2**31 - 1)
+        check_between("stall_timeout_ms", self.stall_timeout_ms, 0, 2**31 - 1)
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
         check_between("lease_grace_ms", self.lease_grace_ms, 0, 600_000)

@@ -24,7 +24,7 @@ from headrace.server.kafka.connection import (
     Connection,
     Slot,
 )
-from headrace.server.kafka.door import SILENT_SWEEPS_MAX, STALLED_SWEEPS_MAX, Door
+from headrace.server.kafka.door import Door
 from headrace.server.kafka.rooms import SPARE_BYTES
 from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
 from headrace.server.service import Service
@@ -379,7 +379,7 @@ def sweep(bench: Bench, times: int) -> None:
 def test_a_peer_that_stops_within_a_request_is_cut_off() -> None:
     def scenario(bench: Bench) -> None:
         bench.send(frame(b"whole")[:-1])
-        sweep(bench, STALLED_SWEEPS_MAX)
+        sweep(bench, 6)
         assert bench.line.ended is None
         sweep(bench, 1)
         assert bench.line.ended == "aborted"
@@ -390,11 +390,11 @@ def test_a_peer_that_stops_within_a_request_is_cut_off() -> None:
 def test_a_peer_that_takes_nothing_is_cut_off_and_one_that_is_slow_is_not() -> None:
     def scenario(bench: Bench) -> None:
         bench.line.unsent = WRITE_BYTES_HIGH * 2
-        for _ in range(3 * STALLED_SWEEPS_MAX):
+        for _ in range(18):
             bench.line.unsent -= 1
             bench.door.sweep()
         assert bench.line.ended is None
-        sweep(bench, STALLED_SWEEPS_MAX + 1)
+        sweep(bench, 6)
         assert bench.line.ended == "aborted"
 
     play(scenario)
@@ -403,13 +403,49 @@ def test_a_peer_that_takes_nothing_is_cut_off_and_one_that_is_slow_is_not() -> N
 def test_a_silent_peer_is_let_go_unless_it_waits_for_an_answer() -> None:
     def scenario(bench: Bench) -> None:
         bench.send(frame(b"a long poll"))
-        sweep(bench, SILENT_SWEEPS_MAX + 5)
+        sweep(bench, 65)
         assert bench.line.ended is None
         bench.answer(0, [b"news"])
         sweep(bench, 1)
         assert bench.line.ended == "closed"
 
     play(scenario)
+
+
+@pytest.mark.parametrize("unsent", [1, WRITE_BYTES_HIGH * 2])
+def test_a_peer_that_takes_nothing_of_a_short_answer_is_cut_off_too(unsent: int) -> None:
+    def scenario(bench: Bench) -> None:
+        bench.line.unsent = unsent
+        sweep(bench, 2)
+        assert bench.line.ended is None
+        sweep(bench, 1)
+        assert bench.line.ended == "aborted"
+        assert +bench.service.counts.cuts == {("kafka", "answer"): 1}
+
+    play(scenario, stall_timeout_ms=30_000)
+
+
+def test_limits_of_zero_cut_nobody_off() -> None:
+    def scenario(bench: Bench) -> None:
+        bench.send(frame(b"whole")[:-1])
+        bench.line.unsent = 1
+        sweep(bench, 10_000)
+        assert bench.line.ended is None
+
+    play(scenario, stall_timeout_ms=0, connections_max_idle_ms=0)
+
+
+def test_an_address_has_so_many_connections_and_its_places_come_back() -> None:
+    def scenario(bench: Bench) -> None:
+        second, line = bench.connect()
+        third, refused = bench.connect()
+        assert (line.ended, refused.ended) == (None, "aborted")
+        third.connection_lost(None)
+        second.connection_lost(None)
+        assert bench.connect()[1].ended is None
+        assert +bench.service.counts.cuts == {("kafka", "address"): 1}
+
+    play(scenario, connections_per_address_max=2)
 
 
 def test_who_holds_something_for_a_connection_hears_of_its_end() -> None:

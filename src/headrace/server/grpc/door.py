@@ -66,6 +66,11 @@ _OPTIONS = (
 )
 
 
+def _idle_option(idle_ms: int) -> tuple[tuple[str, int], ...]:
+    """0 lets a connection without calls stay for ever."""
+    return (("grpc.max_connection_idle_ms", idle_ms),) if idle_ms else ()
+
+
 class GrpcDoor:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
         self._service = service
@@ -81,7 +86,8 @@ class GrpcDoor:
         wanted = Address.parse("grpc", self._settings.grpc)
         await _check_free(self._service.loop, wanted)
         server = grpc.aio.server(
-            options=_OPTIONS, maximum_concurrent_rpcs=self._settings.connections_max
+            options=(*_OPTIONS, *_idle_option(self._settings.connections_max_idle_ms)),
+            maximum_concurrent_rpcs=self._settings.connections_max,
         )
         names = [each.full_name for each in pb.DESCRIPTOR.services_by_name.values()]
         server.add_generic_rpc_handlers((*self._handlers(), self._sdk_handler()))

@@ -23,6 +23,8 @@ class CorkedTransport:
         self._loop = loop
         self._parts: list[bytes] = []
         self._size = 0
+        # All that was ever handed to the transport.
+        self.written_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -40,7 +42,9 @@ class CorkedTransport:
         parts = self._parts
         self._parts, self._size = [], 0
         if parts and not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            self.written_bytes += len(data)
+            self._transport.write(data)
 
     def close(self) -> None:
         self._flush()

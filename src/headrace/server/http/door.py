@@ -1,8 +1,4 @@
-"""The HTTP door: uvicorn on the node's own loop, from open to graceful close.
-
-A request's head is bounded here, since the parser bounds nothing: whoever sends
-headers without end is cut off before they fill the memory.
-"""
+"""The HTTP door: uvicorn on the node's own loop, from open to graceful close."""
 
 from __future__ import annotations
 
@@ -10,11 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from starlette.routing import WebSocketRoute
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.calls import Face
 from headrace.core import limits
@@ -22,11 +18,9 @@ from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.app import Gate, hosts_of, make_app
-from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
-from headrace.server.http.problems import PROBLEM_TYPE
-from headrace.server.http.route import encode
+from headrace.server.http.protocol import Guard, GuardedHttp, GuardedWebSocket
 from headrace.server.http.sockets import Sockets
 from headrace.server.listening import bind
 from headrace.server.live import Live
@@ -34,7 +28,6 @@ from headrace.server.loop_calls import Calls
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
 from headrace.server.survey import Survey
-from headrace.wire.http.group_bodies import Problem
 
 logger = logging.getLogger("headrace.http")
 
@@ -53,6 +46,7 @@ class HttpDoor:
         self._aftermath = Aftermath()
         self._survey = Survey(service)
         self._live = Live(service, self._survey)
+        self._guard = Guard(service, settings)
         self.address = Address("", 0)
         self._server: uvicorn.Server
         self._serving: asyncio.Task[None]
@@ -79,8 +73,8 @@ class HttpDoor:
                 self._scrapes,
                 [WebSocketRoute("/ws", sockets.serve)],
             ),
-            http=_Protocol,
-            ws="websockets-sansio",
+            http=cast(Any, partial(GuardedHttp, guard=self._guard)),
+            ws=cast(Any, partial(GuardedWebSocket, guard=self._guard)),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -99,6 +93,7 @@ class HttpDoor:
         connected = self._server.server_state.connections
         self._service.connections["http"] = lambda: len(connected) - sockets.count
         self._service.connections["websocket"] = lambda: sockets.count
+        self._guard.open(connected)
         self._serving = asyncio.create_task(self._server.serve(sockets=bound))
         while not self._server.started and not self._serving.done():
             await asyncio.sleep(0.001)
@@ -120,6 +115,7 @@ class HttpDoor:
     async def close(self) -> None:
         """Take nothing new, and let what is under way be answered."""
         self._service.begin_closing()
+        self._guard.close()
         self._server.should_exit = True
         await self._serving
         await self._live.close()
@@ -133,68 +129,6 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         # Signals are the node's.
         yield
-
-
-class _Protocol(HttpToolsProtocol):
-    """With a bound on what may come before a request's body."""
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._head_bytes = 0
-        self._in_head = True
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        corked: Any = CorkedTransport(transport, self.loop)
-        self.transport = corked
-
-    def on_message_begin(self) -> None:
-        self._head_bytes = 0
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._head_bytes = 0
-        self._in_head = True
-        super().on_message_complete()
-
-    def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > limits.HTTP_HEAD_BYTES_MAX + len(data):
-                self.transport.write(_HEAD_TOO_LARGE)
-                self.transport.close()
-                return
-        super().data_received(data)
-
-
-def _head_too_large() -> bytes:
-    detail = (
-        f"what comes before a body has at most {limits.HTTP_HEAD_BYTES_MAX} bytes; send fewer or "
-        "shorter headers"
-    )
-    body = encode(
-        Problem(
-            type="urn:headrace:error:head-too-large",
-            title="Request Header Fields Too Large",
-            status=431,
-            detail=detail,
-            code="head-too-large",
-            retriable=False,
-            request_id="",
-        )
-    )
-    return (
-        b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-        b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b"
-    ) % (PROBLEM_TYPE.encode(), len(body), body)
-
-
-_HEAD_TOO_LARGE = _head_too_large()
 
 
 def _names(text: str) -> list[str]:

@@ -341,6 +341,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._held_bytes + sum(map(len, self._unsent)) + waiting
 
     @property
+    def untaken_bytes(self) -> int:
+        """Answers that were sent and that the peer has not taken."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    @property
     def is_congested(self) -> bool:
         """Whoever could answer with much should answer with little."""
         return self.unsent_bytes > WRITE_BYTES_HIGH

@@ -34,6 +34,7 @@ from headrace.server.listening import listen
 from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
+from headrace.server.stalls import Addresses
 from headrace.wire.kafka.api import (
     API_VERSIONS,
     APIS,
@@ -47,9 +48,6 @@ from headrace.wire.kafka.produce_run import PRODUCE
 from headrace.wire.remote.methods import API_KEY
 
 SWEEP_SECONDS = 10.0
-# How many sweeps in a row may find no progress.
-STALLED_SWEEPS_MAX = 6
-SILENT_SWEEPS_MAX = 60
 # How long a stop waits for what is under way: syncs, and answers to go out.
 STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
@@ -98,6 +96,12 @@ class Door:
         self.transactions = LiveTransactions(service, settings)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
         service.group_lists.append(self.groups.streams_with_members)
+        for reason in ("body", "answer", "idle", "address", "full"):
+            service.counts.cuts["kafka", reason] += 0
+        self._addresses = Addresses(settings.connections_per_address_max)
+        # How many sweeps in a row may find no progress.
+        self.stalled_sweeps_max = _sweeps(settings.stall_timeout_ms)
+        self.silent_sweeps_max = _sweeps(settings.connections_max_idle_ms)
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.
@@ -129,12 +133,19 @@ class Door:
     def admit(self, connection: Connection) -> bool:
         if len(self.connections) >= self.settings.connections_max:
             self.complain("too many connections", connection, "connections_max is reached")
+            self.service.counts.cuts["kafka", "full"] += 1
+            return False
+        if not self._addresses.admit(connection.peer_host):
+            self.complain("too many connections", connection, "of one address")
+            self.service.counts.cuts["kafka", "address"] += 1
             return False
         self.connections.add(connection)
         return True
 
     def on_connection_lost(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._addresses.leave(connection.peer_host)
         # Some of them take themselves off the list.
         for closed in tuple(connection.on_closed):
             closed()
@@ -175,12 +186,17 @@ class Door:
             connection.seen_received_bytes = received
             connection.seen_unsent_bytes = unsent
             quiet = connection.quiet_sweeps
-            if quiet >= STALLED_SWEEPS_MAX and connection.is_mid_frame:
-                connection.close("it stopped in the middle of a request")
-            elif quiet >= STALLED_SWEEPS_MAX and connection.is_congested:
-                connection.close("it does not take its answers")
-            elif quiet >= SILENT_SWEEPS_MAX and connection.is_idle:
+            if quiet >= self.stalled_sweeps_max and connection.is_mid_frame:
+                self._cut(connection, "body", "it stopped in the middle of a request")
+            elif quiet >= self.stalled_sweeps_max and connection.untaken_bytes:
+                self._cut(connection, "answer", "it does not take its answers")
+            elif quiet >= self.silent_sweeps_max and connection.is_idle:
+                self.service.counts.cuts["kafka", "idle"] += 1
                 connection.finish()
+
+    def _cut(self, connection: Connection, reason: str, why: str) -> None:
+        self.service.counts.cuts["kafka", reason] += 1
+        connection.close(why)
 
     # Requests.
 
@@ -332,3 +348,8 @@ class Door:
 def _frame(call: Call, response: Message) -> Sequence[Buffer]:
     body = encode_response(call.api.key, call.version, response)
     return encode_response_frame(call.api.key, call.version, call.correlation_id, body)
+
+
+def _sweeps(timeout_ms: int) -> float:
+    """How many sweeps are that long; 0 is for ever."""
+    return max(1, round(timeout_ms / 1000 / SWEEP_SECONDS)) if timeout_ms else float("inf")

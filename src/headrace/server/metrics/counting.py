@@ -101,6 +101,8 @@ class Counts:
         self.rows: dict[tuple[str, str], Traffic] = {}
         self.syncs = Histogram(SYNC_BOUNDS)
         self.loop_lag = Histogram(LAG_BOUNDS)
+        # Connections that were cut, by door and reason; a door names its reasons first.
+        self.cuts: Counter[tuple[str, str]] = Counter()
         self._topics: set[str] = set()
 
     def endpoint(self, door: str, api: str) -> Endpoint:

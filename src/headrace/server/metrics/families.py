@@ -62,6 +62,10 @@ REQUEST_ERRORS = Family(
 CONNECTIONS = Family(
     "headrace_connections", "gauge", ("door",), "Connections that are open."
 )  # fmt: skip
+CUTS = Family(
+    "headrace_connections_cut", "counter", ("door", "reason"),
+    "Connections that were cut: a head, body or answer got nowhere, idle, or too many.",
+)  # fmt: skip
 
 # Groups.
 LAG_MESSAGES = Family(
@@ -219,7 +223,7 @@ BY_PARTITION: Final = (START_OFFSET, END_OFFSET, PARTITION_SIZE, PARTITION_LAG)
 
 FAMILIES: Final[Sequence[Family]] = (
     MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT,
-    REQUESTS, REQUEST_ERRORS, CONNECTIONS,
+    REQUESTS, REQUEST_ERRORS, CONNECTIONS, CUTS,
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,

@@ -292,6 +292,8 @@ class Gathering:
                 samples[f.REQUESTS].append(((door, api), endpoint.latency.copy()))
             for code, count in endpoint.errors.items():
                 samples[f.REQUEST_ERRORS].append(((door, api, code), count))
+        for cut, count in counts.cuts.items():
+            samples[f.CUTS].append((cut, count))
         samples[f.SYNCS].append(((), counts.syncs.copy()))
         samples[f.LOOP_LAG].append(((), counts.loop_lag.copy()))
 

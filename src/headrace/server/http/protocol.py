@@ -1,0 +1,181 @@
+"""What uvicorn's protocols lack: bounds on heads, on waiting, and on an address.
+
+    connection made --> too many of its address? --> cut
+    each second     --> head, body or answer got nowhere for too long? --> cut
+
+A connection between two requests is closed by uvicorn after `timeout_keep_alive`, and a
+WebSocket that does not answer pings after two of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from headrace.core import limits
+from headrace.core.node_settings import NodeSettings
+from headrace.server.http.corked import CorkedTransport
+from headrace.server.http.problems import PROBLEM_TYPE
+from headrace.server.http.route import encode
+from headrace.server.service import Service
+from headrace.server.stalls import Addresses, Watch
+from headrace.wire.http.group_bodies import Problem
+
+SWEEP_SECONDS = 1.0
+
+
+class Guard:
+    """Who is let in, and who is cut. One for a door."""
+
+    def __init__(self, service: Service, settings: NodeSettings) -> None:
+        self._loop = service.loop
+        self._cuts = service.counts.cuts
+        for reason in ("head", "body", "answer", "address"):
+            self._cuts["http", reason] += 0
+        self._cuts["websocket", "answer"] += 0
+        self._stall_seconds = settings.stall_timeout_ms / 1000
+        self.addresses = Addresses(settings.connections_per_address_max)
+        self._connections: set[Any] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def open(self, connections: set[Any]) -> None:
+        self._connections = connections
+        if self._stall_seconds:
+            self._timer = self._loop.call_later(SWEEP_SECONDS, self._on_sweep)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_sweep(self) -> None:
+        self._timer = self._loop.call_later(SWEEP_SECONDS, self._on_sweep)
+        self.sweep(self._loop.time())
+
+    def sweep(self, now: float) -> None:
+        for connection in list(self._connections):
+            reason = connection.stall(now, self._stall_seconds)
+            if reason:
+                self.cut(connection, reason)
+
+    def cut(self, connection: Any, reason: str) -> None:
+        self._cuts[connection.door, reason] += 1
+        connection.transport.abort()
+
+
+class GuardedHttp(HttpToolsProtocol):
+    door = "http"
+
+    def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._guard = guard
+        self._is_admitted = True
+        self._head_bytes = 0
+        self._in_head = True
+        # Whether the next head is waited for: it has begun, or is the first.
+        self._is_head_due = True
+        self._received = 0
+        self._head, self._body, self._answer = Watch(), Watch(), Watch()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        corked: Any = CorkedTransport(transport, self.loop)
+        self.transport = corked
+        self._is_admitted = self._guard.addresses.admit(_host(self))
+        if not self._is_admitted:
+            self._guard.cut(self, "address")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_admitted:
+            self._guard.addresses.leave(_host(self))
+        super().connection_lost(exc)
+
+    def stall(self, now: float, limit_seconds: float) -> str:
+        """Why the connection is to be cut, if it is."""
+        if self._head.is_stalled(now, limit_seconds, 0, waits=self._in_head and self._is_head_due):
+            return "head"
+        # Paused, it is us who do not read.
+        waits = not self._in_head and not self.flow.read_paused
+        if self._body.is_stalled(now, limit_seconds, self._received, waits=waits):
+            return "body"
+        return _answer_stall(self, self._answer, now, limit_seconds)
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        self._in_head = self._is_head_due = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        self._in_head, self._is_head_due = True, False
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > limits.HTTP_HEAD_BYTES_MAX + len(data):
+                self.transport.write(_HEAD_TOO_LARGE)
+                self.transport.close()
+                return
+        super().data_received(data)
+
+
+class GuardedWebSocket(WebSocketsSansIOProtocol):
+    """Takes over a connection that GuardedHttp has admitted."""
+
+    door = "websocket"
+
+    def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._guard = guard
+        self._answer = Watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._guard.addresses.leave(_host(self))
+        super().connection_lost(exc)
+
+    def stall(self, now: float, limit_seconds: float) -> str:
+        return _answer_stall(self, self._answer, now, limit_seconds)
+
+
+def _answer_stall(connection: Any, watch: Watch, now: float, limit_seconds: float) -> str:
+    transport = connection.transport
+    unsent = transport.get_write_buffer_size()
+    taken = transport.written_bytes - unsent
+    return "answer" if watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0) else ""
+
+
+def _host(connection: Any) -> str:
+    return connection.client[0] if connection.client else ""
+
+
+def _head_too_large() -> bytes:
+    detail = (
+        f"what comes before a body has at most {limits.HTTP_HEAD_BYTES_MAX} bytes; send fewer or "
+        "shorter headers"
+    )
+    body = encode(
+        Problem(
+            type="urn:headrace:error:head-too-large",
+            title="Request Header Fields Too Large",
+            status=431,
+            detail=detail,
+            code="head-too-large",
+            retriable=False,
+            request_id="",
+        )
+    )
+    return (
+        b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+        b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b"
+    ) % (PROBLEM_TYPE.encode(), len(body), body)
+
+
+_HEAD_TOO_LARGE = _head_too_large()
