@@ -29,12 +29,15 @@ class DecoderWriter:
         self._annotations = annotations
         self._run: list[tuple[str, str]] = []
         self._has_records = False
+        self._is_request = False
 
     def write(self, name: str, title: str, struct: Struct) -> None:
         """What follows the message is ignored, as Kafka does: librdkafka leaves a few
         bytes behind some requests, and consumers embed messages of later versions."""
         source = self._source
         self._has_records = struct.has_records()
+        # What a client sends us is held to tighter bounds than what a node answers.
+        self._is_request = struct.name.endswith("Request")
         source.start_function()
         with source.block(f"def {name}(data: Buffer, position: int = 0) -> {struct.name}:"):
             with source.block("try:"):
@@ -59,7 +62,8 @@ class DecoderWriter:
             with source.block("if not isinstance(data, bytes):"):
                 source.add("data = bytes(data)")
         if _has_arrays(struct):
-            source.add("room = MESSAGE_ELEMENTS_MAX")
+            kind = "REQUEST" if self._is_request else "MESSAGE"
+            source.add(f"room = {kind}_ELEMENTS_MAX")
         source.add("size = len(data)")
 
     # Structs.
@@ -183,6 +187,8 @@ class DecoderWriter:
                 source.add("count, position = read_varint(data, position - 1)")
             source.add("count -= 1")
         limits = f"count > room or {_times(_element_bytes_min(field, flexible))} > size - position"
+        if self._is_request and field.element not in NUMBERS and field.element != "uuid":
+            limits = f"count > REQUEST_ARRAY_MAX or {limits}"
         if field.nullable:
             with source.block("if count < 0:"):
                 source.add(f"{target} = None")

@@ -116,8 +116,9 @@ def _opening(definition: Definition, versions: Versions, body: str) -> list[str]
     lines += ["from typing import Final, NamedTuple", ""]
     if "MalformedMessage" in used:
         lines.append("from headrace.core.errors import MalformedMessage")
-    if "MESSAGE_ELEMENTS_MAX" in used:
-        lines.append("from headrace.core.limits import MESSAGE_ELEMENTS_MAX")
+    bounds = sorted(used & {"MESSAGE_ELEMENTS_MAX", "REQUEST_ARRAY_MAX", "REQUEST_ELEMENTS_MAX"})
+    if bounds:
+        lines.append(f"from headrace.core.limits import {', '.join(bounds)}")
     lines.append("from headrace.core.ports import Buffer")
     names = ", ".join(name for name in _PRIMITIVES if name in used)
     lines += [f"from headrace.wire.kafka.primitives import ({names})", "", ""]

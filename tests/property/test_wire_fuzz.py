@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.messages import Case, all_cases, full_message
 
 from headrace.core.errors import MalformedMessage
-from headrace.core.limits import MESSAGE_ELEMENTS_MAX
+from headrace.core.limits import REQUEST_ARRAY_MAX, REQUEST_ELEMENTS_MAX
 from headrace.wire.kafka.api import decode_request
 from headrace.wire.kafka.frame import decode_request_header
 from headrace.wire.kafka.primitives import encode_varint
@@ -148,9 +148,10 @@ def test_every_array_of_every_message_counts_against_one_limit() -> None:
             continue
         with pytest.MonkeyPatch.context() as patch:
             module = sys.modules[case.type.__module__]
-            patch.setattr(module, "MESSAGE_ELEMENTS_MAX", elements)
+            kind = "REQUEST" if case.type.__name__.endswith("Request") else "MESSAGE"
+            patch.setattr(module, f"{kind}_ELEMENTS_MAX", elements)
             assert b"".join(case.encode(case.decode(whole, 0))) == whole
-            patch.setattr(module, "MESSAGE_ELEMENTS_MAX", elements - 1)
+            patch.setattr(module, f"{kind}_ELEMENTS_MAX", elements - 1)
             with pytest.raises(MalformedMessage, match="wrong count"):
                 case.decode(whole, 0)
 
@@ -170,14 +171,15 @@ def test_the_elements_of_a_message_are_bounded_together() -> None:
 
     assert len(decode_request(3, 9, request(1_000)).topics) == 1_000
     with pytest.raises(MalformedMessage, match="MetadataRequest.topics: wrong count"):
-        decode_request(3, 9, request(MESSAGE_ELEMENTS_MAX + 1))
+        decode_request(3, 9, request(REQUEST_ARRAY_MAX + 1))
     # OffsetDelete: no array has too many, but all of them together do.
-    half = MESSAGE_ELEMENTS_MAX // 2
-    partitions = half.to_bytes(4, "big") + bytes(4 * half)
-    for count, refused in ((1, False), (2, True)):
+    most = REQUEST_ARRAY_MAX
+    partitions = most.to_bytes(4, "big") + bytes(4 * most)
+    together = REQUEST_ELEMENTS_MAX // most
+    for count, refused in ((together - 1, False), (together, True)):
         data = b"\x00\x01g" + count.to_bytes(4, "big") + (b"\x00\x01t" + partitions) * count
         if refused:
             with pytest.raises(MalformedMessage, match="partitions: wrong count"):
                 decode_request(47, 0, data)
         else:
-            assert len(decode_request(47, 0, data).topics[0].partitions) == half
+            assert len(decode_request(47, 0, data).topics[0].partitions) == most

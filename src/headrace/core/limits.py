@@ -17,6 +17,7 @@ ERROR_CHARACTERS_MAX: Final = 1024
 METADATA_BYTES_MAX: Final = 4096
 
 # Topics and groups.
+# Topics that users make: internal ones and those of dead letters are not counted.
 TOPICS_MAX: Final = 10_000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
@@ -24,6 +25,8 @@ GROUP_MEMBERS_MAX: Final = 1_000
 SHARE_GROUP_MEMBERS_MAX: Final = 200
 # What one member of a classic group tells of itself when it joins.
 MEMBER_BYTES_MAX: Final = 1024 * 1024
+# What all Kafka groups together keep of their members, unless a node is told otherwise.
+GROUPS_MEMORY_BYTES: Final = 256 * 1024 * 1024
 TOPIC_PATTERN_CHARACTERS_MAX: Final = 1_024
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000
 OPEN_TRANSACTIONS_PER_PARTITION_MAX: Final = 10_000
@@ -58,6 +61,10 @@ OPEN_FILES_MAX: Final = 16_384
 # hundred in memory.
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 MESSAGE_ELEMENTS_MAX: Final = 1_000_000
+# Of a request to us: all its arrays together, and one array of names or structures.
+# There are no more topics, groups or partitions of a topic to speak of.
+REQUEST_ELEMENTS_MAX: Final = 100_000
+REQUEST_ARRAY_MAX: Final = 20_000
 # What all connections together may hold of frames that have not arrived whole.
 RECEIVING_BYTES_MAX: Final = 512 * 1024 * 1024
 # Of one answer to a fetch. Whoever wants more asks again.

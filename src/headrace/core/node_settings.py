@@ -71,6 +71,8 @@ class NodeSettings(SettingsModel):
     # Needed to listen beyond this machine while there is no authentication.
     insecure: bool = False
     auto_create_topics: bool = True
+    # How many topics a second may be made so, ten seconds' worth of them at once.
+    auto_create_rate: int = 50
     partitions: int = 3
     connections_max: int = 10_000
     # How many of them one client address may have at a door, this machine's excepted;
@@ -81,6 +83,8 @@ class NodeSettings(SettingsModel):
     connections_max_idle_ms: int = 10 * 60 * 1000
     stall_timeout_ms: int = 60_000
     request_bytes_max: int = 100 * 1024 * 1024
+    # What all Kafka groups together may keep of what their members say of themselves.
+    groups_memory_bytes: int = limits.GROUPS_MEMORY_BYTES
     # How long a new consumer group waits for more members.
     rebalance_delay_ms: int = 0
     # How long a client of ours whose connection broke keeps its leases.
@@ -117,11 +121,13 @@ class NodeSettings(SettingsModel):
 
     def __post_init__(self) -> None:
         check_between("partitions", self.partitions, 1, limits.PARTITIONS_PER_TOPIC_MAX)
+        check_between("auto_create_rate", self.auto_create_rate, 1, limits.TOPICS_MAX)
         check_between("connections_max", self.connections_max, 1, 1_000_000)
         check_between("connections_per_address_max", self.connections_per_address_max, 0, None)
         check_between("connections_max_idle_ms", self.connections_max_idle_ms, 0, 2**31 - 1)
         check_between("stall_timeout_ms", self.stall_timeout_ms, 0, 2**31 - 1)
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
+        check_between("groups_memory_bytes", self.groups_memory_bytes, 1024 * 1024, None)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
         check_between("lease_grace_ms", self.lease_grace_ms, 0, 600_000)
         check_between("offsets_retention_ms", self.offsets_retention_ms, 1, None)

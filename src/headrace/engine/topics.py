@@ -29,6 +29,7 @@ from headrace.engine.catalog import (
     TopicCreated,
     TopicDeleted,
 )
+from headrace.engine.creation_rate import CreationRate
 from headrace.engine.metadata import Metadata
 from headrace.engine.partition import Partition
 from headrace.engine.records import KeptBlocks
@@ -54,6 +55,8 @@ class Topics:
         self._read_only = read_only
         self._partitions: dict[bytes, list[Partition]] = {}
         self._kept_blocks = KeptBlocks()
+        # Of topics that are made because a client named them.
+        self.auto_creation = CreationRate(None)
         # Of topics that are being made.
         self._names_taken: set[str] = set()
         # With how many partitions a topic is made when it is first published to; 0: none is.
@@ -146,7 +149,7 @@ class Topics:
             is_ours = name.startswith("__") or name.endswith(DEAD_LETTER_SUFFIX)
             if not may_create or not self.auto_create_partitions or is_ours:
                 raise
-        return self.create(name, self.auto_create_partitions, TopicSettings(), now_ms)
+        return self._create_at_a_rate(name, self.auto_create_partitions, now_ms)
 
     def create(
         self,
@@ -161,6 +164,16 @@ class Topics:
         return run_to_end(
             self.creation(name, partitions, settings, now_ms, source=source, internal=internal)
         )
+
+    def _create_at_a_rate(self, name: str, partitions: int, now_ms: int) -> Topic:
+        """A topic that a client named. LimitExceeded when too many are made so at once."""
+        self.check_new(name, partitions)
+        if not self.auto_creation.take(now_ms):
+            raise LimitExceeded(
+                f"topic {name!r} is not made: too many new topics were named at once; try again "
+                "in a second, or create it"
+            )
+        return self.create(name, partitions, TopicSettings(), now_ms)
 
     def creation(
         self,
@@ -221,8 +234,17 @@ class Topics:
         if not is_letters and len(name) + len(DEAD_LETTER_SUFFIX) > limits.NAME_CHARACTERS_MAX:
             raise InvalidName(f"{name!r} is too long: its dead letters need a name too")
         self._check_count(partitions)
-        if len(self.catalog.topics) >= limits.TOPICS_MAX:
+        # What a node needs for itself never fails because users made many topics.
+        if not is_letters and not internal and self._count_of_users() >= limits.TOPICS_MAX:
             raise LimitExceeded(f"there are {limits.TOPICS_MAX} topics, the most allowed")
+
+    def _count_of_users(self) -> int:
+        topics = self.catalog.topics
+        count = len(topics) + len(self._names_taken)
+        if count < limits.TOPICS_MAX:
+            return count
+        ours = sum(each.is_internal or each.source_id is not None for each in topics.values())
+        return count - ours
 
     def _lead(self, partitions: Iterable[Partition], now_ms: int) -> None:
         for partition in partitions:

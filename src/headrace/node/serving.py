@@ -17,6 +17,7 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.engine.broker import Broker
+from headrace.engine.creation_rate import CreationRate
 from headrace.node.figures import node_figures
 from headrace.node.reporting import report_troubles
 from headrace.platform.clock import SystemClock
@@ -97,6 +98,7 @@ async def serve(
             transactional_ids_ms=settings.transactional_id_expiration_ms,
         )
         report_troubles(broker)
+        broker.topics.auto_creation = CreationRate(settings.auto_create_rate)
         service = Service(
             broker,
             disk,

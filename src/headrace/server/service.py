@@ -67,6 +67,8 @@ class Service:
         self.requests = Requests(self.counts, slow_ms=slow_request_ms, access=access_log)
         # How many connections each door has open, by the door's name.
         self.connections: dict[str, Callable[[], int]] = {}
+        # What is kept in memory for clients, by what it is for.
+        self.held_bytes: dict[str, Callable[[], int]] = {}
         self.commits = LoopCommit(
             broker,
             disk,

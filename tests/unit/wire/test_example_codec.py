@@ -333,8 +333,8 @@ def test_all_elements_of_a_message_count_against_one_limit(
 ) -> None:
     whole = encoded(version)
     elements = 1 + 2 + 2 + 3 + 1 + 2 + (2 if version >= 4 else 0)
-    monkeypatch.setattr(example_request, "MESSAGE_ELEMENTS_MAX", elements)
+    monkeypatch.setattr(example_request, "REQUEST_ELEMENTS_MAX", elements)
     assert DECODERS[version](whole, 0).name == "n"
-    monkeypatch.setattr(example_request, "MESSAGE_ELEMENTS_MAX", elements - 1)
+    monkeypatch.setattr(example_request, "REQUEST_ELEMENTS_MAX", elements - 1)
     with pytest.raises(MalformedMessage, match="wrong count"):
         DECODERS[version](whole, 0)

@@ -29,7 +29,7 @@ rebalance; with 0, which is the default, nobody waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace.core import limits
 from headrace.engine.coordinator.roster import ClassicMember, Roster
@@ -84,6 +84,8 @@ class ClassicGroup:
         # In a group's first rebalance: how much longer it may still be put off
         # for newcomers, and whether any came since it last was.
         self._delay_left_ms: int | None = None
+        # Whether a generation was ever handed its assignment.
+        self.was_stable = False
         self._came_since_delay = False
 
     # Inputs.
@@ -131,6 +133,7 @@ class ClassicGroup:
             answers += self._answer_sync(member, now_ms)
         elif member.member_id == self._roster.leader:
             self.state = STABLE
+            self.was_stable = True
             for other in self._roster:
                 other.assignment = bytes(request.assignments.get(other.member_id, b""))
                 answers += self._answer_sync(other, now_ms)
@@ -148,6 +151,17 @@ class ClassicGroup:
             return member
         self._keep_alive(member, now_ms)
         return GroupError.REBALANCE_IN_PROGRESS if self.state == PREPARING else GroupError.NONE
+
+    def member_sizes(self) -> Iterator[int]:
+        """The bytes that each member said of itself, or was assigned."""
+        for member in self._roster:
+            said = sum(len(name) + len(metadata) for name, metadata in member.protocols)
+            yield said + len(member.assignment)
+        yield from (0 for _ in self._pending)
+
+    def member_ids(self) -> list[str]:
+        """Of members, and of those who were given an id to come back with."""
+        return [member.member_id for member in self._roster] + list(self._pending)
 
     def on_leave(self, members: Sequence[tuple[str, str | None]], now_ms: int) -> LeaveOutcome:
         """Members by id, by instance id with an empty member id, or both."""

@@ -27,6 +27,7 @@ at once, and the way over is short: stop the old members, start the new ones.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
@@ -146,6 +147,11 @@ class ConsumerGroup:
 
     def is_empty(self) -> bool:
         return not self._members
+
+    def member_sizes(self) -> Iterator[int]:
+        """The bytes that each member said of itself."""
+        for member in self._members.values():
+            yield sum(map(len, member.names or ()))
 
     def subscribed_topics(self) -> frozenset[str]:
         return self._interest.names()

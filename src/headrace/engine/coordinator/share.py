@@ -19,6 +19,8 @@ cost time at every change and protect nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headrace.core import limits
 from headrace.engine.coordinator.assignors import assign_simple
 from headrace.engine.coordinator.interest import Interest
@@ -137,6 +139,11 @@ class ShareGroup:
 
     def is_empty(self) -> bool:
         return not self._members
+
+    def member_sizes(self) -> Iterator[int]:
+        """The bytes that each member said of itself."""
+        for member in self._members.values():
+            yield sum(map(len, member.names or ()))
 
     def subscribed_topics(self) -> frozenset[str]:
         return self._interest.names()

@@ -91,7 +91,7 @@ class Door:
         self.advertised = Address("", 0)
         self.connections: set[Connection] = set()
         self.fetch_sessions = FetchSessions(service.new_id)
-        self.groups = LiveGroups(service, settings.rebalance_delay_ms)
+        self.groups = LiveGroups(service, settings.rebalance_delay_ms, settings.groups_memory_bytes)
         self.shares = LiveShares(service, self.groups)
         self.transactions = LiveTransactions(service, settings)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
@@ -111,6 +111,8 @@ class Door:
         self.polls: set[Callable[[], None]] = set()
         self.remote = RemoteDoor(self)
         self._endpoints: dict[int, Endpoint] = {}
+        service.held_bytes["groups"] = lambda: self.groups.budget.size_bytes
+        service.held_bytes["receiving"] = lambda: self.rooms.bytes
         service.connections["kafka"] = lambda: len(self.connections) - self.remote.session_count
         service.connections["sdk"] = lambda: self.remote.session_count
         self._complained_at = -WARNING_SECONDS

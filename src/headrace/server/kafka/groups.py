@@ -28,6 +28,7 @@ from typing import Any
 
 from headrace.core import limits
 from headrace.engine.catalog import Catalog
+from headrace.engine.coordinator.budget import GroupBudget
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
@@ -46,7 +47,13 @@ from headrace.server.service import Service
 
 
 class LiveGroups:
-    def __init__(self, service: Service, rebalance_delay_ms: int) -> None:
+    def __init__(
+        self,
+        service: Service,
+        rebalance_delay_ms: int,
+        memory_bytes_max: int = limits.GROUPS_MEMORY_BYTES,
+    ) -> None:
+        self.budget = GroupBudget(memory_bytes_max)
         self.registry = GroupRegistry(rebalance_delay_ms=rebalance_delay_ms)
         self.service = service
         self._loop = service.loop
@@ -68,7 +75,8 @@ class LiveGroups:
 
     def join(self, name: str, request: JoinRequest) -> asyncio.Future[JoinAnswer]:
         reply, future = self._new_reply()
-        group = self._refuse(name) or self.registry.classic(name)
+        size = sum(len(each) + len(metadata) for each, metadata in request.protocols)
+        group = self._refuse(name) or self.refuse_size(name, size) or self.registry.classic(name)
         if isinstance(group, GroupError):
             self._release([Answer(reply, JoinAnswer(group, request.member_id))])
         else:
@@ -78,7 +86,8 @@ class LiveGroups:
 
     def sync(self, name: str, request: SyncRequest) -> asyncio.Future[SyncAnswer]:
         reply, future = self._new_reply()
-        group = self._find_classic(name)
+        size = sum(map(len, request.assignments.values()))
+        group = self.refuse_size(name, size) or self._find_classic(name)
         if isinstance(group, GroupError):
             self._release([Answer(reply, SyncAnswer(group))])
         else:
@@ -122,13 +131,19 @@ class LiveGroups:
     # The consumer protocol.
 
     def consumer_heartbeat(self, name: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        group = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND) or self.registry.consumer(name)
+        refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
+        names = request.subscribed_topic_names
+        if names is not None and not refusal:
+            refusal = self.refuse_size(name, sum(map(len, names)))
+        group = refusal or self.registry.consumer(name)
         if isinstance(group, GroupError):
             reason = f"{name!r} cannot be a group with assignment by the broker: {_REASONS[group]}"
             return HeartbeatAnswer(group, reason, request.member_id, request.member_epoch, 0, None)
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
+        if names is not None or request.member_epoch <= 0:
+            self.budget.note(group)
         return answer
 
     def topics(self) -> Mapping[str, tuple[bytes, int]]:
@@ -230,9 +245,27 @@ class LiveGroups:
     def delete(self, name: str) -> GroupError:
         """Forget a group without members; its offsets are not touched."""
         error = self.registry.delete(name)
-        if error is GroupError.NONE and name in self._timers:
-            self._timers.pop(name)[1].cancel()
+        if error is GroupError.NONE:
+            self.budget.forget(name)
+            if name in self._timers:
+                self._timers.pop(name)[1].cancel()
         return error
+
+    def refuse_size(self, name: str, more: int) -> GroupError:
+        """Whether what a member says fits into the budget of all groups. If not, it is
+        told to come again, unless groups that never got stable make room."""
+        if self.budget.has_room(more):
+            return GroupError.NONE
+        for group in self.budget.unstable(list(self.registry)):
+            if group.name != name:
+                members = [(each, None) for each in group.member_ids()]
+                outcome = group.on_leave(members, self.now_ms())
+                self._release(outcome.answers)
+                self.budget.forget(group.name)
+                self.delete(group.name)
+                if self.budget.has_room(more):
+                    return GroupError.NONE
+        return GroupError.COORDINATOR_LOAD_IN_PROGRESS
 
     # Replies and time.
 
@@ -249,6 +282,8 @@ class LiveGroups:
 
     def _arm(self, group: CoordinatedGroup) -> None:
         """Have the group's timer go off no later than its next deadline."""
+        if isinstance(group, ClassicGroup):
+            self.budget.note(group)
         deadline_ms = group.next_deadline_ms()
         if deadline_ms is None:
             return
@@ -269,12 +304,14 @@ class LiveGroups:
             self._release(group.tick(now_ms))
         elif isinstance(group, ConsumerGroup):
             group.tick(now_ms, self.topics())
+            self.budget.note(group)
         self._arm(group)
 
 
 _REASONS = {
     GroupError.INVALID_GROUP_ID: "that is no group id",
     GroupError.GROUP_ID_NOT_FOUND: "there is a group of another kind with this name",
+    GroupError.COORDINATOR_LOAD_IN_PROGRESS: "all groups together keep as much as they may",
     GroupError.POLICY_VIOLATION: f"there are {limits.GROUPS_MAX} groups, the most allowed",
 }
 

@@ -4,7 +4,8 @@
     null        all of them; internal topics only when asked for by name
     none        none, and the node itself (in version 0, all)
     by name     a topic that does not exist is made when both the request and the
-                node's settings allow it
+                node's settings allow it; beyond the rate of that, LEADER_NOT_AVAILABLE,
+                and the client asks again
     by id       from version 10 on; an unknown id is an error, never a new topic
 
 What is told is on disk: while the catalog is ahead of its log's sync, the answer
@@ -17,12 +18,14 @@ has one at once, and clients would come back after a pause for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
-from headrace.core.errors import DiskFull, HeadraceError
+from headrace.core import limits
+from headrace.core.errors import DiskFull, HeadraceError, LimitExceeded
+from headrace.core.steps import Steps
 from headrace.core.values import check_name
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
@@ -33,6 +36,8 @@ from headrace.server.kafka.nodes import (
     TOPIC_OPERATIONS,
     address_for,
 )
+from headrace.server.service import Service
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from headrace.wire.kafka.generated.metadata_response import (
     MetadataResponse,
@@ -52,7 +57,12 @@ def handle(
     call: Call, request: MetadataRequest
 ) -> MetadataResponse | asyncio.Future[MetadataResponse]:
     service = call.service
-    response = _answer(call, request)
+    wanted = request.topics
+    is_all = wanted is None or (call.version == 0 and not wanted)
+    size = len(service.broker.topics.catalog.topics) if is_all else len(wanted or ())
+    response = answer(size, _answer(call, request, is_all))
+    if not isinstance(response, MetadataResponse):
+        return asyncio.ensure_future(_later(service, response))
     waiting = service.submit(service.commit())
     if waiting is None:
         return response
@@ -64,14 +74,27 @@ async def _when_safe(waiting: asyncio.Future[None], response: MetadataResponse) 
     return response
 
 
-def _answer(call: Call, request: MetadataRequest) -> MetadataResponse:
+async def _later(
+    service: Service, answering: Coroutine[Any, Any, MetadataResponse]
+) -> MetadataResponse:
+    response = await answering
+    waiting = service.submit(service.commit())
+    return response if waiting is None else await _when_safe(waiting, response)
+
+
+def _answer(call: Call, request: MetadataRequest, is_all: bool) -> Steps[MetadataResponse]:
     service = call.service
-    wanted = request.topics
-    if wanted is None or (call.version == 0 and not wanted):
-        everything = service.broker.topics.catalog.topics.values()
-        topics = [_describe(call, topic, request) for topic in _shown(everything)]
+    topics: list[MetadataResponseTopic] = []
+    if is_all:
+        for topic in _shown(service.broker.topics.catalog.topics.values()):
+            # One may be deleted between two steps.
+            if topic.id in service.broker.topics.catalog.topics_by_id:
+                topics.append(_describe(call, topic, request))
+            yield
     else:
-        topics = [_find(call, each, request) for each in dict.fromkeys(wanted)]
+        for each in dict.fromkeys(request.topics or ()):
+            topics.append(_find(call, each, request))
+            yield
     address = address_for(call)
     may = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
@@ -107,6 +130,11 @@ def _find(
                 name,
                 call.service.clock.now_ms(),
                 may_create=request.allow_auto_topic_creation,
+            )
+        except LimitExceeded as error:
+            is_full = len(catalog.topics) >= limits.TOPICS_MAX
+            return MetadataResponseTopic(
+                code_of(error) if is_full else Error.LEADER_NOT_AVAILABLE, name
             )
         except HeadraceError as error:
             return MetadataResponseTopic(code_of(error), name)

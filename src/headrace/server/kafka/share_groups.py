@@ -85,11 +85,17 @@ class LiveShares:
     async def heartbeat(
         self, name: str, request: ShareRequest, connection: Connection
     ) -> HeartbeatAnswer:
-        group = self._find(name)
+        said = sum(map(len, request.subscribed_topic_names or ()))
+        no_room = self._groups.refuse_size(name, said) if said else GroupError.NONE
+        group = no_room or self._find(name)
         if isinstance(group, GroupError):
             reason = f"{name!r} is the name of a group of another kind"
+            if group is GroupError.COORDINATOR_LOAD_IN_PROGRESS:
+                reason = "all groups together keep as much as they may; try again"
             return HeartbeatAnswer(group, reason, request.member_id, 0, 0, None)
         answer = group.on_heartbeat(request, self._groups.topics(), self._groups.now_ms())
+        if said or request.member_epoch <= 0:
+            self._groups.budget.note(group)
         if answer.error != GroupError.NONE:
             return answer
         self._note(name, request.member_id, connection, request.member_epoch == FINAL_EPOCH)
@@ -193,7 +199,9 @@ class LiveShares:
         del self._timers[name]
         if self.describe(name) is not group:
             return
-        for member in group.tick(self._groups.now_ms(), self._groups.topics()):
+        gone = group.tick(self._groups.now_ms(), self._groups.topics())
+        self._groups.budget.note(group)
+        for member in gone:
             self._heard_by.pop((name, member), None)
             self._drop(name, member)
         self._arm(name, group)

@@ -67,6 +67,12 @@ CUTS = Family(
     "Connections that were cut: a head, body or answer got nowhere, idle, or too many.",
 )  # fmt: skip
 
+HELD_BYTES = Family(
+    "headrace_held_bytes", "gauge", ("what",),
+    "Memory that is kept for clients and has a bound: what members of Kafka groups say of "
+    "themselves (groups), requests that have not arrived whole (receiving).",
+)  # fmt: skip
+
 # Groups.
 LAG_MESSAGES = Family(
     "headrace_group_lag_messages", "gauge", _GROUP,
@@ -223,7 +229,7 @@ BY_PARTITION: Final = (START_OFFSET, END_OFFSET, PARTITION_SIZE, PARTITION_LAG)
 
 FAMILIES: Final[Sequence[Family]] = (
     MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT,
-    REQUESTS, REQUEST_ERRORS, CONNECTIONS, CUTS,
+    REQUESTS, REQUEST_ERRORS, CONNECTIONS, CUTS, HELD_BYTES,
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,

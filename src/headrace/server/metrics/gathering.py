@@ -298,6 +298,8 @@ class Gathering:
         samples[f.LOOP_LAG].append(((), counts.loop_lag.copy()))
 
     async def _look_at_node(self, samples: Samples) -> None:
+        for what, size in self._service.held_bytes.items():
+            samples[f.HELD_BYTES].append(((what,), size()))
         for door, count in self._service.connections.items():
             try:
                 samples[f.CONNECTIONS].append(((door,), count()))

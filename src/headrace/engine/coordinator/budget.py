@@ -1,0 +1,52 @@
+"""What all groups together may keep of what their members say of themselves.
+
+A member sends up to a megabyte when it joins, and a leader an assignment for each of
+its members. A thousand groups of that size would be a gigabyte, so there is one budget
+for all of them. A request that does not fit is told to come again; before that, groups
+that never got stable go, the oldest first: their members join again, if they live.
+"""
+
+from __future__ import annotations
+
+from headrace.engine.coordinator.classic import ClassicGroup
+from headrace.engine.coordinator.registry import CoordinatedGroup
+
+# What a member takes beside what it says, about.
+MEMBER_BYTES = 1_024
+
+
+class GroupBudget:
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        # Of all groups.
+        self.size_bytes = 0
+        self._sizes: dict[str, int] = {}
+
+    def note(self, group: CoordinatedGroup) -> None:
+        """The group may have changed."""
+        self.forget(group.name)
+        size = held_bytes(group)
+        if size:
+            self._sizes[group.name] = size
+            self.size_bytes += size
+
+    def forget(self, name: str) -> None:
+        self.size_bytes -= self._sizes.pop(name, 0)
+
+    def has_room(self, more: int) -> bool:
+        return self.size_bytes + more <= self.bytes_max
+
+    def unstable(self, groups: list[CoordinatedGroup]) -> list[ClassicGroup]:
+        """Those that never got stable and keep something, the oldest first."""
+        return [
+            group
+            for group in groups
+            if isinstance(group, ClassicGroup)
+            and not group.was_stable
+            and self._sizes.get(group.name)
+        ]
+
+
+def held_bytes(group: CoordinatedGroup) -> int:
+    """About what the group keeps of its members."""
+    return sum(MEMBER_BYTES + size for size in group.member_sizes())

@@ -1,0 +1,86 @@
+"""Topics that are made because a client named them: at a rate, and never at the cost of
+those that the node needs itself."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.server.asking import Asking, run
+
+from headrace.core import limits
+from headrace.core.errors import LimitExceeded
+from headrace.core.settings import TopicSettings
+from headrace.engine.creation_rate import BURST_SECONDS, CreationRate
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.errors import Error
+from headrace.testing import ManualClock
+from headrace.wire.kafka.generated.find_coordinator_request import FindCoordinatorRequest
+from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+
+METADATA, FIND_COORDINATOR = 3, 10
+
+
+def named(*names: str) -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name=name) for name in names])
+
+
+def test_a_burst_is_made_and_then_as_many_as_the_rate_brings() -> None:
+    rate = CreationRate(2)
+    assert [rate.take(1_000) for _ in range(21)] == [True] * 20 + [False]
+    assert not rate.take(1_499)
+    assert rate.take(1_500)
+    assert not rate.take(1_500)
+    assert sum(rate.take(10_000_000) for _ in range(50)) == 2 * BURST_SECONDS
+
+
+def test_without_a_rate_there_is_no_limit() -> None:
+    rate = CreationRate(None)
+    assert all(rate.take(0) for _ in range(1_000))
+
+
+def test_topics_beyond_the_rate_are_made_when_the_client_asks_again() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        asking = Asking(MemoryDisk(), clock=clock)
+        asking.broker.topics.auto_creation = CreationRate(1)
+        names = [f"topic-{number}" for number in range(40)]
+        answer = await asking.ask(METADATA, 12, named(*names))
+        codes = [each.error_code for each in answer.topics]
+        assert codes == [Error.NONE] * 10 + [Error.LEADER_NOT_AVAILABLE] * 30
+        clock.skip(5)
+        answer = await asking.ask(METADATA, 12, named(*names))
+        assert [each.error_code for each in answer.topics].count(Error.NONE) == 15
+
+    run(scenario)
+
+
+def test_what_the_node_needs_itself_does_not_count_against_the_topics_of_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "TOPICS_MAX", 50)
+
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        answer = await asking.ask(METADATA, 12, named(*"abcd", *map(str, range(47))))
+        codes = [each.error_code for each in answer.topics]
+        assert codes == [Error.NONE] * 50 + [Error.POLICY_VIOLATION]
+        topics, now_ms = asking.broker.topics, asking.service.clock.now_ms()
+        topics.create("__cursors", 1, TopicSettings(), now_ms, internal=True)
+        topics.ensure_dead_letters(topics.named("a"), now_ms)
+        with pytest.raises(LimitExceeded, match="50 topics"):
+            topics.create("e", 1, TopicSettings(), now_ms)
+        topics.delete(topics.named("b"), now_ms)
+        topics.create("e", 1, TopicSettings(), now_ms)
+        request = FindCoordinatorRequest(key="group", coordinator_keys=("group",))
+        found = await asking.ask(FIND_COORDINATOR, 4, request)
+        assert found.coordinators[0].error_code == Error.NONE
+
+    run(scenario)
+
+
+def test_a_name_that_is_said_often_is_one_topic() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        answer = await asking.ask(METADATA, 12, named(*["same"] * 500))
+        assert [each.name for each in answer.topics] == ["same"]
+
+    run(scenario)
