@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from headrace.core.errors import InvalidArgument
+from headrace.cli.arguments import DURATION
+from headrace.core.errors import Disconnected, InvalidArgument, Unreachable
 
 if TYPE_CHECKING:
     from headrace.client.asynchronous import AsyncHeadrace, Opening
@@ -164,14 +165,24 @@ def _directory(directory: str | None, server: str | None) -> str:
 
 
 def wait_in_slices(
-    attempt: Callable[[float], list[Found]], wait_seconds: float | None
+    attempt: Callable[[float], list[Found]],
+    wait_seconds: float | None,
+    *,
+    endures: bool = False,
 ) -> list[Found]:
     """The first answer of `attempt` that is not empty, asked with a time to
-    wait; empty when the whole wait is over, never when that is None."""
+    wait; empty when the whole wait is over, never when that is None. `endures`: a node
+    that is away is waited for as a message is."""
     end = None if wait_seconds is None else time.monotonic() + wait_seconds
     while True:
         left = BLOCK_SECONDS_MAX if end is None else max(0.0, end - time.monotonic())
-        found = attempt(min(left, BLOCK_SECONDS_MAX))
+        try:
+            found = attempt(min(left, BLOCK_SECONDS_MAX))
+        except (Unreachable, Disconnected):
+            # The calls themselves have paused between their attempts.
+            if not endures:
+                raise
+            found = []
         if found or (end is not None and time.monotonic() >= end):
             return found
 
@@ -186,8 +197,34 @@ def yes_option(function: Function) -> Function:
     return click.option("--yes", is_flag=True, help="Do it without asking.")(function)
 
 
-def open_handle(place: Place, *, read_only: bool = False, create: bool = False) -> Headrace:
-    """The SDK's handle on the place; use it in a `with`.
+# For commands that go on until they are told to stop: a node that is away is waited for.
+SETTLE_SECONDS = 30.0
+
+
+def retry_option(function: Function) -> Function:
+    return click.option(
+        "--retry",
+        "retry_ms",
+        type=DURATION,
+        help="How long to wait for a node that is away.  [default: as long as it takes]",
+    )(function)
+
+
+def stay_connected(place: Place, retry_ms: int | None) -> dict[str, Any]:
+    """How such a command opens its place: options of `open_handle` and its like."""
+    if not place.server:
+        return {}
+    seconds = None if retry_ms is None else retry_ms / 1000
+    # What has to be settled is not tried for ever, or nothing could stop the command.
+    retry = SETTLE_SECONDS if seconds is None else seconds
+    return {"retry": retry, "wait": seconds, "reconnect": seconds is None}
+
+
+def open_handle(
+    place: Place, *, read_only: bool = False, create: bool = False, **connection: Any
+) -> Headrace:
+    """The SDK's handle on the place; use it in a `with`. `connection` says how to connect
+    to a node.
 
     Only a command that makes something makes the directory: elsewhere a
     mistyped path would look like an empty queue.
@@ -195,38 +232,38 @@ def open_handle(place: Place, *, read_only: bool = False, create: bool = False) 
     import headrace
 
     if place.server:
-        return headrace.connect(place.server)
+        return headrace.connect(place.server, **connection)
     if not create:
         check_exists(place.directory)
     return headrace.open(place.directory, read_only=read_only)
 
 
-def open_async_handle(place: Place) -> Opening[AsyncHeadrace]:
+def open_async_handle(place: Place, **connection: Any) -> Opening[AsyncHeadrace]:
     """As `open_handle`, for asyncio: use it by `async with`."""
     import headrace
 
     if place.server:
-        return headrace.connect_async(place.server)
+        return headrace.connect_async(place.server, **connection)
     check_exists(place.directory)
     return headrace.open_async(place.directory)
 
 
 @contextmanager
-def open_backend(place: Place, *, read_only: bool = False) -> Iterator[Backend]:
+def open_backend(place: Place, *, read_only: bool = False, **connection: Any) -> Iterator[Backend]:
     """What the SDK itself stands on, for commands that look at records as they
     are stored or that change what the SDK has no word for."""
-    backend = _open_backend(place, read_only)
+    backend = _open_backend(place, read_only, connection)
     try:
         yield backend
     finally:
         backend.close()
 
 
-def _open_backend(place: Place, read_only: bool) -> Backend:
+def _open_backend(place: Place, read_only: bool, connection: dict[str, Any]) -> Backend:
     if place.server:
         from headrace.client.connecting import open_backend
 
-        return open_backend(place.server)
+        return open_backend(place.server, **connection)
     from headrace.node import Node
 
     check_exists(place.directory)

@@ -33,6 +33,7 @@ from headrace.cli.command import (
     json_option,
     open_backend,
     open_handle,
+    retry_option,
     wait_in_slices,
 )
 from headrace.cli.output import (
@@ -91,6 +92,7 @@ Start = str | tuple[str, int]
     show_default=True,
 )
 @click.option("--key-separator", metavar="TEXT", help="Put the key and this text before the value.")
+@retry_option
 @json_option
 def consume(
     topic: str,
@@ -101,18 +103,33 @@ def consume(
     follow: bool,
     shape: str,
     key_separator: str | None,
+    retry_ms: int | None,
     as_json: bool,
     place: Place,
 ) -> int | None:
-    """Print a topic's records. Exit code 3 when there was none."""
+    """Print a topic's records. Exit code 3 when there was none.
+
+    With --follow a node that is away is waited for.
+    """
+    if retry_ms is not None and not follow:
+        raise click.UsageError("--retry is for --follow")
+    connection = _connection(place, retry_ms) if follow else {}
     if group is not None and partition is not None:
         raise click.UsageError("a group assigns its partitions itself: leave --partition out")
     printer = Printer("json" if as_json else shape, key_separator, count)
     if group is None:
-        _print_topic(place, topic, partition, start or "earliest", follow, printer)
+        _print_topic(place, topic, partition, start or "earliest", follow, printer, connection)
     else:
-        _print_as_group(place, topic, group, start, follow, printer)
+        _print_as_group(place, topic, group, start, follow, printer, connection)
     return None if printer.printed else EXIT_NOTHING_FOUND
+
+
+def _connection(place: Place, retry_ms: int | None) -> dict[str, Any]:
+    """Every call of one that only reads can be sent again, for as long as it takes."""
+    if not place.server:
+        return {}
+    seconds = None if retry_ms is None else retry_ms / 1000
+    return {"retry": seconds, "wait": seconds}
 
 
 class Printer:
@@ -182,9 +199,10 @@ def _print_topic(
     start: Start,
     follow: bool,
     printer: Printer,
+    connection: dict[str, Any],
 ) -> None:
     if place.server:
-        _print_from_node(place, topic, partition, start, follow, printer)
+        _print_from_node(place, topic, partition, start, follow, printer, connection)
         return
     directory = place.directory
     followed: Followed | None = None
@@ -208,10 +226,16 @@ def _print_topic(
 
 
 def _print_from_node(
-    place: Place, topic: str, partition: int | None, start: Start, follow: bool, printer: Printer
+    place: Place,
+    topic: str,
+    partition: int | None,
+    start: Start,
+    follow: bool,
+    printer: Printer,
+    connection: dict[str, Any],
 ) -> None:
     news = threading.Event()
-    with open_backend(place) as backend:
+    with open_backend(place, **connection) as backend:
         backend.add_listener(news.set, [topic])
         followed = Followed(backend, topic, partition, start)
         while True:
@@ -333,9 +357,10 @@ def _print_as_group(
     start: Start | None,
     follow: bool,
     printer: Printer,
+    connection: dict[str, Any],
 ) -> None:
     with (
-        open_handle(place) as handle,
+        open_handle(place, **connection) as handle,
         handle.stream(topic, group=group, start=_reset_of(start), auto_commit=None) as stream,
     ):
         if start is not None:

@@ -6,7 +6,12 @@ import json
 import logging
 
 # What every record has, whoever logs it.
-_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+    "event",
+}
 
 
 def set_up_logging(level: str, *, as_json: bool = False) -> None:
@@ -27,14 +32,18 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {k: v for k, v in record.__dict__.items() if k not in _PLAIN}
-        event = record.getMessage()
+        text = record.getMessage()
+        # Where the text has the fields in it (`core/event_log.py`), this is without them.
+        event = getattr(record, "event", None)
         error = self.formatException(record.exc_info) if record.exc_info else None
         at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}"
         if self._as_json:
-            document = {"at": at, "level": record.levelname.lower(), "event": event, **fields}
+            shown = text if event is None else event
+            document = {"at": at, "level": record.levelname.lower(), "event": shown, **fields}
             if error:
                 document["error"] = error
             return json.dumps(document, default=str)
-        line = f"{at} {record.levelname.lower():7} {event}"
-        line += "".join(f" {name}={value}" for name, value in fields.items())
+        line = f"{at} {record.levelname.lower():7} {text}"
+        if event is None:
+            line += "".join(f" {name}={value}" for name, value in fields.items())
         return f"{line}\n{error}" if error else line

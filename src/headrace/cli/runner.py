@@ -26,7 +26,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from headrace.cli.output import say
-from headrace.core.errors import HeadraceError, StaleReceipt
+from headrace.core.errors import Disconnected, HeadraceError, StaleReceipt, Unreachable
 from headrace.core.limits import ERROR_CHARACTERS_MAX
 from headrace.core.values import Delivery
 
@@ -72,6 +72,8 @@ class Runner:
             _settle(message, process.returncode, error)
         except StaleReceipt:
             say(f"{message.id}: the lease was over before the command was; it will run again")
+        except (Unreachable, Disconnected) as unsettled:
+            say(f"{message.id}: could not be settled, so its command may run again: {unsettled}")
 
     def stop(self) -> None:
         """End every command and start no other."""

@@ -30,6 +30,8 @@ from headrace.cli.command import (
     json_option,
     open_async_handle,
     open_handle,
+    retry_option,
+    stay_connected,
     wait_in_slices,
 )
 from headrace.cli.output import (
@@ -44,6 +46,7 @@ from headrace.cli.output import (
     write_line,
 )
 from headrace.cli.runner import Runner
+from headrace.core.errors import Disconnected, Unreachable
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
@@ -80,6 +83,7 @@ GRACE_SECONDS = 30.0
     "--grace", type=DURATION, help="Of an app: how long to wait at the end.  [default: 30s]"
 )
 @click.option("--reload", "reloads", is_flag=True, help="Of an app: again when a file changes.")
+@retry_option
 @json_option
 def work(
     topics: tuple[str, ...],
@@ -96,16 +100,19 @@ def work(
     settings: tuple[tuple[str, str | int], ...],
     grace: int | None,
     reloads: bool,
+    retry_ms: int | None,
     as_json: bool,
     place: Place,
 ) -> int | None:
     """Lease messages of one or more topics and settle them, or run the workers
     of an app that is named as MODULE:APP.
 
-    Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came.
+    Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came. A node that
+    is away is waited for.
     """
+    connection = stay_connected(place, retry_ms)
     if any(":" in topic for topic in topics):
-        _work_for_app(topics, grace, reloads, place)
+        _work_for_app(topics, grace, reloads, place, connection)
         return None
     if grace is not None or reloads:
         raise click.UsageError("--grace and --reload are for an app: headrace work MODULE:APP")
@@ -117,21 +124,28 @@ def work(
     if settle == "release" and count is None:
         raise click.UsageError("--peek needs --count: what is given back comes again")
     wait_seconds = None if wait_ms is None else wait_ms / 1000
-    with open_handle(place) as handle:
+    endures = connection.get("reconnect", False)
+    with open_handle(place, **connection) as handle:
         names = list(topics)
         options: dict[str, Any] = settings_of(settings)
         if visibility is not None:
             options["visibility"] = visibility / 1000
         with handle.queue(names, group=group, **options) as queue:
             if shell_command is None:
-                done = _print_messages(queue, settle, count, wait_seconds, as_json)
+                done = _print_messages(queue, settle, count, wait_seconds, as_json, endures)
             else:
                 runner = Runner(shell_command)
-                done = _run_commands(queue, runner, count, wait_seconds, concurrency)
+                done = _run_commands(queue, runner, count, wait_seconds, concurrency, endures)
     return None if done else EXIT_NOTHING_FOUND
 
 
-def _work_for_app(places: tuple[str, ...], grace: int | None, reloads: bool, place: Place) -> None:
+def _work_for_app(
+    places: tuple[str, ...],
+    grace: int | None,
+    reloads: bool,
+    place: Place,
+    connection: dict[str, Any],
+) -> None:
     given = click.get_current_context().get_parameter_source
     options = ("shell_command", "count", "wait_ms", "visibility", "concurrency", "settings")
     typed = [name for name in options if given(name) is ParameterSource.COMMANDLINE]
@@ -142,24 +156,33 @@ def _work_for_app(places: tuple[str, ...], grace: int | None, reloads: bool, pla
         return
     app = work_app.load_app(places[0])
     grace_seconds = GRACE_SECONDS if grace is None else grace / 1000
-    work_app.run_app(app, open_async_handle(place), grace_seconds)
+    work_app.run_app(app, open_async_handle(place, **connection), grace_seconds)
 
 
-def _receive(queue: Queue[Any], most: int, wait_seconds: float | None) -> list[Message[Any]]:
-    return wait_in_slices(lambda wait: queue.receive(max=most, wait=wait), wait_seconds)
+def _receive(
+    queue: Queue[Any], most: int, wait_seconds: float | None, endures: bool
+) -> list[Message[Any]]:
+    return wait_in_slices(
+        lambda wait: queue.receive(max=most, wait=wait), wait_seconds, endures=endures
+    )
 
 
 # Printing.
 
 
 def _print_messages(
-    queue: Queue[Any], settle: str, count: int | None, wait_seconds: float | None, as_json: bool
+    queue: Queue[Any],
+    settle: str,
+    count: int | None,
+    wait_seconds: float | None,
+    as_json: bool,
+    endures: bool,
 ) -> int:
     done = 0
     peeked: list[Message[Any]] = []
     while count is None or done < count:
         most = LEASE_MESSAGES if count is None else min(LEASE_MESSAGES, count - done)
-        messages = _receive(queue, most, wait_seconds)
+        messages = _receive(queue, most, wait_seconds, endures)
         if not messages:
             break
         for message in messages:
@@ -171,7 +194,11 @@ def _print_messages(
             # Given back at the end: given back now they would come again.
             peeked += messages
             continue
-        outcomes = getattr(queue, settle)(messages)
+        try:
+            outcomes = getattr(queue, settle)(messages)
+        except (Unreachable, Disconnected) as error:
+            say(f"{len(messages):,} of them could not be settled and come again: {error}")
+            continue
         lost = sum(outcome is not None for outcome in outcomes)
         if lost:
             say(f"{lost:,} of them could not be settled: their leases were over")
@@ -213,6 +240,7 @@ def _run_commands(
     count: int | None,
     wait_seconds: float | None,
     concurrency: int,
+    endures: bool,
 ) -> int:
     done = 0
     running: set[Future[None]] = set()
@@ -223,7 +251,7 @@ def _run_commands(
                 _collect(running)
             free = concurrency - len(running)
             most = free if count is None else min(free, count - done)
-            messages = _receive(queue, most, wait_seconds)
+            messages = _receive(queue, most, wait_seconds, endures)
             if not messages and not running:
                 break
             if not messages:

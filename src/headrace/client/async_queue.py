@@ -28,7 +28,14 @@ from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.queue import Queue, checked_count
 from headrace.client.settling import Settleable, Settleables
 from headrace.client.times import Duration, optional_duration_ms
-from headrace.client.waiting import has_line, line_ms, new_nonce
+from headrace.client.waiting import (
+    AWAY_SECONDS,
+    endured,
+    has_line,
+    line_ms,
+    new_nonce,
+    on_away,
+)
 from headrace.core.errors import Closed, Disconnected, HeadraceError
 from headrace.core.values import Delivery, QueueStatistics
 
@@ -104,8 +111,14 @@ class AsyncQueue(Generic[T]):
     async def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
         backend = self._connection.reach()
         bell = self._queue.bell
-        if has_line(backend):
-            return await self._wait_in_line(backend, count, wait_ms)
+        while has_line(backend):
+            try:
+                return await self._wait_in_line(backend, count, wait_ms)
+            except endured(backend, wait_ms) as error:
+                on_away(backend, error)
+                await asyncio.sleep(AWAY_SECONDS)
+                if self.closed:
+                    return []
         return await wait_for_some(
             self._calls, backend, bell, lambda: self._lease(count), wait_ms, self.topics
         )

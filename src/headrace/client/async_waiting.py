@@ -22,11 +22,14 @@ from typing import ParamSpec, TypeVar
 from headrace.client.backend import Backend
 from headrace.client.spans import are_on
 from headrace.client.waiting import (
+    AWAY_SECONDS,
     SLEEP_MS_MAX,
     Bell,
     SteeredClock,
+    endured,
     left_ms,
     listening,
+    on_away,
     over,
 )
 from headrace.core.errors import Closed, Forked
@@ -184,6 +187,12 @@ async def wait_for_some(
                 if bell.rung:
                     return []
                 raise
+            except endured(backend, wait_ms) as error:
+                on_away(backend, error)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(AWAY_SECONDS):
+                        await event.wait()
+                continue
             if found or wait_ms == 0 or over(clock, end_ms):
                 return found
             await _sleep(calls, clock, event, left_ms(clock, end_ms, due_ms))

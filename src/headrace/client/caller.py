@@ -16,6 +16,8 @@ is asked again by whoever looks next, before it looks.
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import platform
 import threading
@@ -26,11 +28,12 @@ from itertools import repeat
 from typing import Any
 
 from headrace.client.link import Answered, Link, Pending
+from headrace.client.node_clock import NodeClock
 from headrace.client.probing import explain
 from headrace.client.socket_link import SocketLink
 from headrace.core.errors import Closed, Disconnected, HeadraceError, Unreachable
 from headrace.core.node_settings import Address
-from headrace.core.ports import Clock, Reading
+from headrace.core.ports import Clock
 from headrace.core.settings import OffsetReset
 from headrace.wire.remote.codec import decode_answer, encode_request
 from headrace.wire.remote.methods import METHODS, Hello, News
@@ -42,49 +45,22 @@ RETRY_SECONDS = 10.0
 BACKOFF_SECONDS = 0.05
 BACKOFF_SECONDS_MAX = 1.0
 HELLO_SECONDS = 10.0
-# A node whose time differs by more from what it was has had its clock set.
-STEP_MS = 1_000
 
-
-class NodeClock:
-    """The node's time, as its last answer told it: deadlines are by that clock. It goes
-    on by the monotonic clock of this machine, so that nobody is in its way who sets the
-    other; when the node's own was set, it follows."""
-
-    def __init__(self) -> None:
-        self._ahead_ms: int | None = None
-        self._stepped_ms = 0
-
-    def set(self, node_ms: int) -> None:
-        ahead_ms = node_ms - _monotonic_ms()
-        # A little is the answer's way here, and not a step.
-        if self._ahead_ms is not None and abs(ahead_ms - self._ahead_ms) > STEP_MS:
-            self._stepped_ms += ahead_ms - self._ahead_ms
-        self._ahead_ms = ahead_ms
-
-    def now_ms(self) -> int:
-        return self.read().now_ms
-
-    def read(self) -> Reading:
-        if self._ahead_ms is None:
-            # No node has told us yet.
-            return Reading(time.time_ns() // 1_000_000)
-        return Reading(_monotonic_ms() + self._ahead_ms, self._stepped_ms)
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+logger = logging.getLogger("headrace.client")
 
 
 class Caller:
-    """Connected when it is made; Unreachable when there is no node."""
+    """Connected when it is made; Unreachable when there is no node within `wait_seconds`.
+    None, there and for `retry_seconds`, is for as long as it takes."""
 
     def __init__(
         self,
         address: Address,
         *,
         auto_create: bool = True,
-        retry_seconds: float = RETRY_SECONDS,
+        retry_seconds: float | None = RETRY_SECONDS,
+        wait_seconds: float | None = 0.0,
+        reconnects: bool = True,
         clock: Clock | None = None,
         link: type[Link] = SocketLink,
     ) -> None:
@@ -107,11 +83,19 @@ class Caller:
         self._listeners: dict[Topics, list[Wake]] = {}
         # Topics that somebody listens to and that the node is not watching for us.
         self._unwatched: set[Topics] = set()
-        self.hello = self._connect()
+        # Loops and waits without end outlast a node that is away.
+        self.reconnects = reconnects
+        # Said that the node is away, and not yet that it is back.
+        self._is_away = False
+        self.hello = self._connect_first(wait_seconds)
 
     @property
     def clock(self) -> Clock:
         return self._clock
+
+    @property
+    def is_linked(self) -> bool:
+        return self._link is not None and self._link.is_alive
 
     def close(self) -> None:
         if not self._closed.is_set():
@@ -168,7 +152,22 @@ class Caller:
         request = encode_request(name, arguments)
         if self._closed.is_set():
             raise Closed("this handle is closed; connect again")
-        self._live_link().send(request, on_answered)
+        link = self._live_link()
+        if self._node_clock.is_old:
+            self._ask_time(link)
+        link.send(request, on_answered)
+
+    def _ask_time(self, link: Link) -> None:
+        """Producers stamp messages by the node's clock. They do not wait for the answer."""
+        begun = self._node_clock.begin()
+
+        def on_answered(pending: Pending) -> None:
+            if pending.frame is not None:
+                with contextlib.suppress(HeadraceError):
+                    hello: Hello = decode_answer("hello", pending.frame)
+                    self._node_clock.on_answer(hello.now_ms, begun)
+
+        link.send(encode_request("hello", (self._auto_create,)), on_answered)
 
     def _send(
         self, request: bytes, retries: Iterator[bool], on_answered: Answered | None = None
@@ -187,19 +186,40 @@ class Caller:
                     raise
 
     def _retries(self) -> Iterator[bool]:
+        return self._pauses(self._retry_seconds)
+
+    def _pauses(self, seconds: float | None) -> Iterator[bool]:
         """Each time after a pause; False when it has been tried for long enough."""
         end: float | None = None
         pause = BACKOFF_SECONDS
         while True:
             now = time.monotonic()
             if end is None:
-                end = now + self._retry_seconds
+                end = math.inf if seconds is None else now + seconds
             if now >= end:
                 yield False
                 continue
             self._closed.wait(min(pause, end - now))
             pause = min(2 * pause, BACKOFF_SECONDS_MAX)
             yield True
+
+    def _connect_first(self, wait_seconds: float | None) -> Hello:
+        pauses = self._pauses(wait_seconds)
+        while True:
+            try:
+                return self._connect()
+            except Unreachable as error:
+                if wait_seconds == 0:
+                    raise
+                self.on_away(error)
+                if not next(pauses):
+                    raise
+
+    def on_away(self, error: HeadraceError) -> None:
+        """The node is away and that is put up with: said once, until it is back."""
+        if not self._is_away:
+            self._is_away = True
+            logger.warning("waiting for the node at %s to come back: %s", self.address, error)
 
     def _live_link(self) -> Link:
         link = self._link
@@ -223,8 +243,10 @@ class Caller:
                 f"headrace serve --{self._link_kind.door} {self.address}"
             ) from error
         try:
+            begun = self._node_clock.begin()
             pending = link.send(encode_request("hello", (self._auto_create,)))
             hello: Hello = decode_answer("hello", pending.wait(HELLO_SECONDS))
+            self._node_clock.on_answer(hello.now_ms, begun)
             self._say_again(link)
         except Disconnected as error:
             link.close()
@@ -232,9 +254,11 @@ class Caller:
         except BaseException:
             link.close()
             raise
-        self._node_clock.set(hello.now_ms)
         self._link = link
         self._links_made += 1
+        if self._is_away:
+            self._is_away = False
+            logger.warning("the node at %s is there", self.address)
         return hello
 
     def _say_again(self, link: Link) -> None:
@@ -301,7 +325,7 @@ class Caller:
         if pending.frame is not None:
             try:
                 news: News = decode_answer("watch", pending.frame)
-                self._node_clock.set(news.now_ms)
+                self._node_clock.on_news(news.now_ms)
             except HeadraceError:
                 # Too many watches, or an older node: the next look is a minute away.
                 return

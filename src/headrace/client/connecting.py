@@ -21,7 +21,7 @@ from headrace.client.handle import Headrace
 from headrace.client.link import Link
 from headrace.client.remote import RemoteBackend
 from headrace.client.socket_link import SocketLink
-from headrace.client.times import Duration, duration_ms
+from headrace.client.times import Duration, optional_duration_ms
 from headrace.core.errors import InvalidArgument
 from headrace.core.node_settings import Address
 
@@ -33,37 +33,72 @@ GRPC_PORT_DEFAULT = 9081
 
 
 def connect(
-    address: str | None = None, *, auto_create: bool = True, retry: Duration = RETRY_SECONDS
+    address: str | None = None,
+    *,
+    auto_create: bool = True,
+    retry: Duration | None = RETRY_SECONDS,
+    wait: Duration | None = 0,
+    reconnect: bool = True,
 ) -> Headrace:
     """A handle on the node at `host:port` or `grpc://host:port`; Unreachable when there
     is none.
 
     A topic that is missing is made when it is first published to, where the node's
-    `auto_create_topics` allows it; `auto_create=False` declines. `retry` is for how
-    long calls that can do no harm are tried again while the node is away.
+    `auto_create_topics` allows it; `auto_create=False` declines. `wait` is for how
+    long a node that is not there yet is waited for. While a node is away later, loops
+    over queues and streams, and waits without end, go on when it is back; with
+    `reconnect=False` they do what single calls do: those that can do no harm are tried
+    again for `retry`, then Unreachable is raised. None is for as long as it takes.
     """
-    backend = open_backend(address, auto_create=auto_create, retry=retry)
+    backend = open_backend(
+        address, auto_create=auto_create, retry=retry, wait=wait, reconnect=reconnect
+    )
     return Headrace(backend, str(backend.address))
 
 
 def open_backend(
-    address: str | None = None, *, auto_create: bool = True, retry: Duration = RETRY_SECONDS
+    address: str | None = None,
+    *,
+    auto_create: bool = True,
+    retry: Duration | None = RETRY_SECONDS,
+    wait: Duration | None = 0,
+    reconnect: bool = True,
 ) -> RemoteBackend:
     """What such a handle stands on."""
-    retry_seconds = duration_ms("retry", retry) / 1000
+    retry_ms = optional_duration_ms("retry", retry)
+    wait_ms = optional_duration_ms("wait", wait)
     node, link = way_to(address)
-    return RemoteBackend(node, auto_create=auto_create, retry_seconds=retry_seconds, link=link)
+    return RemoteBackend(
+        node,
+        auto_create=auto_create,
+        retry_seconds=None if retry_ms is None else retry_ms / 1000,
+        wait_seconds=None if wait_ms is None else wait_ms / 1000,
+        reconnects=reconnect,
+        link=link,
+    )
 
 
 def connect_async(
-    address: str | None = None, *, auto_create: bool = True, retry: Duration = RETRY_SECONDS
+    address: str | None = None,
+    *,
+    auto_create: bool = True,
+    retry: Duration | None = RETRY_SECONDS,
+    wait: Duration | None = 0,
+    reconnect: bool = True,
 ) -> Opening[AsyncHeadrace]:
     """As `connect`, for asyncio: await it or use it by `async with`."""
 
     async def start() -> AsyncHeadrace:
         calls = Calls()
         try:
-            handle = await calls.run(connect, address, auto_create=auto_create, retry=retry)
+            handle = await calls.run(
+                connect,
+                address,
+                auto_create=auto_create,
+                retry=retry,
+                wait=wait,
+                reconnect=reconnect,
+            )
         except BaseException:
             calls.close()
             raise

@@ -212,7 +212,7 @@ def _attributes(message: NewMessage) -> tuple[tuple[str, bytes], ...]:
     if message.priority is not None:
         attributes["priority"] = message.priority
     if message.delay is not None:
-        attributes["delay_ms"] = duration_ms("delay", message.delay)
+        attributes["delay_ms"] = duration_ms("delay", message.delay, rounds_up=True)
     if message.deliver_at is not None:
         attributes["deliver_at_ms"] = instant_ms("deliver_at", message.deliver_at)
     if message.ttl is not None:

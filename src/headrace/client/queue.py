@@ -31,7 +31,15 @@ from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
 from headrace.client.values import ValueType
-from headrace.client.waiting import Bell, has_line, wait_for_some, wait_in_line
+from headrace.client.waiting import (
+    Bell,
+    endured,
+    has_line,
+    on_away,
+    pause_away,
+    wait_for_some,
+    wait_in_line,
+)
 from headrace.core.errors import (
     Closed,
     HeadraceError,
@@ -218,8 +226,14 @@ class Queue(Generic[T]):
 
     def _wait(self, count: int, wait_ms: int | None) -> list[Delivery]:
         backend = self.check()
-        if has_line(backend):
-            return wait_in_line(self.bell, partial(self.lease_deliveries, count), wait_ms)
+        while has_line(backend):
+            try:
+                return wait_in_line(self.bell, partial(self.lease_deliveries, count), wait_ms)
+            except endured(backend, wait_ms) as error:
+                on_away(backend, error)
+                pause_away(self.bell)
+                if self.closed:
+                    return []
         return wait_for_some(
             backend,
             self.bell,

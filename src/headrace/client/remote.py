@@ -21,7 +21,13 @@ from typing import Any, TypeVar
 from headrace.client.backend import BatchesAnswered, BatchOutcomes, Outcomes, Place
 from headrace.client.lease_calls import LeaseCaller
 from headrace.client.link import Pending
-from headrace.core.errors import HeadraceError, MalformedMessage, StaleGeneration
+from headrace.core.errors import (
+    Disconnected,
+    HeadraceError,
+    MalformedMessage,
+    StaleGeneration,
+    StaleReceipt,
+)
 from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.settings import OffsetReset
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
@@ -244,12 +250,23 @@ class RemoteBackend(LeaseCaller):
         *options: Any,
         within_seconds: float | None = None,
     ) -> Outcomes:
-        parts = ((group, part, *options) for part in _slices(receipts))
-        return [
-            None if refusal is None else error_of(refusal)
-            for outcomes in self._call_in_parts(name, parts, within_seconds=within_seconds)
-            for refusal in outcomes
-        ]
+        def settle() -> Outcomes:
+            parts = ((group, part, *options) for part in _slices(receipts))
+            return [
+                None if refusal is None else error_of(refusal)
+                for outcomes in self._call_in_parts(name, parts, within_seconds=within_seconds)
+                for refusal in outcomes
+            ]
+
+        try:
+            return settle()
+        except Disconnected as error:
+            if within_seconds is not None or self._closed.is_set():
+                raise
+            # The node keeps our leases for a moment, so it is said again over a new link.
+            # A lease that is over by now was settled by the first call or is lost: which
+            # of them is not known.
+            return [error if isinstance(each, StaleReceipt) else each for each in settle()]
 
     def held(self, group: str, consumer: str) -> dict[tuple[str, int, int], Receipt]:
         found: dict[tuple[str, int, int], Receipt] = self._call("held", group, consumer)
@@ -258,6 +275,10 @@ class RemoteBackend(LeaseCaller):
     def leave(self, group: str, consumer: str) -> None:
         with self._lock:
             self._queues.pop((group, consumer), None)
+        if not self.is_linked:
+            # Whoever is not there has left: the node knows it already, or will not know
+            # us when it is back.
+            return
         self._call("leave", group, consumer)
 
     def next_due_ms(self, group: str | None, topics: Sequence[str]) -> int | None:

@@ -19,6 +19,7 @@ caller is still working on, and they would be lost with the process.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -33,7 +34,7 @@ from headrace.client.queue import checked_count, consumer_id, topic_names
 from headrace.client.times import Duration, optional_duration_ms
 from headrace.client.values import ValueType
 from headrace.client.views import Record
-from headrace.client.waiting import Bell, wait_for_some
+from headrace.client.waiting import Bell, endured, wait_for_some
 from headrace.core.errors import (
     Closed,
     InvalidArgument,
@@ -214,8 +215,10 @@ class Stream(Generic[T]):
             return steady_ms(self._clock) - self._committed_at_ms >= self._auto_commit_ms
 
     def commit_handled(self) -> None:
-        with self._lock:
-            self._commit(self.check(), failed=True)
+        """By itself, so a node that is away is no error: it is told the next time."""
+        backend = self.check()
+        with self._lock, contextlib.suppress(*endured(backend, None)):
+            self._commit(backend, failed=True)
 
     def commit(self) -> None:
         """The group goes on behind everything that was given so far."""

@@ -22,10 +22,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def duration_ms(name: str, value: object, *, least_ms: int = 0) -> int:
-    """A duration in whole milliseconds; InvalidArgument names the argument."""
-    if isinstance(value, timedelta):
+def duration_ms(name: str, value: object, *, least_ms: int = 0, rounds_up: bool = False) -> int:
+    """A duration in whole milliseconds; InvalidArgument names the argument. `rounds_up`:
+    never shorter than what was given."""
+    if rounds_up and isinstance(value, timedelta):
+        milliseconds = -(-value // _MILLISECOND)
+    elif isinstance(value, timedelta):
         milliseconds = value // _MILLISECOND
+    elif rounds_up and isinstance(value, float) and math.isfinite(value):
+        # What binary fractions add to 0.1 s is not meant.
+        milliseconds = math.ceil(round(value * 1000, 6))
     else:
         milliseconds = _seconds_to_ms(name, value, "seconds or a timedelta")
     if milliseconds < least_ms:

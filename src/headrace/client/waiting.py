@@ -22,6 +22,7 @@ follows that clock: see `headrace.testing.ManualClock`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 import threading
@@ -31,7 +32,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from headrace.client.backend import Backend, Lined
-from headrace.core.errors import Closed
+from headrace.core.errors import Closed, Disconnected, HeadraceError, Unreachable
 from headrace.core.ports import Clock, steady_ms
 
 Wake = Callable[[], None]
@@ -41,6 +42,8 @@ Found = TypeVar("Found")
 SLEEP_MS_MAX = 60_000
 # A wait in line is asked for again after this long.
 LINE_MS_MAX = 20_000
+# How often a node that is away is looked for, beyond what each call does by itself.
+AWAY_SECONDS = 1.0
 
 
 @runtime_checkable
@@ -136,19 +139,52 @@ def _try_and_sleep(
     topics: Sequence[str],
 ) -> list[Found]:
     end_ms = None if wait_ms is None else steady_ms(backend.clock) + wait_ms
-    found = attempt()
-    if found or wait_ms == 0:
-        return found
+    with contextlib.suppress(*endured(backend, wait_ms)):
+        found = attempt()
+        if found or wait_ms == 0:
+            return found
     event = threading.Event()
     with listening(backend, bell, event.set, topics):
         while True:
             event.clear()
             if bell.rung:
                 return []
-            found = attempt()
-            if found or over(backend.clock, end_ms):
-                return found
-            sleep(backend.clock, event, left_ms(backend.clock, end_ms, next_due_ms()))
+            try:
+                found = attempt()
+                if found or over(backend.clock, end_ms):
+                    return found
+                due_ms = next_due_ms()
+            except endured(backend, wait_ms) as error:
+                on_away(backend, error)
+                event.wait(AWAY_SECONDS)
+                continue
+            sleep(backend.clock, event, left_ms(backend.clock, end_ms, due_ms))
+
+
+def endured(backend: object, wait_ms: int | None) -> tuple[type[HeadraceError], ...]:
+    """Errors that a wait goes on after: a wait without end outlasts a node that is away,
+    unless the handle was told not to."""
+    if wait_ms is None and getattr(backend, "reconnects", False):
+        return (Unreachable, Disconnected)
+    return ()
+
+
+def on_away(backend: object, error: HeadraceError) -> None:
+    """Only a backend on a node elsewhere raises such an error."""
+    say = getattr(backend, "on_away", None)
+    if say is not None:
+        say(error)
+
+
+def pause_away(bell: Bell) -> None:
+    """Before a node that is away is asked again; not when what waits is closed."""
+    event = threading.Event()
+    bell.add_listener(event.set)
+    try:
+        if not bell.rung:
+            event.wait(AWAY_SECONDS)
+    finally:
+        bell.remove_listener(event.set)
 
 
 def has_line(backend: Backend) -> TypeGuard[Lined]:

@@ -13,6 +13,7 @@ event says all of it, and `in_text` is False.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 
 def log_event(
@@ -20,8 +21,8 @@ def log_event(
     level: int,
     event: str,
     *,
-    exc_info: BaseException | bool | None = None,
-    in_text: bool = True,
+    exc_info: Any = None,
+    in_text: Any = True,
     **fields: object,
 ) -> None:
     if not logger.isEnabledFor(level):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from headrace.calls.served import Served
 from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import Closed, HeadraceError, ReadOnly, SyncFailed
+from headrace.core.event_log import log_event
 from headrace.core.ports import Clock, Disk, Entropy, Lock, read_clock, steady_ms
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.commit import Commit
@@ -151,7 +152,7 @@ class Embedded(Served):
         self._duties_ms = now_ms - self._time.stepped_ms + MAINTAIN_MS
         try:
             for name in duties.end_late(now_ms, commit):
-                logger.warning("transaction timed out", extra={"transactional_id": name})
+                log_event(logger, logging.WARNING, "transaction timed out", transactional_id=name)
             duties.forget(now_ms, commit)
         except (HeadraceError, OSError):
             # Whoever calls now has nothing to do with it; it is tried again.

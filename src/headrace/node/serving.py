@@ -15,6 +15,7 @@ from typing import Protocol
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InUse, InvalidArgument
+from headrace.core.event_log import log_event
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.engine.broker import Broker
 from headrace.engine.creation_rate import CreationRate
@@ -164,8 +165,13 @@ def _share_descriptors(settings: NodeSettings) -> NodeSettings:
     left = allowed - 3 * DESCRIPTORS.limit // 2 - DESCRIPTORS_BESIDE
     if left >= connections:
         return settings
-    logger.warning(
-        "few open files allowed", extra={"allowed": allowed, "wanted": wanted, "connections": left}
+    log_event(
+        logger,
+        logging.WARNING,
+        "few open files allowed",
+        allowed=allowed,
+        wanted=wanted,
+        connections=left,
     )
     return replace(settings, connections_max=max(1, left))
 
@@ -200,7 +206,7 @@ async def _serve_doors(
             service.counts.syncs,
         )
         told = _metrics(settings, service, scrapes)
-        logger.info("ready", extra={**addresses, "data": settings.data})
+        log_event(logger, logging.INFO, "ready", **addresses, data=settings.data)
         on_ready(Ready(addresses))
         service.failed.add_done_callback(lambda _: stop.set())
         if "kafka" in opened:
@@ -265,8 +271,13 @@ async def open_door(
             name != "kafka" and name not in given and wanted == getattr(NodeSettings(), name)
         )
         if by_default and error.errno == errno.EADDRINUSE:
-            logger.warning(
-                "a door stays shut", extra={"door": name, "in_use": wanted, "choose": f"--{name}"}
+            log_event(
+                logger,
+                logging.WARNING,
+                "a door stays shut",
+                door=name,
+                in_use=wanted,
+                choose=f"--{name}",
             )
             return False
         raise _cannot_listen(name, wanted, error) from error

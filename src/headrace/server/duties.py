@@ -10,9 +10,11 @@ has the timer set; nobody who begins a transaction has to think of it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
+from headrace.core.event_log import log_event
 
 if TYPE_CHECKING:
     from headrace.server.service import Service
@@ -64,7 +66,9 @@ class LiveDuties:
         commit = service.commit()
         try:
             for name in self._duties.end_late(service.clock.now_ms(), commit):
-                service.logger.warning("transaction timed out", extra={"transactional_id": name})
+                log_event(
+                    service.logger, logging.WARNING, "transaction timed out", transactional_id=name
+                )
         except (HeadraceError, OSError):
             # What was decided goes on; the rest is decided when there is room.
             service.logger.exception("a transaction cannot be ended")

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.core.errors import SyncFailed
+from headrace.core.event_log import log_event
 from headrace.core.ports import Clock
 from headrace.engine.broker import Broker
 from headrace.engine.partition import Partition
@@ -121,7 +122,7 @@ class Maintenance:
         except Exception:
             # Nothing depends on it being done now; the next time it may work, and
             # the other partitions have their own.
-            self._logger.exception(failure, extra={"partition": partition.path})
+            log_event(self._logger, logging.ERROR, failure, exc_info=True, partition=partition.path)
             return False
         return True
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from time import perf_counter
 
+from headrace.core.event_log import log_event
 from headrace.server.metrics.counting import Counts, Endpoint
 
 SLOW_MS = 500
@@ -72,15 +73,19 @@ class Requests:
             **who,
         }
         if self._access:
-            self._logger.info("request", extra=fields)
+            log_event(self._logger, logging.INFO, "request", **fields)
         if seconds - waited < self._slow_seconds:
             return
         now = perf_counter()
         if now - self._written_at < LINE_SECONDS:
             self._not_written += 1
             return
-        self._logger.warning(
-            "slow request", extra={**fields, "not_written_before": self._not_written}
+        log_event(
+            self._logger,
+            logging.WARNING,
+            "slow request",
+            **fields,
+            not_written_before=self._not_written,
         )
         self._written_at, self._not_written = now, 0
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import SyncFailed
+from headrace.core.event_log import log_event
 from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.core.values import GroupMember
@@ -100,7 +101,7 @@ class Service:
         self.duties = LiveDuties(self)
 
     def _on_failure(self, error: SyncFailed) -> None:
-        self.logger.critical("sync failed", extra={"error": str(error)})
+        log_event(self.logger, logging.CRITICAL, "sync failed", error=str(error))
         if not self.failed.done():
             self.failed.set_result(error)
 
@@ -208,7 +209,7 @@ class Service:
         self.clock.now_ms()
 
     def _on_clock_set(self, by_ms: int, now_ms: int) -> None:
-        self.logger.warning("the system's clock was set", extra={"by_ms": by_ms})
+        log_event(self.logger, logging.WARNING, "the system's clock was set", by_ms=by_ms)
         self.duties.on_clock_set(by_ms)
         # What was to be delivered at some moment may be due now.
         self.loop.call_soon(self.wake_partitions, list(self._waiting))

@@ -80,3 +80,13 @@ def test_an_instant_beyond_the_calendar_is_the_last_one_there_is() -> None:
 def test_what_lies_beyond_all_time_is_refused(convert: Callable[[str, object], int]) -> None:
     with pytest.raises(InvalidArgument, match="time"):
         convert("delay", 1e300)
+
+
+@pytest.mark.parametrize(
+    ("given", "milliseconds"),
+    [(0.1, 100), (0.0001, 1), (1.0005, 1001), (2, 2000), (timedelta(microseconds=1), 1)],
+)
+def test_a_delay_is_never_shorter_than_what_was_given(
+    given: float | timedelta, milliseconds: int
+) -> None:
+    assert duration_ms("delay", given, rounds_up=True) == milliseconds

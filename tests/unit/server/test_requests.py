@@ -29,7 +29,7 @@ def counts() -> Counts:
 
 
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, object]]:
-    return [vars(record) for record in caplog.records if record.getMessage() == event]
+    return [vars(record) for record in caplog.records if vars(record)["event"] == event]
 
 
 def test_a_slow_request_is_written_with_who_asked(

@@ -21,6 +21,7 @@ from grpc import RpcError
 from grpc.aio import AbortError
 from grpc_channelz.v1 import channelz, channelz_pb2
 
+from headrace.core.event_log import log_event
 from headrace.server.grpc.statuses import REQUEST_ID_KEY
 from headrace.server.requests import accepted_id
 from headrace.server.service import Service
@@ -94,7 +95,14 @@ class Measured:
             raise
         except Exception:
             call.code = "error"
-            logger.exception("a call failed", extra={"api": self._endpoint.api, **call.who()})
+            log_event(
+                logger,
+                logging.ERROR,
+                "a call failed",
+                exc_info=True,
+                api=self._endpoint.api,
+                **call.who(),
+            )
             raise
 
 

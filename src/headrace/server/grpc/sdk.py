@@ -21,6 +21,7 @@ from typing import Any
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, MalformedMessage
+from headrace.core.event_log import log_event
 from headrace.server.glance import Glance
 from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
@@ -92,7 +93,7 @@ class _Stream:
                 correlation_id, body = split_stream_request(message)
                 request = checked_request(body)
             except MalformedMessage as error:
-                logger.warning("stream closed", extra={"reason": str(error)})
+                log_event(logger, logging.WARNING, "stream closed", reason=str(error))
                 return
             except HeadraceError as error:
                 await self._open_calls.acquire()

@@ -25,7 +25,12 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+<<<<<<< HEAD
 from headrace.core.errors import HeadraceError, InvalidArgument
+=======
+from headrace.core.errors import HeadraceError
+from headrace.core.event_log import log_event
+>>>>>>> 2b227fa (logging: the text of every record says what happened)
 from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
 from headrace.server.http.dashboard import dashboard_routes
@@ -109,7 +114,7 @@ def _guarded(
             # Nobody is there to be answered.
             return Response(status_code=499), "client-gone"
         except Exception:
-            logger.exception("a request failed", extra=_who(request))
+            log_event(logger, logging.ERROR, "a request failed", exc_info=True, **_who(request))
             answer = problem_response(500, "error", "the node failed; its log says more", request)
             return answer, "error"
 

@@ -6,7 +6,10 @@ transaction. Answered when the coordinator's note is on disk.
 
 from __future__ import annotations
 
+import logging
+
 from headrace.core.errors import HeadraceError
+from headrace.core.event_log import log_event
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.transactions import code_for
@@ -24,7 +27,9 @@ async def handle(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxn
     try:
         place = service.broker.cursors.place(service.clock.now_ms())
     except (HeadraceError, OSError):
-        service.logger.exception("offsets cannot be written", extra={"group": group})
+        log_event(
+            service.logger, logging.ERROR, "offsets cannot be written", exc_info=True, group=group
+        )
         return AddOffsetsToTxnResponse(0, Error.COORDINATOR_NOT_AVAILABLE)
     added = await live.add(name, producer_id, epoch, {place})
     return AddOffsetsToTxnResponse(0, code_for(added, call.version, FENCED_FIRST))

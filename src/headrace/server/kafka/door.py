@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from headrace.core.errors import MalformedMessage
+from headrace.core.event_log import log_event
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
 from headrace.server.kafka import api_versions
@@ -160,14 +161,14 @@ class Door:
         if now - self._complained_at < WARNING_SECONDS:
             self._not_written += 1
             return
-        self.logger.warning(
+        log_event(
+            self.logger,
+            logging.WARNING,
             event,
-            extra={
-                "peer": connection.peer_host,
-                "client": connection.client_software,
-                "reason": reason,
-                "not_written_before": self._not_written,
-            },
+            peer=connection.peer_host,
+            client=connection.client_software,
+            reason=reason,
+            not_written_before=self._not_written,
         )
         self._complained_at, self._not_written = now, 0
 
@@ -271,15 +272,15 @@ class Door:
         )
 
     def _on_failed(self, call: Call, error: BaseException) -> None:
-        self.logger.error(
+        log_event(
+            self.logger,
+            logging.ERROR,
             "request failed",
             exc_info=error,
-            extra={
-                "api": call.api.name,
-                "version": call.version,
-                "client": call.client_id,
-                "correlation_id": call.correlation_id,
-            },
+            api=call.api.name,
+            version=call.version,
+            client=call.client_id,
+            correlation_id=call.correlation_id,
         )
         self.endpoint(call.api).errors["failed"] += 1
         call.connection.close(f"{call.api.name} failed")

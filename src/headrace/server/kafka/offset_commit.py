@@ -12,10 +12,12 @@ version 4) is not kept: what a group has committed stays until it is deleted.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
+from headrace.core.event_log import log_event
 from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
@@ -54,7 +56,13 @@ def handle(
     try:
         written = service.broker.cursors.commit(request.group_id, positions, service.clock.now_ms())
     except (HeadraceError, OSError):
-        service.logger.exception("offsets were not written", extra={"group": request.group_id})
+        log_event(
+            service.logger,
+            logging.ERROR,
+            "offsets were not written",
+            exc_info=True,
+            group=request.group_id,
+        )
         return _unavailable(request)
     commit.data.append(written)
     waiting = service.submit(commit)

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
+from headrace.core.event_log import log_event
 from headrace.core.extras import require
 from headrace.server.metrics.families import Samples
 from headrace.server.metrics.scrape import Scrapes
@@ -84,7 +85,13 @@ class MetricsExport:
             raise
         except Exception:
             # Whoever watches must not bring down what is watched.
-            logger.exception("metrics were not exported", extra={"endpoint": self._url})
+            log_event(
+                logger,
+                logging.ERROR,
+                "metrics were not exported",
+                exc_info=True,
+                endpoint=self._url,
+            )
 
     def _tell(self, samples: Samples, now_ms: int) -> bool:
         """Whether it was taken. In a thread: nobody changes samples any more."""
@@ -94,9 +101,9 @@ class MetricsExport:
 
     def _note(self, *, is_failing: bool) -> None:
         if is_failing and not self._is_failing:
-            logger.warning("metrics are not taken", extra={"endpoint": self._url})
+            log_event(logger, logging.WARNING, "metrics are not taken", endpoint=self._url)
         elif self._is_failing and not is_failing:
-            logger.info("metrics are taken again", extra={"endpoint": self._url})
+            log_event(logger, logging.INFO, "metrics are taken again", endpoint=self._url)
         self._is_failing = is_failing
 
     async def close(self) -> None:

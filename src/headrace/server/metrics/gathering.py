@@ -26,6 +26,7 @@ from time import perf_counter
 from headrace.compiled import is_compiled
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
+from headrace.core.event_log import log_event
 from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX
 from headrace.engine.age import published_ms, ready_offset, waiting_ms
 from headrace.engine.catalog import DEAD_LETTER_GROUP, DEAD_LETTER_SUFFIX
@@ -111,7 +112,9 @@ class Gathering:
                 finishing.add_done_callback(lambda done: done.cancelled() or done.exception())
                 await asyncio.wait([finishing], timeout=DUE_SECONDS)
         except (HeadraceError, OSError) as error:
-            logger.warning("metrics: queues may show what is over", extra={"error": str(error)})
+            log_event(
+                logger, logging.WARNING, "metrics: queues may show what is over", error=str(error)
+            )
 
     # Topics and queues.
 
@@ -305,7 +308,9 @@ class Gathering:
                 samples[f.CONNECTIONS].append(((door,), count()))
             except Exception:
                 # A library that counts for us; all the rest is worth telling.
-                logger.exception("connections were not counted", extra={"door": door})
+                log_event(
+                    logger, logging.ERROR, "connections were not counted", exc_info=True, door=door
+                )
         loop = self._service.loop
         free = await loop.run_in_executor(None, self._service.disk.free_bytes)
         samples[f.DISK_FREE].append(((), free))

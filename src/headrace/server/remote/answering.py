@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, LimitExceeded
+from headrace.core.event_log import log_event
 from headrace.core.ports import Buffer
 from headrace.server.remote.session import Session
 from headrace.server.service import Service
@@ -97,5 +98,11 @@ class Answering:
         task.add_done_callback(answer)
 
     def _on_failed(self, request: Request, error: BaseException) -> HeadraceError:
-        self._logger.error("call failed", exc_info=error, extra={"method": request.method.name})
+        log_event(
+            self._logger,
+            logging.ERROR,
+            "call failed",
+            exc_info=error,
+            method=request.method.name,
+        )
         return HeadraceError(f"{request.method.name} failed in the node; its log says why")

@@ -1,0 +1,161 @@
+"""Long-lived clients of a node that is not there yet, goes away and comes back, on a real
+node in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.contract.cli.conftest import PROGRAM
+from tests.interop.conftest import NodeProcess
+
+import headrace
+from headrace.core.errors import Unreachable
+
+pytestmark = pytest.mark.process
+
+WAIT = 60
+
+SHOP = """
+import headrace
+
+app = headrace.App()
+
+@app.worker("orders")
+def bill(value: bytes) -> None:
+    print("billed", value.decode(), flush=True)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    process = NodeProcess(tmp_path / "data")
+    with headrace.connect(process.bootstrap) as handle:
+        handle.create_topic("orders", 1)
+    yield process
+    process.stop()
+
+
+def in_thread(call: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+def publish(node: NodeProcess, topic: str, value: str) -> None:
+    with headrace.connect(node.bootstrap) as handle:
+        handle.publish(topic, value)
+
+
+def test_loops_over_queues_and_streams_and_producers_outlast_the_node(
+    node: NodeProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    handled: list[object] = []
+    read: list[object] = []
+    begun = threading.Semaphore(0)
+    with (
+        headrace.connect(node.bootstrap, retry=0) as handle,
+        handle.queue("orders") as queue,
+        handle.stream("orders", "readers", auto_commit=0) as stream,
+        handle.producer(timeout=WAIT) as producer,
+    ):
+
+        def handle_two() -> None:
+            for message in queue:
+                with message:
+                    handled.append(message.value)
+                begun.release()
+                if message.value == "two":
+                    return
+
+        def read_two() -> None:
+            for record in stream:
+                read.append(record.value)
+                begun.release()
+                if record.value == "two":
+                    return
+
+        threads = [in_thread(handle_two), in_thread(read_two)]
+        producer.publish("orders", "one").result()
+        assert begun.acquire(timeout=WAIT) and begun.acquire(timeout=WAIT)
+        node.kill()
+        pending = producer.publish("orders", "two")
+        node.restart(kill=True)
+        assert pending.result().offset == 1
+        for thread in threads:
+            thread.join(WAIT)
+    # What was handled when the node was killed may come twice.
+    assert list(dict.fromkeys(handled)) == list(dict.fromkeys(read)) == ["one", "two"]
+    waiting = [each for each in caplog.messages if "waiting for the node at" in each]
+    assert len(waiting) == 1
+
+
+def test_an_async_loop_over_a_queue_outlasts_the_node(node: NodeProcess) -> None:
+    async def main() -> list[object]:
+        seen: list[object] = []
+        async with (
+            headrace.connect_async(node.bootstrap, retry=0) as handle,
+            handle.queue("orders") as queue,
+        ):
+            await handle.publish("orders", "one")
+            async for message in queue:
+                async with message:
+                    seen.append(message.value)
+                if len(seen) == 2:
+                    break
+                await asyncio.to_thread(node.kill)
+                coming = asyncio.create_task(asyncio.to_thread(node.restart))
+                coming.add_done_callback(lambda _: publish(node, "orders", "two"))
+        return seen
+
+    assert asyncio.run(main()) == ["one", "two"]
+
+
+def test_who_is_told_so_does_not_wait_for_the_node(node: NodeProcess) -> None:
+    with headrace.connect(node.bootstrap, retry=0, reconnect=False) as handle:
+        queue = handle.queue("orders")
+        node.kill()
+        try:
+            with pytest.raises(Unreachable):
+                next(iter(queue))
+            with pytest.raises(Unreachable):
+                headrace.connect(node.bootstrap)
+            with pytest.raises(Unreachable):
+                headrace.connect(node.bootstrap, wait=0.1)
+        finally:
+            queue.close()
+
+
+def test_a_worker_waits_for_a_node_that_is_not_there_yet_and_outlasts_one_that_goes(
+    node: NodeProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    node.kill()
+    worker = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "--server", node.bootstrap, "work", "shop:app"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert worker.stdout is not None and worker.stderr is not None
+        assert b"waiting for the node at" in worker.stderr.readline()
+        node.restart(kill=True)
+        publish(node, "orders", "one")
+        assert worker.stdout.readline() == b"billed one\n"
+        node.restart(kill=True)
+        publish(node, "orders", "two")
+        assert worker.stdout.readline() in (b"billed two\n", b"billed one\n")
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate(timeout=WAIT)
+        assert worker.returncode == 0
+    finally:
+        if worker.poll() is None:
+            worker.kill()
+            worker.communicate()
