@@ -25,12 +25,8 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-<<<<<<< HEAD
 from headrace.core.errors import HeadraceError, InvalidArgument
-=======
-from headrace.core.errors import HeadraceError
 from headrace.core.event_log import log_event
->>>>>>> 2b227fa (logging: the text of every record says what happened)
 from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
 from headrace.server.http.dashboard import dashboard_routes
