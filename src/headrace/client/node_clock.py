@@ -56,7 +56,7 @@ class NodeClock:
 
     def on_answer(self, node_ms: int, begun: float) -> None:
         now = self._steady()
-        self._trip_ms = now - begun
+        self._trip_ms = (now - begun) * (1 + DRIFT)
         self._know(node_ms, now)
 
     def on_news(self, node_ms: int) -> None:
