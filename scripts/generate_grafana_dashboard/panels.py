@@ -315,6 +315,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (gauge("headrace_topic_segments", TOPIC, "job"), "segments"),
                     (gauge("headrace_topic_partitions", TOPIC, "job"), "partitions"),
                     (gauge("headrace_partitions_stopped", HERE, "job"), "stopped"),
+                    (gauge("headrace_batches_unreadable", HERE, "job"), "batches skipped"),
                 ),
             ),
             Panel(
@@ -353,7 +354,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Memory",
-                ((gauge("process_resident_memory_bytes", HERE, "instance"), "{{instance}}"),),
+                (
+                    (gauge("process_resident_memory_bytes", HERE, "instance"), "{{instance}}"),
+                    (gauge("headrace_held_bytes", HERE, "what"), "for clients: {{what}}"),
+                ),
                 "bytes",
             ),
             Panel(

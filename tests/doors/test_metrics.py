@@ -135,6 +135,12 @@ def check_cuts(world: World) -> None:
     exactly(world, f.CUTS, expected)
 
 
+@checks(f.HELD_BYTES)
+def check_held_bytes(world: World) -> None:
+    # The workload has no members of Kafka groups, and its requests have all arrived.
+    exactly(world, f.HELD_BYTES, {labels(what=what): 0 for what in ("groups", "receiving")})
+
+
 # Groups.
 
 ORDERS = {
@@ -273,9 +279,10 @@ def check_storage(world: World) -> None:
     assert world.values(f.SIZE.name)[labels(topic="orders")] == world.log_bytes("orders")
 
 
-@checks(f.STOPPED, f.DISK_FREE, f.DISK_FLOOR)
+@checks(f.STOPPED, f.UNREADABLE, f.DISK_FREE, f.DISK_FLOOR)
 def check_disk(world: World) -> None:
     exactly(world, f.STOPPED, {labels(): 0})
+    exactly(world, f.UNREADABLE, {labels(): 0})
     exactly(world, f.DISK_FLOOR, {labels(): FLOOR})
     # Others use the same disk.
     free = shutil.disk_usage(world.doors.data).free
