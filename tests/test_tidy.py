@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import tomllib
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from headrace.core import errors
+from headrace.core.environment import KNOWN, OWN_PREFIX
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 80
@@ -28,6 +30,13 @@ SCRIPT_LINES_MAX = 300
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "headrace"
 TESTS = PROJECT / "tests"
+
+# Folders and endings that tell what was written by hand.
+NOT_WRITTEN = {"node_modules", "build", "dist", "__pycache__", "data", "results"}
+WRITTEN = set(
+    ".c .cfg .css .env .h .html .ini .js .md .proto .py .pyx .sh .toml .ts .yaml .yml".split()
+)
+VARIABLE = re.compile(r"\bHEADRACE_[A-Z0-9_]*[A-Z0-9]\b")
 
 # Names of modules, packages and classes that say nothing about what is inside.
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "misc", "common"}
@@ -68,6 +77,16 @@ def test_every_module_opens_with_its_promise() -> None:
         if path.read_text().strip() and not ast.get_docstring(tree_of(path))
     ]
     assert not silent, listing("modules without a docstring", silent)
+
+
+def test_every_variable_of_the_environment_is_in_the_table() -> None:
+    unknown = []
+    for path in set(text_files()) - {SOURCE / "core" / "environment.py"}:
+        for name in set(VARIABLE.findall(path.read_text(errors="ignore"))) - KNOWN:
+            # Guards of C headers are no variables.
+            if not name.startswith(OWN_PREFIX) and path.suffix != ".h":
+                unknown.append(f"{shown(path)}: {name}")
+    assert not unknown, listing("variables that core/environment.py does not know", unknown)
 
 
 def test_no_name_is_empty_of_meaning() -> None:
@@ -297,6 +316,19 @@ def test_constraints_pin_versions_and_name_no_place() -> None:
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
+
+
+def text_files() -> Iterator[Path]:
+    """What people wrote: not what was built, fetched or recorded."""
+    for folder, folders, names in os.walk(PROJECT):
+        folders[:] = [
+            each
+            for each in folders
+            if each not in NOT_WRITTEN and (each[0] != "." or each == ".ci")
+        ]
+        for path in (Path(folder, name) for name in names):
+            if path.suffix in WRITTEN or path.name in ("Makefile", "run"):
+                yield path
 
 
 def python_files(*folders: Path) -> Iterator[Path]:

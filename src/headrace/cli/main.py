@@ -49,6 +49,7 @@ from headrace.cli.trace import trace
 from headrace.cli.txn import txn
 from headrace.cli.work import work
 from headrace.compiled import is_compiled
+from headrace.core.environment import check_environment
 from headrace.core.errors import HeadraceError
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -64,6 +65,7 @@ class Program(Group):
     def invoke(self, ctx: click.Context) -> Any:
         code = 0
         try:
+            check_environment(os.environ)
             code = super().invoke(ctx) or 0
             sys.stdout.flush()
         except HeadraceError as error:

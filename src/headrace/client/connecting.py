@@ -22,6 +22,7 @@ from headrace.client.link import Link
 from headrace.client.remote import RemoteBackend
 from headrace.client.socket_link import SocketLink
 from headrace.client.times import Duration, optional_duration_ms
+from headrace.core.environment import check_environment
 from headrace.core.errors import InvalidArgument
 from headrace.core.node_settings import Address
 
@@ -109,6 +110,8 @@ def connect_async(
 
 def way_to(given: str | None) -> tuple[Address, type[Link]]:
     """What people write: host, host:port, headrace://host:port or grpc://host:port."""
+    if given is None:
+        check_environment(os.environ)
     text = os.environ.get(URL_VARIABLE) if given is None else given
     if not text:
         raise InvalidArgument(

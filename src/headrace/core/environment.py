@@ -1,0 +1,101 @@
+"""Every environment variable whose name begins with HEADRACE_.
+
+A name that nobody reads is most often a setting that its user believes to be in
+force, so an unknown one is an error wherever the environment is read: in every
+command and in `connect()` without an address.
+
+    HEADRACE_<SETTING>    a setting of the node, by its name in `node_settings.py`
+    HEADRACE_X_<...>      the user's own; never read and never refused
+
+Kubernetes and Docker describe a service called `headrace` to its neighbours by
+variables of that prefix as well; nobody typed those, so they pass by their shape.
+
+Rejected: refusing only what is close to a known name. `HEADRACE_DISK` is as
+ineffective as `HEADRACE_DTA`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+from headrace.core.errors import InvalidArgument
+from headrace.core.node_settings import ENVIRONMENT_PREFIX, NodeSettings, environment_name
+
+OWN_PREFIX = "HEADRACE_X_"
+
+# Beside the settings: which node, which file, and whether compiled code may run.
+# HEADRACE_SERVER is the name of HEADRACE_URL before, for one release more.
+CHOICES = ("HEADRACE_URL", "HEADRACE_SERVER", "HEADRACE_CONFIG", "HEADRACE_PURE")
+
+# What `headrace work` tells the programs that it starts, and itself across a restart.
+TOLD = (
+    "HEADRACE_ATTEMPT",
+    "HEADRACE_ID",
+    "HEADRACE_KEY",
+    "HEADRACE_MAX_ATTEMPTS",
+    "HEADRACE_PRIORITY",
+    "HEADRACE_RELOADED",
+    "HEADRACE_REPLACED",
+    "HEADRACE_TOPIC",
+)
+
+# How long and how strict the tests of this repository are, for nodes that they start.
+TESTING = (
+    "HEADRACE_COMMAND",
+    "HEADRACE_FLAKY_MAX",
+    "HEADRACE_FLIPS",
+    "HEADRACE_KILLS",
+    "HEADRACE_LOAD_MESSAGES",
+    "HEADRACE_LONG",
+    "HEADRACE_NO_SKIPS",
+    "HEADRACE_OPERATION",
+    "HEADRACE_OUTCOMES",
+    "HEADRACE_ROUNDS",
+    "HEADRACE_SEED",
+    "HEADRACE_SPARK_FAULTS",
+    "HEADRACE_STATE_SEED",
+)
+
+_SETTINGS = tuple(environment_name(name) for name in NodeSettings().to_mapping())
+KNOWN = frozenset((*_SETTINGS, *CHOICES, *TOLD, *TESTING))
+
+# HEADRACE_SERVICE_HOST, HEADRACE_SERVICE_PORT_KAFKA, HEADRACE_PORT_9092_TCP_ADDR and the
+# same with more of a name in front, as of a service called headrace-kafka.
+_OF_A_SERVICE = re.compile(
+    r"HEADRACE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
+_ADDRESS_OF_A_SERVICE = re.compile(r"(tcp|udp|sctp)://.+")
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """InvalidArgument names each variable of our prefix that nothing reads, with the
+    known name nearest to it."""
+    unknown = sorted(
+        name
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and name not in KNOWN
+        and not name.startswith(OWN_PREFIX)
+        and not _describes_service(name, value)
+    )
+    if unknown:
+        raise InvalidArgument("; ".join(map(_advice, unknown)))
+
+
+def _describes_service(name: str, value: str) -> bool:
+    if _OF_A_SERVICE.fullmatch(name):
+        return True
+    return name.endswith("_PORT") and _ADDRESS_OF_A_SERVICE.fullmatch(value) is not None
+
+
+def _advice(name: str) -> str:
+    # The prefix is common to all, and would make everything look alike.
+    bare = name.removeprefix(ENVIRONMENT_PREFIX)
+    for_users = [each.removeprefix(ENVIRONMENT_PREFIX) for each in (*_SETTINGS, *CHOICES)]
+    if close := difflib.get_close_matches(bare, for_users, 1):
+        return f"{name} is not known; did you mean {ENVIRONMENT_PREFIX}{close[0]}?"
+    return (
+        f"{name} is not known; unset it, or let its name begin with {OWN_PREFIX} if it is your own"
+    )
