@@ -271,8 +271,11 @@ def _open_backend(place: Place, read_only: bool, connection: dict[str, Any]) -> 
 
 
 def check_exists(directory: str) -> None:
-    if not os.path.isdir(directory):
-        raise InvalidArgument(
-            f"there is no directory {directory!r}; name yours with --data or HEADRACE_DATA, "
-            "or make one with: headrace topic create NAME"
-        )
+    if os.path.isdir(directory):
+        return
+    if os.path.exists(directory):
+        raise InvalidArgument(f"{directory!r} is a file; name a directory with --data")
+    raise InvalidArgument(
+        f"there is no directory {directory!r}; name yours with --data or HEADRACE_DATA, "
+        "or make one with: headrace topic create NAME"
+    )

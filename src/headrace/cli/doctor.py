@@ -1,6 +1,7 @@
 """`headrace doctor`: what is wrong with a directory or a node, and what to do about it.
 
-    directory    files: format, lock, permissions, leftovers, catalog, segments, disk, limits
+    directory    files: format, lock, permissions, leftovers, catalog, segments, disk, writing,
+                 limits
                  then, if it can be opened read-only, topics and groups
     node         its process, disk and doors, then topics and groups
 
@@ -108,6 +109,7 @@ def _examine_directory(root: str, full: bool) -> Iterator[Checked]:
             lambda: files.check_segments(root, catalog, now_ms, full=full, advance=bar.advance),
         )
     yield carry_out("disk", lambda: _check_disk(root))
+    yield carry_out("writing", lambda: files.check_writable(root))
     yield carry_out("syncs", lambda: files.check_sync_speed(root))
     yield carry_out("open files", _check_own_files)
     yield carry_out("memory", _check_own_memory)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -328,6 +329,31 @@ def check_space(free: int, total: int, floor: int, path: str) -> Outcome:
             "make room, or keep less: headrace topic alter NAME --set retention_bytes=1GB",
         )
     ]
+
+
+def check_writable(root: str) -> Outcome:
+    """Asked of the system, as a file that is made to see it would be a change."""
+    if sys.platform != "win32" and os.statvfs(root).f_flag & os.ST_RDONLY:
+        return "", [
+            Finding(
+                "bad",
+                root,
+                "is on a disk that is read-only now",
+                "nothing can be published, leased or acked; systems do this to a disk that fails",
+                "look at the system's log (dmesg), then mount -o remount,rw on its disk",
+            )
+        ]
+    if not os.access(root, os.W_OK | os.X_OK):
+        return "", [
+            Finding(
+                "warn",
+                root,
+                "may not be written to by the user who asks",
+                "commands of this user that change something fail, and so does a node",
+                "run them as the owner, or give the directory to this user: chown -R USER DIR",
+            )
+        ]
+    return "the disk and its permissions let this user write", []
 
 
 def check_sync_speed(root: str) -> Outcome:

@@ -176,6 +176,8 @@ class InUse(HeadraceError):
 
 
 class ReadOnly(HeadraceError):
+    """Open for reading only, or on a disk or with rights that allow no more."""
+
     code = "read-only"
 
 

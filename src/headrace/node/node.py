@@ -19,7 +19,7 @@ from headrace.core.ports import Clock, Disk, Entropy, Lock
 from headrace.core.values import PlacedBatch, Published
 from headrace.node.tracing import Traced
 from headrace.platform.clock import SystemClock
-from headrace.platform.directory import check_format, claim, keep_reserve
+from headrace.platform.directory import check_format, claim, keep_reserve, plain_refusals
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
@@ -56,10 +56,11 @@ class Node(Traced, Face, Transacting):
         try:
             if not read_only:
                 keep_reserve(disk)
-            return cls(
-                disk, clock or SystemClock(), entropy, claimed,
-                auto_create=auto_create, free_bytes_min=free_bytes_min,
-            )  # fmt: skip
+            with plain_refusals():
+                return cls(
+                    disk, clock or SystemClock(), entropy, claimed,
+                    auto_create=auto_create, free_bytes_min=free_bytes_min,
+                )  # fmt: skip
         except BaseException:
             if claimed is not None:
                 claimed.release()

@@ -29,6 +29,7 @@ from headrace.platform.directory import (
     describe_holder,
     give_up_reserve,
     keep_reserve,
+    plain_refusals,
 )
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
@@ -86,13 +87,14 @@ async def serve(
     try:
         identity = check_format(disk)
         keep_reserve(disk)
-        broker = Broker(
-            disk,
-            entropy,
-            clock.now_ms(),
-            free_bytes_min=settings.free_bytes_min,
-            on_full=lambda: give_up_reserve(disk),
-        )
+        with plain_refusals():
+            broker = Broker(
+                disk,
+                entropy,
+                clock.now_ms(),
+                free_bytes_min=settings.free_bytes_min,
+                on_full=lambda: give_up_reserve(disk),
+            )
         broker.topics.auto_create_partitions = settings.auto_create_partitions
         broker.duties.keep(
             offsets_ms=settings.offsets_retention_ms,

@@ -11,15 +11,22 @@ topics/<id>/<n>/ the partitions
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from crc32c import crc32c
 
-from headrace.core.errors import DiskFull, InvalidArgument, UnsupportedFormat
+from headrace.core.errors import (
+    DiskFull,
+    HeadraceError,
+    InvalidArgument,
+    ReadOnly,
+    UnsupportedFormat,
+)
 from headrace.core.ports import Disk, Entropy, Lock
 from headrace.log.checkpoint import TEMPORARY_SUFFIX, replace_file
 
@@ -48,9 +55,38 @@ class Identity(msgspec.Struct):
         return crc32c(f"{self.format} {self.directory_id} {self.node_id}".encode())
 
 
+@contextlib.contextmanager
+def plain_refusals() -> Iterator[None]:
+    """While a directory is opened: what the system refuses is an error of ours, that says
+    what to do. A disk that fails, or is full, is not a matter of which directory."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, HeadraceError):
+            raise
+        where, why = error.filename or "the directory", error.strerror
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+            raise InvalidArgument(
+                f"{where} is a file, or is below one; name a directory, which is made if need be"
+            ) from error
+        if error.errno == errno.EROFS:
+            raise ReadOnly(
+                f"{where} cannot be written to, as the disk is read-only: mount it for writing "
+                "(the system's log says whether it failed), or open it with read_only=True"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise ReadOnly(
+                f"{where} cannot be used by this user ({why}): give the directory to it "
+                "(chown -R USER DIR), or, where it may read, open it with read_only=True"
+            ) from error
+        raise
+
+
+@plain_refusals()
 def claim(disk: Disk, entropy: Entropy) -> Lock:
     """Take the directory for writing: make it if it is new, refuse it if it is
-    not ours to read. InUse when another process has it."""
+    not ours to read. InUse when another process has it, ReadOnly where the system does
+    not let us write."""
     names = disk.list("")
     if FORMAT_FILE in names:
         check_format(disk)
@@ -98,6 +134,7 @@ def describe_holder(doors: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines)
 
 
+@plain_refusals()
 def check_format(disk: Disk) -> Identity:
     try:
         file = disk.open(FORMAT_FILE, read_only=True)

@@ -364,3 +364,29 @@ def test_a_record_from_the_future(data: Path, examine: Examine) -> None:
         node.publish("orders", [Outgoing(b"soon", timestamp_ms=NOW_MS + 48 * HOUR_MS, partition=1)])
     finding = only(examine(code=1), "timestamps", "warn")
     assert finding["about"] == "orders:1" and "offset 30 is from 20" in finding["what"]
+
+
+def test_a_disk_that_is_read_only(
+    data: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.statvfs
+
+    def remounted(path: str) -> os.statvfs_result:
+        found = list(real(path))
+        found[8] |= os.ST_RDONLY
+        return os.statvfs_result(found)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", remounted)
+        finding = only(examine(code=2), "writing", "bad")
+        assert "read-only" in finding["what"] and "remount,rw" in finding["do"]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda path, mode: False)
+        assert "chown" in only(examine(code=1), "writing", "warn")["do"]
+    assert examine(code=0) == {}
+
+
+def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    refused = invoke("--data", str(tmp_path / "file"))
+    assert refused.exit_code == 1 and "is a file; name a directory" in refused.stderr
