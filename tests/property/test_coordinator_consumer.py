@@ -137,7 +137,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         epoch = -2 if comes_back else -1
         client.reads = frozenset()
         request = HeartbeatRequest(client.member_id, epoch, client.instance_id)
-        self.group.on_heartbeat(request, self.topics, self.now_ms)
+        self.group.on_heartbeat(request, dict(self.topics), self.now_ms)
         if comes_back:
             number = next(self.numbers)
             self.clients.append(Client(f"m{number}", client.instance_id, client.names))
@@ -156,7 +156,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     @rule(milliseconds=st.sampled_from([1, 500, 3_000, 6_000]))
     def wait(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
-        self.group.tick(self.now_ms, self.topics)
+        self.group.tick(self.now_ms, dict(self.topics))
         deadline_ms = self.group.next_deadline_ms()
         assert deadline_ms is None or deadline_ms > self.now_ms
 
@@ -220,7 +220,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         elif says_owned:
             request = request._replace(owned=by_topic(client.reads))
         members = {member.member_id for member in self.group.describe().members}
-        answer = self.group.on_heartbeat(request, self.topics, self.now_ms)
+        answer = self.group.on_heartbeat(request, dict(self.topics), self.now_ms)
         if lost:
             client.says_all = True
         else:

@@ -27,7 +27,15 @@ SHARE_GROUP_MEMBERS_MAX: Final = 200
 MEMBER_BYTES_MAX: Final = 1024 * 1024
 # What all Kafka groups together keep of their members, unless a node is told otherwise.
 GROUPS_MEMORY_BYTES: Final = 256 * 1024 * 1024
+# Regular expressions of clients: the text, the states of one whose repetitions are written
+# out, the visits of states that matching it against all names may take together, and
+# those of one turn on the loop, a millisecond or so.
 TOPIC_PATTERN_CHARACTERS_MAX: Final = 1_024
+TOPIC_PATTERN_STATES_MAX: Final = 512
+TOPIC_PATTERN_VISITS_MAX: Final = 20_000_000
+TOPIC_PATTERN_VISITS_PER_TURN: Final = 5_000
+# Different ones in one group.
+GROUP_PATTERNS_MAX: Final = 16
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000
 OPEN_TRANSACTIONS_PER_PARTITION_MAX: Final = 10_000
 

@@ -9,6 +9,7 @@ that never got stable go, the oldest first: their members join again, if they li
 from __future__ import annotations
 
 from headrace.engine.coordinator.classic import ClassicGroup
+from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.registry import CoordinatedGroup
 
 # What a member takes beside what it says, about.
@@ -49,4 +50,5 @@ class GroupBudget:
 
 def held_bytes(group: CoordinatedGroup) -> int:
     """About what the group keeps of its members."""
-    return sum(MEMBER_BYTES + size for size in group.member_sizes())
+    patterns = group.pattern_bytes() if isinstance(group, ConsumerGroup) else 0
+    return patterns + sum(MEMBER_BYTES + size for size in group.member_sizes())

@@ -153,13 +153,21 @@ class ConsumerGroup:
         for member in self._members.values():
             yield sum(map(len, member.names or ()))
 
+    def pattern_bytes(self) -> int:
+        """About what is remembered of the members' patterns."""
+        return self._interest.held_bytes()
+
+    def is_behind(self) -> bool:
+        """Whether patterns are still being matched: tick again soon."""
+        return self._interest.is_behind()
+
     def subscribed_topics(self) -> frozenset[str]:
         return self._interest.names()
 
     def state(self) -> str:
         if not self._members:
             return "Empty"
-        if self.group_epoch > self.assignment_epoch:
+        if self.group_epoch > self.assignment_epoch or self.is_behind():
             return "Assigning"
         settled = all(
             member.is_away or (member.state == STABLE and member.epoch == self.assignment_epoch)
@@ -197,6 +205,7 @@ class ConsumerGroup:
         now_ms: int,
     ) -> HeartbeatAnswer:
         owned = None if request.owned is None else one_by_one(request.owned)
+        self._check_pattern(request, pattern)
         if request.member_epoch == JOIN_EPOCH:
             member = self._join(request)
         else:
@@ -224,6 +233,16 @@ class ConsumerGroup:
         )
         shown = is_full or request.member_epoch != member.epoch or member.assigned != before
         return self._answer(member, by_topic(member.assigned) if shown else None)
+
+    def _check_pattern(self, request: HeartbeatRequest, pattern: TopicPattern | None) -> None:
+        """Refuse a pattern that takes too long, which may show only when topics are made.
+        A member that keeps it is not heard until its session ends."""
+        if request.subscribed_topic_regex is None:
+            member = self._members.get(request.member_id)
+            pattern = member.pattern if member is not None else None
+        reason = self._interest.refusal(pattern) if pattern is not None else None
+        if reason is not None:
+            raise _Refused(GroupError.INVALID_REGULAR_EXPRESSION, reason)
 
     def _join(self, request: HeartbeatRequest) -> ConsumerMember:
         old = self._members.get(self._instances.get(request.instance_id or "", ""))

@@ -3,8 +3,12 @@ r"""Topic patterns: regular expressions from clients, matched in linear time.
 A pattern comes from a stranger and runs on the thread that serves everyone, so it
 must not be able to take long. Kafka uses RE2 for this; here is the same idea, small:
 the pattern becomes a graph of states, and a name is matched by keeping the set of
-states that it can be in. The work is at most the length of the name times the
+states that it can be in. The work for one name is at most its length times the
 states, and both are limited.
+
+Many names together are still much work, so it is counted, in visits of states:
+`match_all` yields what it spent, so that its caller can stop and go on later, and
+gives up a pattern that takes more than its share.
 
     a(b|c)*d      0 ─a─> 1 ─┬─b─┐
                          ^  ├─c─┤
@@ -20,22 +24,31 @@ Rejected: Python's `re`, in which `(a+)+$` takes longer than anyone will wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 
-_STATES_MAX = 512
 _NESTING_MAX = 32
+# Visits of states between two places where a caller may stop: some 0.1 ms.
+_VISITS_PER_STEP = 512
+# What a name takes by itself, however short.
+_VISITS_PER_NAME = 8
 
 Test = Callable[[str], bool]
 # A part of a pattern: given the state that follows it, the state it starts with.
 Part = Callable[[int], int]
+# Yields the visits since the last time, where its caller may stop.
+Visits = Generator[int, None, None]
 
 _SHORTHANDS: dict[str, Test] = {
     "d": lambda c: "0" <= c <= "9",
     "w": lambda c: c == "_" or (c.isascii() and c.isalnum()),
     "s": lambda c: c in " \t\n\r\f\v",
+    "D": lambda c: not "0" <= c <= "9",
+    "W": lambda c: c != "_" and not (c.isascii() and c.isalnum()),
+    "S": lambda c: c not in " \t\n\r\f\v",
 }
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 
@@ -60,25 +73,63 @@ class TopicPattern:
             raise InvalidArgument(
                 f"a topic pattern has at most {limits.TOPIC_PATTERN_CHARACTERS_MAX} characters"
             )
-        self._match = 0
+        self._end = 0
         self.text = pattern
         parser = _Parser(pattern)
         self._states = parser.states
-        self._start = parser.parse()(self._match)
+        self._start = parser.parse()(self._end)
 
     def matches(self, name: str) -> bool:
         """Whether the whole of `name` matches."""
+        judged: dict[str, bool] = {}
+        for _ in self.match_all((name,), judged):
+            pass
+        return judged[name]
+
+    def match_all(self, names: Iterable[str], judged: dict[str, bool]) -> Visits:
+        """Note in `judged` of each name that it lacks whether the whole of it matches.
+
+        InvalidArgument once that took more than a pattern may take; what was judged
+        until then holds."""
+        spent = 0
+        for name in names:
+            if name in judged:
+                continue
+            visits = self._match(name)
+            while True:
+                try:
+                    step = next(visits)
+                except StopIteration as done:
+                    judged[name] = done.value
+                    break
+                spent += step
+                yield step
+                if spent > limits.TOPIC_PATTERN_VISITS_MAX:
+                    raise InvalidArgument(
+                        f"the pattern {self.text!r} takes too long: matching one is limited to "
+                        f"{limits.TOPIC_PATTERN_VISITS_MAX} steps over all names together; "
+                        "use fewer repetitions and alternatives"
+                    )
+
+    def _match(self, name: str) -> Generator[int, None, bool]:
         reached = self._spread({self._start}, True, not name)
+        visits = _VISITS_PER_NAME
         for place, character in enumerate(name, 1):
+            visits += len(reached)
+            if visits >= _VISITS_PER_STEP:
+                yield visits
+                visits = 0
             step: set[int] = set()
             for number in reached:
                 state = self._states[number]
                 if state.test is not None and state.test(character):
                     step.update(state.nexts)
             if not step:
-                return False
+                reached = step
+                break
             reached = self._spread(step, False, place == len(name))
-        return self._match in reached
+        yield visits + len(reached)
+        return self._end in reached
 
     def _spread(self, numbers: set[int], at_start: bool, at_end: bool) -> set[int]:
         """With everything that can be reached without a character."""
@@ -180,7 +231,8 @@ class _Parser:
                     after = self._add(None, (part(after), last))
             for _ in range(low):
                 after = part(after)
-            return after
+            # Nothing at all is a state, too: without one, repeating it would meet no limit.
+            return self._add(None, (after,)) if high == 0 else after
 
         return build
 
@@ -206,28 +258,30 @@ class _Parser:
 
     def _class(self) -> Test:
         negated = self._take("^")
-        tests: list[Test] = []
+        ranges: list[tuple[str, str]] = []
+        shorthands: set[Test] = set()
         # A bracket right at the start of a class is one of its members.
-        while not tests or not self._take("]"):
+        while not (ranges or shorthands) or not self._take("]"):
             first = self._class_member()
             following = self._pattern[self._position : self._position + 2]
             if isinstance(first, str) and following[:1] == "-" and following[1:] not in ("", "]"):
                 self._position += 1
-                tests.append(self._range(first, self._class_member()))
+                ranges.append(self._range(first, self._class_member()))
+            elif isinstance(first, str):
+                ranges.append((first, first))
             else:
-                tests.append(_is(first) if isinstance(first, str) else first)
-        if negated:
-            return lambda c: not any(test(c) for test in tests)
-        return lambda c: any(test(c) for test in tests)
+                shorthands.add(first)
+        test = _is_within(ranges, shorthands)
+        return (lambda c: not test(c)) if negated else test
 
     def _class_member(self) -> str | Test:
         character = self._next()
         return self._escape() if character == "\\" else character
 
-    def _range(self, first: str, last: str | Test) -> Test:
+    def _range(self, first: str, last: str | Test) -> tuple[str, str]:
         if not isinstance(last, str) or last < first:
             raise self._wrong("a range in a class that is none")
-        return lambda c: first <= c <= last
+        return first, last
 
     def _escape(self) -> str | Test:
         """The character that is meant, or the test of a shorthand."""
@@ -236,10 +290,10 @@ class _Parser:
             return character
         if character in _CONTROLS:
             return _CONTROLS[character]
-        shorthand = _SHORTHANDS.get(character.lower())
+        shorthand = _SHORTHANDS.get(character)
         if shorthand is None:
             raise self._wrong(f"\\{character} is not known")
-        return shorthand if character.islower() else lambda c: not shorthand(c)
+        return shorthand
 
     # Reading and building.
 
@@ -261,8 +315,11 @@ class _Parser:
     def _add(self, test: Test | None, nexts: tuple[int, ...], at: str = "") -> int:
         # Every part adds at least one state, so repetitions of repetitions
         # meet this limit before they cost anything.
-        if len(self.states) >= _STATES_MAX:
-            raise self._wrong("it is too large")
+        if len(self.states) >= limits.TOPIC_PATTERN_STATES_MAX:
+            raise self._wrong(
+                f"it is too large: with its repetitions written out, a pattern has at most "
+                f"{limits.TOPIC_PATTERN_STATES_MAX} states"
+            )
         self.states.append(_State(test, nexts, at))
         return len(self.states) - 1
 
@@ -274,6 +331,26 @@ class _Parser:
 
 def _is(character: str) -> Test:
     return lambda c: c == character
+
+
+def _is_within(ranges: list[tuple[str, str]], shorthands: set[Test]) -> Test:
+    """A test that takes about as long for a class of many members as for one of few."""
+    firsts: list[str] = []
+    lasts: list[str] = []
+    for first, last in sorted(ranges):
+        if not lasts or first > lasts[-1]:
+            firsts.append(first)
+            lasts.append(last)
+        else:
+            lasts[-1] = max(lasts[-1], last)
+
+    def test(character: str) -> bool:
+        place = bisect_right(firsts, character)
+        if place and character <= lasts[place - 1]:
+            return True
+        return any(shorthand(character) for shorthand in shorthands)
+
+    return test
 
 
 def _is_not_newline(character: str) -> bool:

@@ -25,6 +25,7 @@ TopicPartition = tuple[bytes, int]
 # Partitions by topic, both ascending: the form in which an assignment travels.
 Assignment = tuple[tuple[bytes, tuple[int, ...]], ...]
 # What the coordinator has to know of the catalog: topic name to id and size.
+# A picture of the catalog: it is never changed, a change is a new mapping.
 Topics = Mapping[str, tuple[bytes, int]]
 
 # Epochs that are not epochs but wishes.

@@ -16,6 +16,9 @@ the members; they are told UNKNOWN_MEMBER_ID and join anew.
 Sessions run on the loop's own clock. The wall clock can be set forward, and then
 every member of every group would look as if it had been silent for long.
 
+Patterns of members are matched in turns of about a millisecond, one group at a time and
+with pauses, however many groups have some to match.
+
 Rejected: one timer for all groups. Finding its time would mean asking every group
 after every heartbeat.
 """
@@ -31,6 +34,7 @@ from headrace.engine.catalog import Catalog
 from headrace.engine.coordinator.budget import GroupBudget
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.interest import JUDGED_BYTES
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
 from headrace.engine.coordinator.values import (
     LEAVE_EPOCH,
@@ -44,6 +48,9 @@ from headrace.engine.coordinator.values import (
     SyncRequest,
 )
 from headrace.server.service import Service
+
+# Between two turns of matching patterns; others are served meanwhile.
+_MATCHING_PAUSE_SECONDS = 0.002
 
 
 class LiveGroups:
@@ -61,6 +68,8 @@ class LiveGroups:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         # By group: when its timer goes off, and the timer.
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        # Groups with patterns to match, those that waited longest first.
+        self._behind: dict[str, ConsumerGroup] = {}
         self._catalog: Catalog | None = None
         self._topics: Mapping[str, tuple[bytes, int]] = {}
 
@@ -132,9 +141,12 @@ class LiveGroups:
 
     def consumer_heartbeat(self, name: str, request: HeartbeatRequest) -> HeartbeatAnswer:
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
-        names = request.subscribed_topic_names
-        if names is not None and not refusal:
-            refusal = self.refuse_size(name, sum(map(len, names)))
+        names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+        if (names or pattern) and not refusal:
+            size = sum(map(len, names or ()))
+            if pattern:
+                size += JUDGED_BYTES * len(self.topics())
+            refusal = self.refuse_size(name, size)
         group = refusal or self.registry.consumer(name)
         if isinstance(group, GroupError):
             reason = f"{name!r} cannot be a group with assignment by the broker: {_REASONS[group]}"
@@ -142,8 +154,9 @@ class LiveGroups:
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
-        if names is not None or request.member_epoch <= 0:
+        if names is not None or pattern is not None or request.member_epoch <= 0:
             self.budget.note(group)
+        self._match_later(group)
         return answer
 
     def topics(self) -> Mapping[str, tuple[bytes, int]]:
@@ -169,6 +182,7 @@ class LiveGroups:
             leaving = HeartbeatRequest(member_id or "-", LEAVE_EPOCH, instance_id)
             answer = group.on_heartbeat(leaving, self.topics(), self.now_ms())
             errors.append(answer.error)
+        self._match_later(group)
         return tuple(errors)
 
     # Offsets.
@@ -305,7 +319,27 @@ class LiveGroups:
         elif isinstance(group, ConsumerGroup):
             group.tick(now_ms, self.topics())
             self.budget.note(group)
+            self._match_later(group)
         self._arm(group)
+
+    def _match_later(self, group: ConsumerGroup) -> None:
+        if group.is_behind() and group.name not in self._behind:
+            self._behind[group.name] = group
+            if len(self._behind) == 1:
+                self._loop.call_later(_MATCHING_PAUSE_SECONDS, self._on_turn)
+
+    def _on_turn(self) -> None:
+        """Match patterns of one group for a while."""
+        name = next(iter(self._behind))
+        group = self._behind.pop(name)
+        if self.registry.find(name) is group:
+            group.tick(self.now_ms(), self.topics())
+            self.budget.note(group)
+            self._arm(group)
+            if group.is_behind():
+                self._behind[name] = group
+        if self._behind:
+            self._loop.call_later(_MATCHING_PAUSE_SECONDS, self._on_turn)
 
 
 _REASONS = {

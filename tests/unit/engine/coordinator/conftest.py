@@ -193,7 +193,7 @@ class ConsumerTalk:
         return self.send(HeartbeatRequest(member_id, -1)._replace(**changes))
 
     def send(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        answer = self.group.on_heartbeat(request, self.catalog, self.now_ms)
+        answer = self.group.on_heartbeat(request, dict(self.catalog), self.now_ms)
         if answer.error is GroupError.NONE:
             self.epochs[answer.member_id] = answer.member_epoch
             if answer.assignment is not None:
@@ -208,7 +208,7 @@ class ConsumerTalk:
 
     def wait(self, milliseconds: int) -> list[str]:
         self.now_ms += milliseconds
-        return self.group.tick(self.now_ms, self.catalog)
+        return self.group.tick(self.now_ms, dict(self.catalog))
 
     def numbers(self, member_id: str, name: str = "orders") -> tuple[int, ...]:
         return dict(self.owned[member_id]).get(topic_id(name), ())
