@@ -235,16 +235,17 @@ class Topics:
             raise InvalidName(f"{name!r} is too long: its dead letters need a name too")
         self._check_count(partitions)
         # What a node needs for itself never fails because users made many topics.
-        if not is_letters and not internal and self._count_of_users() >= limits.TOPICS_MAX:
+        if not is_letters and not internal and self.is_full():
             raise LimitExceeded(f"there are {limits.TOPICS_MAX} topics, the most allowed")
 
-    def _count_of_users(self) -> int:
+    def is_full(self) -> bool:
+        """Whether users have made as many topics as they may."""
         topics = self.catalog.topics
         count = len(topics) + len(self._names_taken)
         if count < limits.TOPICS_MAX:
-            return count
+            return False
         ours = sum(each.is_internal or each.source_id is not None for each in topics.values())
-        return count - ours
+        return count - ours >= limits.TOPICS_MAX
 
     def _lead(self, partitions: Iterable[Partition], now_ms: int) -> None:
         for partition in partitions:

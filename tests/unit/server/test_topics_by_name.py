@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.server.asking import Asking, run
+from tests.unit.server.transaction_door import NEW, Transactor
 
 from headrace.core import limits
 from headrace.core.errors import LimitExceeded
@@ -53,6 +54,26 @@ def test_topics_beyond_the_rate_are_made_when_the_client_asks_again() -> None:
     run(scenario)
 
 
+def test_topics_of_dead_letters_do_not_make_a_wait_for_the_rate_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk(), clock=ManualClock())
+        monkeypatch.setattr(limits, "TOPICS_MAX", 4)
+        topics, now_ms = asking.broker.topics, asking.service.clock.now_ms()
+        for name in "ab":
+            topics.ensure_dead_letters(topics.create(name, 1, TopicSettings(), now_ms), now_ms)
+        topics.auto_creation = CreationRate(0)
+        answer = await asking.ask(METADATA, 12, named("c"))
+        assert answer.topics[0].error_code == Error.LEADER_NOT_AVAILABLE
+        for name in "cd":
+            topics.create(name, 1, TopicSettings(), now_ms)
+        answer = await asking.ask(METADATA, 12, named("e"))
+        assert answer.topics[0].error_code == Error.POLICY_VIOLATION
+
+    run(scenario)
+
+
 def test_what_the_node_needs_itself_does_not_count_against_the_topics_of_users(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -73,6 +94,8 @@ def test_what_the_node_needs_itself_does_not_count_against_the_topics_of_users(
         request = FindCoordinatorRequest(key="group", coordinator_keys=("group",))
         found = await asking.ask(FIND_COORDINATOR, 4, request)
         assert found.coordinators[0].error_code == Error.NONE
+        await Transactor(asking, NEW, "a transactional id").init()
+        assert "__transaction_state" in topics.catalog.topics
 
     run(scenario)
 

@@ -23,7 +23,6 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from headrace.core import limits
 from headrace.core.errors import DiskFull, HeadraceError, LimitExceeded
 from headrace.core.steps import Steps
 from headrace.core.values import check_name
@@ -132,7 +131,7 @@ def _find(
                 may_create=request.allow_auto_topic_creation,
             )
         except LimitExceeded as error:
-            is_full = len(catalog.topics) >= limits.TOPICS_MAX
+            is_full = call.service.broker.topics.is_full()
             return MetadataResponseTopic(
                 code_of(error) if is_full else Error.LEADER_NOT_AVAILABLE, name
             )
