@@ -15,7 +15,7 @@ from asyncio import CancelledError
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from headrace.client.keeping import Leases, OnLost
 from headrace.client.spans import processing
@@ -33,15 +33,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+# What ended a lease, by the one who held it.
+Ending = Literal["acked", "nacked", "rejected", "released"]
+
+
 class LeasedView(RecordView[T]):
     """A message and the lease on it."""
 
-    __slots__ = ("_leases", "_queue", "_settled", "_span")
+    __slots__ = ("_ending", "_leases", "_queue", "_span")
 
     _stored: Delivery
     # Those of the call that brought it.
     _leases: Leases
-    _settled: bool
+    _ending: Ending | None
     # Of the block that handles it.
     _span: AbstractContextManager[object] | None
     _queue: Queue[T] | AsyncQueue[T]
@@ -90,13 +94,18 @@ class LeasedView(RecordView[T]):
     @property
     def settled(self) -> bool:
         """Whether it was acked, nacked, rejected or given back through here."""
-        return self._settled
+        return self._ending is not None
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it was settled through here."""
+        return self._ending
 
     @property
     def lost(self) -> bool:
         """Whether its lease was lost while it was being handled: another consumer may
         have it by now, and settling it raises StaleReceipt."""
-        return not self._settled and self._leases.error_of(self._stored) is not None
+        return self._ending is None and self._leases.error_of(self._stored) is not None
 
     @property
     def delivery(self) -> Delivery:
@@ -114,8 +123,8 @@ class LeasedView(RecordView[T]):
     def proof(self) -> Receipt:
         return self._stored.receipt
 
-    def on_settled(self) -> None:
-        self._settled = True
+    def on_settled(self, ending: Ending) -> None:
+        self._ending = ending
         self._leases.on_settled(self._stored)
 
     def needs_extension(self) -> bool:
@@ -164,7 +173,7 @@ class Message(LeasedView[T]):
         self._leases = leases
         self._type = queue.value_type
         self._value = UNREAD
-        self._settled = False
+        self._ending = None
         self._span = None
         self._queue = queue
 
@@ -203,7 +212,7 @@ class Message(LeasedView[T]):
     ) -> None:
         self._exit_span(kind, error, traceback)
         self.drop()
-        if self._settled:
+        if self._ending is not None:
             return
         if error is None:
             self.ack()
@@ -230,7 +239,7 @@ class AsyncMessage(LeasedView[T]):
         self._leases = leases
         self._type = queue.value_type
         self._value = UNREAD
-        self._settled = False
+        self._ending = None
         self._span = None
         self._queue = queue
 
@@ -264,7 +273,7 @@ class AsyncMessage(LeasedView[T]):
     ) -> None:
         self._exit_span(kind, error, traceback)
         self.drop()
-        if self._settled:
+        if self._ending is not None:
             return
         if error is None:
             await self.ack()

@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar, overload
 from headrace.client.backend import Backend, Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.keeping import Leases, OnLost
-from headrace.client.message import Message
+from headrace.client.message import Ending, Message
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
@@ -264,7 +264,7 @@ class Queue(Generic[T]):
         One message, receipt or id raises StaleReceipt or InvalidReceipt; a list
         is one call and answers with None or the error for each.
         """
-        return self._settle(message, lambda proofs: self.check().ack(self.group, proofs))
+        return self._settle(message, lambda proofs: self.check().ack(self.group, proofs), "acked")
 
     @overload
     def nack(
@@ -292,6 +292,7 @@ class Queue(Generic[T]):
         return self._settle(
             message,
             lambda proofs: self.check().nack(self.group, proofs, delay_ms=delay_ms, error=text),
+            "nacked",
         )
 
     @overload
@@ -304,7 +305,9 @@ class Queue(Generic[T]):
         """To the dead letters now, whatever attempts are left."""
         text = checked_text("reason", reason)
         return self._settle(
-            message, lambda proofs: self.check().reject(self.group, proofs, reason=text)
+            message,
+            lambda proofs: self.check().reject(self.group, proofs, reason=text),
+            "rejected",
         )
 
     @overload
@@ -313,7 +316,9 @@ class Queue(Generic[T]):
     def release(self, message: Settleables) -> Outcomes: ...
     def release(self, message: Settleable | Settleables) -> Outcomes | None:
         """Back at once, and the attempt does not count."""
-        return self._settle(message, lambda proofs: self.check().release(self.group, proofs))
+        return self._settle(
+            message, lambda proofs: self.check().release(self.group, proofs), "released"
+        )
 
     @overload
     def extend(self, message: Settleable, seconds: Duration | None = None) -> None: ...
@@ -329,7 +334,7 @@ class Queue(Generic[T]):
         return self._settle(
             message,
             lambda proofs: self.check().extend(self.group, proofs, visibility_ms=visibility_ms),
-            ends=False,
+            None,
         )
 
     # Keeping leases while their messages are handled.
@@ -356,8 +361,8 @@ class Queue(Generic[T]):
             self.group, receipts, visibility_ms=lease_ms, within_seconds=within
         )
 
-    def _settle(self, given: Any, act: Act, *, ends: bool = True) -> Outcomes | None:
-        return self._settler.settle(self.check(), given, act, ends=ends)
+    def _settle(self, given: Any, act: Act, ending: Ending | None) -> Outcomes | None:
+        return self._settler.settle(self.check(), given, act, ending=ending)
 
     # Looking, and changing while it lives.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.client.backend import Backend, Outcomes
-from headrace.client.message import LeasedView
+from headrace.client.message import Ending, LeasedView
 from headrace.client.outgoing import PublishedMessage
 from headrace.client.views import RecordView
 from headrace.core.errors import HeadraceError, InvalidArgument, StaleReceipt
@@ -50,13 +50,13 @@ def _is_leased(given: object) -> bool:
     return isinstance(given, LeasedView)
 
 
-def _settle_leased(messages: list[LeasedView[Any]], act: Act, ends: bool) -> Outcomes:
+def _settle_leased(messages: list[LeasedView[Any]], act: Act, ending: Ending | None) -> Outcomes:
     """What nearly every caller settles: a list of messages and nothing else."""
     outcomes = act([message.proof() for message in messages]) if messages else []
-    if ends:
+    if ending is not None:
         for message, outcome in zip(messages, outcomes, strict=True):
             if outcome is None:
-                message.on_settled()
+                message.on_settled(ending)
     return outcomes
 
 
@@ -67,11 +67,13 @@ class Settler:
         self._group = group
         self._consumer = consumer
 
-    def settle(self, backend: Backend, given: Any, act: Act, *, ends: bool) -> Outcomes | None:
-        """`act` on the receipts of what was given. `ends`: whether the lease is
-        over where that succeeds."""
+    def settle(
+        self, backend: Backend, given: Any, act: Act, *, ending: Ending | None
+    ) -> Outcomes | None:
+        """`act` on the receipts of what was given. `ending`: what that makes
+        of a lease, where it ends it."""
         if is_single(given):
-            [outcome] = self._settle_all(backend, [given], act, ends)
+            [outcome] = self._settle_all(backend, [given], act, ending)
             if outcome is not None:
                 raise outcome
             return None
@@ -80,19 +82,21 @@ class Settler:
                 f"settle a message, its receipt, its id or a list of them, not "
                 f"{type(given).__name__}"
             )
-        return self._settle_all(backend, list(given), act, ends)
+        return self._settle_all(backend, list(given), act, ending)
 
-    def _settle_all(self, backend: Backend, given: list[Any], act: Act, ends: bool) -> Outcomes:
+    def _settle_all(
+        self, backend: Backend, given: list[Any], act: Act, ending: Ending | None
+    ) -> Outcomes:
         if all(map(_is_leased, given)):
-            return _settle_leased(given, act, ends)
+            return _settle_leased(given, act, ending)
         proofs = self._proofs(backend, given)
         receipts = [proof for proof in proofs if isinstance(proof, Receipt)]
         answers = iter(act(receipts) if receipts else ())
         outcomes: Outcomes = []
         for item, proof in zip(given, proofs, strict=True):
             outcome = next(answers) if isinstance(proof, Receipt) else proof
-            if outcome is None and ends and isinstance(item, LeasedView):
-                item.on_settled()
+            if outcome is None and ending is not None and isinstance(item, LeasedView):
+                item.on_settled(ending)
             outcomes.append(outcome)
         return outcomes
 

@@ -230,7 +230,9 @@ class Station:
             return
         finally:
             message.drop()
-        if not message.settled:
+        if message.settled:
+            self._count_own(message)
+        else:
             await ack(message)
 
     async def _call(self, message: AsyncMessage[Any]) -> None:
@@ -269,8 +271,8 @@ class Station:
             raise
         finally:
             alarm.cancel()
-        if blocking.settled:
-            message.on_settled()
+        if blocking.ending is not None:
+            message.on_settled(blocking.ending)
         if job.is_abandoned:
             self.counts.hung += 1
             self._on_hung()
@@ -297,6 +299,7 @@ class Station:
     async def _settle(self, message: AsyncMessage[Any], error: BaseException) -> None:
         text = error_text(error)
         if message.settled:
+            self._count_own(message)
             self._say(message, f"failed after it was settled: {text}", error)
             return
         try:
@@ -315,6 +318,13 @@ class Station:
         except StaleReceipt as stale:
             self._say(message, f"failed: {text}", error)
             self._on_lost(message, stale)
+
+    def _count_own(self, message: AsyncMessage[Any]) -> None:
+        """What the function settled itself. What it gave back is none of these: it comes
+        again as if it had not been delivered."""
+        self.counts.done += message.ending == "acked"
+        self.counts.failed += message.ending == "nacked"
+        self.counts.rejected += message.ending == "rejected"
 
     def _say(self, message: AsyncMessage[Any], what: str, error: BaseException | None) -> None:
         attempt = f"attempt {message.attempt} of {message.max_attempts}"

@@ -133,7 +133,7 @@ class Collected:
         for stream, move in moves:
             stream.on_moved(move)
         for message in self._acked:
-            message.on_settled()
+            message.on_settled("acked")
 
     def _moves(self) -> list[tuple[Stream[Any], CursorMove]]:
         moves = [(stream, stream.begin_move()) for stream in self._streams]

@@ -155,6 +155,35 @@ def test_what_a_worker_settled_itself_is_left_alone(app: headrace.App, handle: H
     assert handle.depth("orders") == 0
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_worker_settled_itself_is_counted(
+    app: headrace.App, handle: Handle, is_async: bool
+) -> None:
+    def words(message: Any) -> Any:
+        if message.value == b"again" and message.attempt == 1:
+            return message.nack()
+        return message.reject() if message.value == b"bad" else message.ack()
+
+    if is_async:
+
+        @app.worker("orders")
+        async def choose(message: headrace.AsyncMessage[bytes]) -> None:
+            await words(message)
+            if message.value == b"late":
+                raise ValueError("after it was settled")
+    else:
+
+        @app.worker("orders")
+        def choose_on_a_thread(message: headrace.Message[bytes]) -> None:
+            words(message)
+            if message.value == b"late":
+                raise ValueError("after it was settled")
+
+    handle.publish_many("orders", [b"good", b"bad", b"again", b"late"])
+    [counts] = testing.drain(app, handle).values()
+    assert (counts.done, counts.failed, counts.rejected, counts.lost) == (3, 1, 1, 0)
+
+
 def test_middleware_wraps_every_message_from_the_outside_in(
     app: headrace.App, handle: Handle
 ) -> None:
