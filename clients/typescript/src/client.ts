@@ -9,6 +9,8 @@
  *
  * The words of every day have a method here; `services` has every call of the .proto.
  */
+import { randomUUID } from "node:crypto";
+
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
@@ -62,6 +64,7 @@ export interface LeaseOptions {
   /** How long to wait when nothing is ready, at most 30 s; not at all. */
   waitMs?: number;
   visibilityMs?: number;
+  /** As whom to lease; an id that every lease of this client has. */
   consumer?: string;
   /** Settings of the group, for when it is made. */
   settings?: Readonly<Record<string, string>>;
@@ -109,6 +112,8 @@ export class Headrace implements Settler {
   readonly #streams = new Set<ConsumeStream>();
   readonly #timeoutMs: number;
   readonly #retryMs: number;
+  /** One member of a group, however many calls it makes. */
+  readonly #consumer = `ts-${randomUUID()}`;
   #isClosed = false;
 
   constructor(address: string, options: ConnectOptions) {
@@ -207,6 +212,7 @@ export class Headrace implements Settler {
     const { waitMs = 0, visibilityMs, ...rest } = options;
     const request = {
       ...rest,
+      consumer: options.consumer ?? this.#consumer,
       topics: [topics].flat(),
       waitMs: milliseconds(waitMs),
       ...(visibilityMs !== undefined && { visibilityMs: milliseconds(visibilityMs) }),

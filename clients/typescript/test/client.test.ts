@@ -113,6 +113,21 @@ test("a message is tried again, extended, given back and rejected", async () => 
   ]);
 });
 
+test("a client leases as one member, which is forgotten when all is settled", async () => {
+  const topic = await newTopic();
+  const group = `${topic}-readers`;
+  await headrace.publishMany(topic, [{ value: 1 }, { value: 2 }, { value: 3 }]);
+  const leased: Message[] = [];
+  for (let call = 0; call < 3; call += 1) {
+    leased.push(...(await headrace.lease(topic, { group })));
+  }
+  const consumers = async () => (await headrace.services.groups.describe({ name: group })).consumers;
+  assert.equal(leased.length, 3);
+  assert.match((await consumers()).join(), /^ts-[0-9a-f-]+$/);
+  await headrace.ack(leased);
+  assert.deepEqual(await consumers(), []);
+});
+
 test("a delayed message waits, and is listed", async () => {
   const topic = await newTopic();
   await headrace.publish(topic, "later", { deliverAt: new Date(Date.now() + 3_600_000) });

@@ -14,10 +14,10 @@ from headrace.engine.partition import Partition
 
 class GroupCalls(Served):
     def groups(self) -> list[GroupInfo]:
-        with self._reading():
+        with self._reading() as now_ms:
             broker = self._broker
             found = [
-                self._describe_group(group)
+                self._describe_group(group, now_ms)
                 for group in broker.topics.catalog.groups.values()
                 if not group.is_internal
             ]
@@ -25,22 +25,22 @@ class GroupCalls(Served):
             return sorted(found)
 
     def group(self, name: str) -> GroupInfo:
-        with self._reading():
+        with self._reading() as now_ms:
             group = self._broker.topics.catalog.groups.get(name)
             if group is not None:
-                return self._describe_group(group)
+                return self._describe_group(group, now_ms)
             if name in self._streams():
                 return self._describe_stream(name)
             raise UnknownGroup(f"there is no group {name!r}")
 
-    def _describe_group(self, group: Group) -> GroupInfo:
+    def _describe_group(self, group: Group, now_ms: int) -> GroupInfo:
         by_id = self._broker.topics.catalog.topics_by_id
         return GroupInfo(
             group.name,
             "queue",
             tuple(sorted(by_id[topic_id].name for topic_id in group.topics if topic_id in by_id)),
             group.settings.to_mapping(),
-            tuple(sorted(self._broker.groups.serving(group).consumers)),
+            tuple(sorted(self._broker.groups.members(group, now_ms))),
         )
 
     def _streams(self) -> set[str]:
@@ -60,7 +60,8 @@ class GroupCalls(Served):
     def alter_group(self, name: str, settings: Mapping[str, Any]) -> GroupInfo:
         queues = self._broker.groups
         with self._writing() as (now_ms, _):
-            return self._describe_group(queues.alter(queues.named(name), settings, now_ms))
+            altered = queues.alter(queues.named(name), settings, now_ms)
+            return self._describe_group(altered, now_ms)
 
     def delete_group(self, name: str) -> None:
         queues, cursors = self._broker.groups, self._broker.cursors

@@ -31,10 +31,11 @@ class QueueCalls(Served):
         self,
         group: str,
         topics: Sequence[str],
-        consumer: str,
+        consumer: str | None,
         settings: Mapping[str, Any] | None = None,
     ) -> Steps[None]:
-        """The same in steps of one partition."""
+        """The same in steps of one partition. Without a consumer nobody stays: leases are
+        had call by call."""
         with self._writing() as (now_ms, commit):
             if group in self._broker.cursors.groups():
                 raise GroupKindMismatch(f"group {group!r} reads as a stream; choose another name")
@@ -44,7 +45,9 @@ class QueueCalls(Served):
             opened = yield from self._broker.groups.opening(
                 group, found, settings or {}, now_ms, commit
             )
-            self._broker.groups.serving(opened).consumers.add(consumer)
+            self._broker.readers.note(group, now_ms)
+            if consumer is not None:
+                self._broker.groups.serving(opened).consumers.stay(consumer)
 
     def next_due_ms(self, group: str | None, topics: Sequence[str]) -> int | None:
         """When time alone may make something ready for this group."""

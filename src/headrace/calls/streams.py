@@ -99,8 +99,9 @@ class StreamCalls(Served):
             commit.data.append(cursors.commit(group, begins, now_ms))
 
     def leave_stream(self, group: str, member: str) -> None:
-        with self._reading():
+        with self._reading() as now_ms:
             self._broker.cursors.leave(group, member)
+            self._broker.readers.note(group, now_ms)
         self._notify_changed()
 
     def assignment(self, group: str, member: str) -> tuple[int, dict[Place, int]]:

@@ -113,7 +113,7 @@ def _about_lag(looks: Sequence[Look]) -> Iterator[Remark]:
         if grown is not None:
             what = f"{wait} behind, {grown[0]:,} more in {shown_duration(grown[1])}"
             yield Remark("warn", name, what, command)
-        elif group.lag and group.members == 0 and group.lag != group.delayed:
+        elif group.lag and group.is_unread and group.lag != group.delayed:
             what = f"{wait} behind and nobody reads"
             yield Remark("warn", name, what, command)
 

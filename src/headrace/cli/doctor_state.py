@@ -151,7 +151,7 @@ def check_lag(before: Overview, after: Overview, *, knows_members: bool) -> Outc
     for group in after.groups:
         grown = group.lag - earlier.get(group.name, group.lag)
         # Of some nobody knows who reads: a query on Spark is no member.
-        if group.members != 0 or not group.lag or group.lag == group.delayed:
+        if not group.is_unread or not group.lag or group.lag == group.delayed:
             continue
         grows = f", {grown:,} more than a moment ago" if grown > 0 else ""
         found.append(

@@ -23,6 +23,9 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
 GROUP_MEMBERS_MAX: Final = 1_000
 SHARE_GROUP_MEMBERS_MAX: Final = 200
+# A group without members is called unread when no client of any protocol has leased,
+# polled or committed as it for so long, counted anew from a start.
+GROUP_UNREAD_MS: Final = 60_000
 # What one member of a classic group tells of itself when it joins.
 MEMBER_BYTES_MAX: Final = 1024 * 1024
 # What all Kafka groups together keep of their members, unless a node is told otherwise.

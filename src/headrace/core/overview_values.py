@@ -56,6 +56,13 @@ class GroupTotals(NamedTuple):
     dead_lettered: int
     # Leases that did not end in an ack: nacks, ends of time, and what was given up.
     failed: int = 0
+    # Whether a client leased, polled or committed as it within GROUP_UNREAD_MS: between
+    # two calls a client over HTTP is no member.
+    read_lately: bool = False
+
+    @property
+    def is_unread(self) -> bool:
+        return self.members == 0 and not self.read_lately
 
 
 class OpenTransaction(NamedTuple):

@@ -32,6 +32,7 @@ from headrace.engine.catalog import (
     Topic,
 )
 from headrace.engine.commit import Commit
+from headrace.engine.consumers import Readers
 from headrace.engine.cursor import Cursors
 from headrace.engine.delayed import cancel, due_ms_of, list_delayed
 from headrace.engine.duties import Duties
@@ -121,7 +122,8 @@ class Broker:
         self.read_only = read_only
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
         self.topics = Topics(disk, entropy, self.metadata, read_only=read_only, on_full=on_full)
-        self.groups = Groups(self.topics, lambda name: self.cursors.knows(name))
+        self.readers = Readers(now_ms)
+        self.groups = Groups(self.topics, self.readers, lambda name: self.cursors.knows(name))
         self.moves = Moves(self.topics, self.groups.dead_letters)
         self.fates = Fates(self.topics, self.groups, self.moves)
         self.leasing = Leasing(self.groups, self.fates, entropy)
@@ -131,7 +133,7 @@ class Broker:
         self.publisher = Publisher(self.topics)
         self.follower = Follower(self.topics)
         self.transactions = Transactions(self.topics, self.cursors, self.new_producer_id)
-        self.duties = Duties(self.cursors, self.transactions)
+        self.duties = Duties(self.cursors, self.transactions, self.readers)
         if not read_only:
             self.metadata.log.sync_now()
         self.topics.open_all(now_ms)

@@ -52,6 +52,7 @@ def move_along(broker: Broker, by_ms: int, slept_ms: int) -> None:
             move_view(view, by_ms, lived_ms)
     for serving in broker.groups.all_serving():
         serving.schedule.on_clock_set(by_ms)
+    broker.readers.on_clock_set(by_ms)
     broker.transactions.on_clock_set(by_ms)
     broker.duties.on_clock_set(lived_ms)
     broker.follower.on_clock_set(by_ms)

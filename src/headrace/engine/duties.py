@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from headrace.engine.commit import Commit
+from headrace.engine.consumers import Readers
 from headrace.engine.cursor import Cursors
 from headrace.engine.cursor_expiry import CursorExpiry
 from headrace.engine.transactions import Transactions
@@ -28,7 +29,8 @@ OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 
 
 class Duties:
-    def __init__(self, cursors: Cursors, transactions: Transactions) -> None:
+    def __init__(self, cursors: Cursors, transactions: Transactions, readers: Readers) -> None:
+        self._readers = readers
         self._transactions = transactions
         self._expiry = CursorExpiry(cursors, OFFSETS_RETENTION_MS)
 
@@ -61,6 +63,7 @@ class Duties:
     def forget(self, now_ms: int, commit: Commit, active: Set[str] = frozenset()) -> None:
         """Forget what nobody has used for long. `active` are stream groups that have
         members which only a door knows of."""
+        self._readers.forget(now_ms)
         written = self._expiry.tick(now_ms, active)
         if written is not None:
             commit.data.append(written)

@@ -29,6 +29,7 @@ from headrace.engine.catalog import (
     Topic,
 )
 from headrace.engine.commit import Commit
+from headrace.engine.consumers import Consumers, Readers
 from headrace.engine.lane import LaneSchedule
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -41,14 +42,18 @@ class Serving:
     def __init__(self, settings: GroupSettings) -> None:
         self.schedule = LaneSchedule(settings.starvation_ms)
         self.turn = 0
-        self.consumers: set[str] = set()
+        self.consumers = Consumers()
 
 
 class Groups:
     def __init__(
-        self, topics: Topics, is_stream: Callable[[str], bool] = lambda name: False
+        self,
+        topics: Topics,
+        readers: Readers,
+        is_stream: Callable[[str], bool] = lambda name: False,
     ) -> None:
         """`is_stream` knows the names of groups that read as streams."""
+        self.readers = readers
         self._topics = topics
         self._is_stream = is_stream
         self._serving: dict[int, Serving] = {}
@@ -72,6 +77,14 @@ class Groups:
         if found is None:
             found = self._serving[group.id] = Serving(group.settings)
         return found
+
+    def members(self, group: Group, now_ms: int) -> set[str]:
+        """Who reads as this group: see `engine.consumers`."""
+        return self.serving(group).consumers.present(lambda: self.holders(group, now_ms))
+
+    def holders(self, group: Group, now_ms: int) -> set[str]:
+        """The owners of leases that go on."""
+        return {owner for _, view in self.views(group) for owner in view.holders(now_ms)}
 
     def open(
         self,

@@ -66,7 +66,7 @@ class Leasing:
         views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
-        serving.consumers.add(consumer)
+        self._groups.readers.note(group.name, now_ms)
         count = self.within_cap(group, consumer, fair_part(views, count, wishes.among))
         nonce = wishes.nonce
         if nonce is None:
@@ -85,6 +85,8 @@ class Leasing:
             deliveries += found if len(plan) == 1 else _in_turn(found, plan)
         for _, view in views:
             statistics.sample(view, now_ms)
+        if deliveries:
+            serving.consumers.on_leased(consumer, lambda: self._groups.holders(group, now_ms))
         return deliveries
 
     def within_cap(self, group: Group, consumer: str, count: int) -> int:

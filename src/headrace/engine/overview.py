@@ -31,6 +31,7 @@ from headrace.core.steps import Steps
 from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX, GroupMember
 from headrace.engine.age import published_ms, ready_offset
 from headrace.engine.catalog import DEAD_LETTER_GROUP, Group, Topic
+from headrace.engine.consumers import is_lately
 from headrace.engine.coordinator.transaction import State
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
@@ -189,10 +190,11 @@ class _Look:
         names = sorted(by_id[each].name for each in group.topics if each in by_id)
         return GroupTotals(
             group.name, "queue", tuple(names),
-            self._members(group.name, self._broker.groups.serving(group).consumers),
+            self._members(group.name, self._broker.groups.members(group, self._now_ms)),
             sum(counts.values()), oldest_ms, counts[READY], counts[WAITING],
             counts[LEASED] + counts[SETTLING], counts[RETRYING], counts[DELAYED], counts[MOVING],
             published, delivered, dead, failed + dead,
+            self._broker.readers.read_lately(group.name, self._now_ms),
         )  # fmt: skip
 
     def _stream(self, name: str) -> Steps[GroupTotals]:
@@ -201,6 +203,7 @@ class _Look:
         waiting: list[_Waiting] = []
         behind: Counter[bytes] = Counter()
         table, known = cursors.of(name), cursors.topics_of(name)
+        read_lately = self._broker.readers.read_lately(name, self._now_ms)
         wholes: dict[bytes, _Whole] = {}
         for topic in known:
             whole = yield from self._whole(topic)
@@ -214,6 +217,7 @@ class _Look:
                 continue
             end, at = partition.high_watermark, max(cursor.offset, partition.log.start_offset)
             read += cursor.offset
+            read_lately |= is_lately(cursor.at_ms, self._now_ms)
             self._delivered[topic_id] += cursor.offset
             behind[topic_id] += max(0, end - at) - wholes[topic_id].counts.get(index, 0)
             if end > at:
@@ -232,7 +236,7 @@ class _Look:
         read_now = {topic for each in guests for topic, _ in each.assigned}
         return GroupTotals(
             name, "stream", tuple(sorted(read_now.union(known))), members, behind.total(),
-            oldest_ms, 0, 0, 0, 0, 0, 0, published, read, 0, 0,
+            oldest_ms, 0, 0, 0, 0, 0, 0, published, read, 0, 0, read_lately,
         )  # fmt: skip
 
     def _whole(self, name: str) -> Steps[_Whole | None]:

@@ -237,6 +237,10 @@ class QueueView:
             if self.is_in(offset, LEASED) and self.window.grant_at(offset) == number
         }
 
+    def holders(self, now_ms: int) -> set[str]:
+        """The owners of leases whose time is not over."""
+        return {grant.owner for grant in self.grants.values() if grant.until_ms > now_ms}
+
     def on_delivered(self, start: int, end: int, now_ms: int) -> None:
         """For the statistics: these went out."""
         lanes = self.window.lanes_in(start, end)

@@ -249,7 +249,8 @@ class Settling:
 
     def leave(self, group: Group, consumer: str, now_ms: int) -> None:
         """Give back everything that a consumer holds."""
-        self._groups.serving(group).consumers.discard(consumer)
+        self._groups.serving(group).consumers.leave(consumer)
+        self._groups.readers.note(group.name, now_ms)
         self.release(group, list(self.held(group, consumer).values()), now_ms)
 
 

@@ -100,7 +100,8 @@ class Sharing:
         ]
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
-        serving.consumers.add(member)
+        serving.consumers.stay(member)
+        self._groups.readers.note(group.name, now_ms)
         if among > 1:
             count, more = fair_part(views, count, among), 0
         room = self._leasing.within_cap(group, member, count + more)
@@ -285,7 +286,7 @@ class Sharing:
         return freed
 
     def _leave(self, group: Group, member: str) -> list[tuple[Partition, QueueView]]:
-        self._groups.serving(group).consumers.discard(member)
+        self._groups.serving(group).consumers.leave(member)
         return [pair for pair in self._groups.views(group) if pair[1].held.get(member)]
 
 

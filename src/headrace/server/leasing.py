@@ -36,14 +36,18 @@ async def open_leasing(
     settings: Mapping[str, Any],
     visibility_ms: int | None,
     *,
+    stays: bool = True,
     bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
 ) -> Leasing:
-    """The group is there, and knows its consumer."""
+    """The group is there. A consumer that `stays` is a member until it leaves, another
+    one while it waits here or holds what it was given."""
     if not topics:
         raise InvalidArgument("name at least one topic to lease from")
     # What is wrong is said before a group is made for it.
     check_lease(consumer, 1, visibility_ms)
-    await calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
+    await calls.run_in_slices(
+        Face.queue_opening, group, topics, consumer if stays else None, settings
+    )
     return Leasing(calls, aftermath, group, topics, consumer, visibility_ms, bytes_max)
 
 
@@ -72,7 +76,9 @@ class Leasing:
 
         service = self._calls.service
         sought = Sought(service, self._topics)
-        return await service.waiting.find(self.group, sought, look, wait_ms / 1000, stop)
+        groups = service.broker.groups
+        with groups.serving(groups.named(self.group)).consumers.waiting(self.consumer):
+            return await service.waiting.find(self.group, sought, look, wait_ms / 1000, stop)
 
     async def _lease(self, count: int, among: int) -> list[Delivery]:
         return await lease_bounded(

@@ -114,7 +114,8 @@ class Service:
         broker = self.broker
         queue = broker.topics.catalog.groups.get(group)
         if queue is not None:
-            found = [GroupMember(each, "", "") for each in broker.groups.serving(queue).consumers]
+            members = broker.groups.members(queue, self.clock.now_ms())
+            found = [GroupMember(each, "", "") for each in members]
         else:
             found = [
                 GroupMember(each, "", "", tuple(broker.cursors.membership(group, each)[1]))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.unit.server.asking import Asking, run
 
 from headrace.calls import Face
 from headrace.core.errors import CorruptLog
 from headrace.core.overview_values import GroupTotals, Overview
 from headrace.core.values import SPARK_PROGRESS, GroupMember, Outgoing
+from headrace.engine.coordinator.values import HeartbeatRequest
 from headrace.engine.cursor import Commitment
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.aftermath import Aftermath
 from headrace.server.glance import Glance
+from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls
+from headrace.testing import ManualClock
 
 
 async def commit(asking: Asking, group: str, offset: int, partition: int, note: str = "") -> None:
@@ -99,5 +105,54 @@ def test_damage_to_our_own_notes_is_seen_as_well() -> None:
         overview = await Glance(asking.service).overview()
         kinds = {each.name: (each.kind, each.stopped) for each in overview.topics}
         assert kinds == {"__cursors": ("internal", 1), "orders": ("topic", 0)}
+
+    run(scenario)
+
+
+def test_a_client_that_leases_by_calls_is_counted_while_its_call_waits_or_it_holds_leases() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        calls, aftermath = Calls(asking.service, door="test"), Aftermath()
+        await calls.run(Face.create_topic, "orders", partitions=1)
+        leasing = await open_leasing(
+            calls, aftermath, "work", ["orders"], "http-1", {}, None, stays=False
+        )
+
+        async def members() -> int | None:
+            listed = [each.id for each in asking.service.members_of("work")]
+            counted = group_in(await Glance(asking.service).overview(), "work").members
+            assert listed == ["http-1"][:counted]
+            return counted
+
+        assert await members() == 0
+        waiting = asyncio.ensure_future(leasing.find(1, 30_000))
+        await asyncio.sleep(0)
+        assert await members() == 1
+        await calls.run(Face.publish, "orders", [Outgoing(b"x")])
+        [leased] = await waiting
+        assert await members() == 1
+        await calls.run(Face.ack, "work", [leased.receipt])
+        assert await members() == 0
+
+    run(scenario)
+
+
+def test_a_kafka_group_that_was_heard_of_just_now_is_not_unread() -> None:
+    async def scenario() -> None:
+        clock = ManualClock(autoskip=False)
+        asking = Asking(MemoryDisk(), clock=clock)
+        await with_orders(asking)
+        await commit(asking, "audit", 4, 0)
+        clock.skip(600)
+        assert group_in(await Glance(asking.service).overview(), "audit").is_unread
+        request = HeartbeatRequest(
+            "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=("orders",)
+        )
+        asking.door.groups.consumer_heartbeat("audit", request)
+        asking.door.groups.consumer_heartbeat("audit", HeartbeatRequest("m", -1))
+        found = group_in(await Glance(asking.service).overview(), "audit")
+        assert (found.members, found.is_unread) == (0, False)
+        clock.skip(60)
+        assert group_in(await Glance(asking.service).overview(), "audit").is_unread
 
     run(scenario)

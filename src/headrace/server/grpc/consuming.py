@@ -53,7 +53,7 @@ class Streams:
             self._open.add(name)
         try:
             leasing = await leasing_for(
-                self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX
+                self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
             )
             try:
                 await context.write(

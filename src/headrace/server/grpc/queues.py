@@ -54,14 +54,16 @@ async def settled(calls: Calls, kind: str, request: Any) -> Any:
     )
 
 
-async def leasing_for(calls: Calls, aftermath: Aftermath, request: Any, bytes_max: int) -> Leasing:
+async def leasing_for(
+    calls: Calls, aftermath: Aftermath, request: Any, bytes_max: int, *, stays: bool
+) -> Leasing:
     """What a request to lease, or to open a stream of leases, asks for."""
     consumer = given(request, "consumer")
     if consumer is None:
         consumer = f"grpc-{calls.service.entropy.random_bytes(8).hex()}"
     return await open_leasing(
         calls, aftermath, request.group, list(request.topics), consumer, dict(request.settings),
-        given(request, "visibility_ms"), bytes_max=bytes_max,
+        given(request, "visibility_ms"), stays=stays, bytes_max=bytes_max,
     )  # fmt: skip
 
 
@@ -74,7 +76,7 @@ class Queues:
     async def lease(self, request: Any, context: Any) -> Any:
         wait_ms, count = wait_in(request), given(request, "count")
         leasing = await leasing_for(
-            self._calls, self._aftermath, request, limits.GRPC_ANSWER_BYTES_MAX
+            self._calls, self._aftermath, request, limits.GRPC_ANSWER_BYTES_MAX, stays=False
         )
         leased = await leasing.find(1 if count is None else count, wait_ms)
         if leased:

@@ -171,7 +171,7 @@ def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
     for name, waiting in letters[:ROWS_AT_A_GLANCE]:
         noun = "message was" if waiting == 1 else "messages were"
         yield _word("warning", "dead-letters", f"{waiting:,} {noun} given up", "letters", name)
-    alone = [each for each in picture.groups.values() if each.members == 0 and each.lag > LAG_NOTED]
+    alone = [each for each in picture.groups.values() if each.is_unread and each.lag > LAG_NOTED]
     for group in sorted(alone, key=lambda each: -each.lag)[:ROWS_AT_A_GLANCE]:
         text = f"{group.lag:,} messages behind, and nobody reads as this group"
         yield _word("notice", "nobody-reads", text, "group", group.name)

@@ -27,6 +27,7 @@ async def lease(call: Call) -> bodies.Leased:
         wanted.consumer or call.members.new_id("http"),
         wanted.settings,
         milliseconds_in("visibility", wanted.visibility),
+        stays=False,
     )
     leased = await leasing.find(wanted.count, 0)
     if not leased and wanted.wait:

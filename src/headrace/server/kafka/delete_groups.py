@@ -50,7 +50,7 @@ def _delete(call: Call, name: str, commit: Commit) -> Error:
     if queue is not None:
         if queue.is_internal:
             return Error.GROUP_ID_NOT_FOUND
-        if broker.groups.serving(queue).consumers:
+        if broker.groups.members(queue, now_ms):
             return Error.NON_EMPTY_GROUP
         broker.groups.delete(queue, now_ms, commit)
         groups.delete(name)

@@ -80,6 +80,10 @@ class LiveGroups:
         """For a member's id: one that nobody ever had."""
         return _uuid_text(self.service.entropy.random_bytes(16))
 
+    def _note_read(self, name: str) -> None:
+        """A member was heard of: its group is read."""
+        self.service.broker.readers.note(name, self.service.clock.now_ms())
+
     # The classic protocol.
 
     def join(self, name: str, request: JoinRequest) -> asyncio.Future[JoinAnswer]:
@@ -90,6 +94,7 @@ class LiveGroups:
             self._release([Answer(reply, JoinAnswer(group, request.member_id))])
         else:
             self._release(group.on_join(reply, request, self.now_ms()))
+            self._note_read(name)
             self._arm(group)
         return future
 
@@ -111,6 +116,7 @@ class LiveGroups:
         if isinstance(group, GroupError):
             return group
         # It moves a deadline back at most: the timer will see when it goes off.
+        self._note_read(name)
         return group.on_heartbeat(member_id, instance_id, generation, self.now_ms())
 
     def leave(
@@ -127,6 +133,7 @@ class LiveGroups:
         outcome = group.on_leave(members, self.now_ms())
         self._release(outcome.answers)
         self._arm(group)
+        self._note_read(name)
         return outcome.errors
 
     def _find_classic(self, name: str) -> ClassicGroup | GroupError:
@@ -152,6 +159,7 @@ class LiveGroups:
             reason = f"{name!r} cannot be a group with assignment by the broker: {_REASONS[group]}"
             return HeartbeatAnswer(group, reason, request.member_id, request.member_epoch, 0, None)
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
+        self._note_read(name)
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
         if names is not None or pattern is not None or request.member_epoch <= 0:

@@ -37,11 +37,12 @@ def _groups(call: Call) -> Iterator[ListedGroup]:
     broker = call.service.broker
     registry = call.door.groups.registry
     queues = broker.topics.catalog.groups
+    now_ms = call.service.clock.now_ms()
     seen = set(queues)
     for queue in queues.values():
         if not queue.is_internal:
             group = registry.find(queue.name)
-            is_read = broker.groups.serving(queue).consumers or (group and not group.is_empty())
+            is_read = broker.groups.members(queue, now_ms) or (group and not group.is_empty())
             yield ListedGroup(queue.name, "share", "Stable" if is_read else "Empty", "share")
     for name in broker.cursors.groups():
         if broker.cursors.members(name):

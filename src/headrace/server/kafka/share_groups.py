@@ -283,7 +283,7 @@ class LiveShares:
             return Error.GROUP_ID_NOT_FOUND
         live = self.describe(name)
         if (live is not None and not live.is_empty()) or (
-            self._service.broker.groups.serving(group).consumers
+            self._service.broker.groups.members(group, self._service.clock.now_ms())
         ):
             return Error.NON_EMPTY_GROUP
         return group
