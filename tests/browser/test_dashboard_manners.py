@@ -261,6 +261,8 @@ def test_nothing_moves_for_those_who_do_not_want_it(page: Page, doors: DoorsProc
          ["0.4 ms", "250 ms", "59 s", "1 min", "1 h 2 min", "1 d 1 h"]),
         ("format.js", "m.relative('2026-01-01T00:01:00Z', Date.parse('2026-01-01T00:00:00Z'))",
          "in 1 min"),
+        ("format.js", "[0.01, 0, 1.5, 10_000].map((each) => m.setting('trace_sample', each))",
+         ["0.01", "0", "1.5", "10,000"]),
         ("chart.js", "[0, 0.7, 3, 25, 41, 100].map(m.nice)", [1, 0.8, 4, 40, 60, 100]),
         ("chart.js", "m.summary('T', [{name: 'a', key: 'a'}], [], String)", "T: no samples yet"),
         ("value.js", "m.hexRows(new Uint8Array([72, 105, 0, 255]))",

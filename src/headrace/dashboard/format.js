@@ -87,7 +87,8 @@ export function setting(name, value) {
   if (value === null || value === undefined) return "none";
   if (typeof value === "number" && name.endsWith("_ms")) return `${duration(value)} (${count(value)})`;
   if (typeof value === "number" && /bytes/.test(name)) return `${bytes(value)} (${count(value)})`;
-  if (typeof value === "number") return count(value);
+  // A share such as 0.01 would be shown as 0.
+  if (typeof value === "number") return Number.isInteger(value) ? count(value) : String(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "string" ? value || "none" : JSON.stringify(value);
 }
