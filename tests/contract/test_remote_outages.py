@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -159,3 +160,29 @@ def test_a_worker_waits_for_a_node_that_is_not_there_yet_and_outlasts_one_that_g
         if worker.poll() is None:
             worker.kill()
             worker.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_waits_for_a_node_ends_when_it_is_told_to(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    with socket.socket() as taken:
+        # Nobody accepts there, and nobody else gets the port.
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        worker = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "--server", address, "work", "shop:app"],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert worker.stderr is not None
+            assert b"waiting for the node at" in worker.stderr.readline()
+            worker.send_signal(number)
+            _, said = worker.communicate(timeout=WAIT)
+            assert (worker.returncode, said) == (0, b"")
+        finally:
+            if worker.poll() is None:
+                worker.kill()
+                worker.communicate()

@@ -91,6 +91,19 @@ def test_http_refuses_json_that_is_not_utf_8(http: httpx.Client, topic: str, siz
     assert http.get(f"/topics/{topic}/messages").json()["messages"] == []
 
 
+@pytest.mark.parametrize("parameter", ["key", "dedup_id"])
+def test_http_refuses_a_query_that_is_not_utf_8(
+    http: httpx.Client, topic: str, parameter: str
+) -> None:
+    answer = http.post(
+        f"/topics/{topic}/messages?{parameter}=%ff",
+        content=b"x",
+        headers={"content-type": "text/plain"},
+    )
+    assert answer.status_code == 400
+    assert "not UTF-8" in answer.json()["detail"]
+
+
 def test_http_refuses_a_request_with_two_hosts(doors: DoorsProcess) -> None:
     host, _, port = doors.doors["http"].rpartition(":")
     with socket.create_connection((host, int(port)), SECONDS) as made:

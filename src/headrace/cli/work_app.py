@@ -114,10 +114,19 @@ def _replace(ran_seconds: float) -> None:
 async def _run(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) -> None:
     from headrace.client.crew import Crew
 
-    async with opening as handle:
+    loop = asyncio.get_running_loop()
+    opening_task = asyncio.current_task()
+    assert opening_task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, opening_task.cancel)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            handle = await stack.enter_async_context(opening)
+        except asyncio.CancelledError:
+            # Told to end while there was no node.
+            return
         crew = Crew(app, handle)
         running = asyncio.create_task(crew.run(grace=grace_seconds))
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, crew, running)
         try:

@@ -63,7 +63,9 @@ class Caller:
         reconnects: bool = True,
         clock: Clock | None = None,
         link: type[Link] = SocketLink,
+        closed: threading.Event | None = None,
     ) -> None:
+        """`closed`, set by another thread, ends the wait for a node that is not there."""
         self.address = address
         self._link_kind = link
         self._node_clock = NodeClock()
@@ -71,7 +73,7 @@ class Caller:
         self._auto_create = auto_create
         self._retry_seconds = retry_seconds
         self._client_id = f"headrace-{platform.node() or 'unknown'}-{os.getpid()}"
-        self._closed = threading.Event()
+        self._closed = threading.Event() if closed is None else closed
         # Held while a new link is made.
         self._link_lock = threading.Lock()
         self._link: Link | None = None
@@ -214,6 +216,8 @@ class Caller:
                 self.on_away(error)
                 if not next(pauses):
                     raise
+                if self._closed.is_set():
+                    raise Closed(f"the wait for {self.address} was given up") from error
 
     def on_away(self, error: HeadraceError) -> None:
         """The node is away and that is put up with: said once, until it is back."""

@@ -13,6 +13,7 @@ HEADRACE_URL.
 from __future__ import annotations
 
 import os
+import threading
 
 from headrace.client.async_waiting import Calls
 from headrace.client.asynchronous import AsyncHeadrace, Opening
@@ -64,8 +65,9 @@ def open_backend(
     retry: Duration | None = RETRY_SECONDS,
     wait: Duration | None = 0,
     reconnect: bool = True,
+    closed: threading.Event | None = None,
 ) -> RemoteBackend:
-    """What such a handle stands on."""
+    """What such a handle stands on. `closed`, set by another thread, ends the wait."""
     retry_ms = optional_duration_ms("retry", retry)
     wait_ms = optional_duration_ms("wait", wait)
     node, link = way_to(address)
@@ -76,6 +78,7 @@ def open_backend(
         wait_seconds=None if wait_ms is None else wait_ms / 1000,
         reconnects=reconnect,
         link=link,
+        closed=closed,
     )
 
 
@@ -91,19 +94,23 @@ def connect_async(
 
     async def start() -> AsyncHeadrace:
         calls = Calls()
+        closed = threading.Event()
         try:
-            handle = await calls.run(
-                connect,
+            backend = await calls.run(
+                open_backend,
                 address,
                 auto_create=auto_create,
                 retry=retry,
                 wait=wait,
                 reconnect=reconnect,
+                closed=closed,
             )
         except BaseException:
+            # Whoever is cancelled does not wait for a node that may never come.
+            closed.set()
             calls.close()
             raise
-        return AsyncHeadrace(handle, calls)
+        return AsyncHeadrace(Headrace(backend, str(backend.address)), calls)
 
     return Opening(start)
 

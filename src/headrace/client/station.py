@@ -216,14 +216,19 @@ class Station:
         try:
             with processing(message):
                 await self._handle(message)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if message.lost:
                 # It is another consumer's by now.
+                return
+            if not _is_cancelled():
+                # The function ended so by itself. Uncounted it would come again at once,
+                # for ever.
+                await self._settle(message, error)
                 return
             await self._give_back([message])
             raise
         except BaseException as error:
-            if self.worker.is_async and not is_the_message_to_blame(error):
+            if self.worker.is_async and _is_interrupt(error):
                 await self._give_back([message])
                 raise
             await self._settle(message, error)
@@ -402,6 +407,17 @@ class Station:
                 self.counts.done += 1
             else:
                 self._on_lost(message, error)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether the operator has ended the function, which is on the loop's own thread."""
+    return not isinstance(error, GeneratorExit) and not is_the_message_to_blame(error)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled this task, and not only something in it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _wrapped(middleware: Any, call_next: Next, message: AsyncMessage[Any]) -> None:

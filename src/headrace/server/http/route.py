@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -179,6 +180,11 @@ def decode_plain_body(kind: Any, body: bytes) -> Any:
 
 
 def decode_query(kind: Any, request: Request) -> Any:
+    # What is no text would be read as the one sign for that: different keys would be one.
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"the query is not UTF-8: {error}") from error
     given = dict(request.query_params)
     if len(given) != len(request.query_params.multi_items()):
         raise InvalidArgument("a parameter was given twice")
