@@ -9,6 +9,13 @@ pipe is fast and a slow one, such as `tail -f`, waits for nobody. A batch that w
 reported is durable as its topic says; when one fails, the error comes with the
 number of messages that were published before it.
 
+A value is published as what it is, which its header `content-type` says: an object or array
+of JSON as application/json, other text as text/plain, other bytes without. --header
+content-type=... has the last word.
+
+Rejected: every value that parses as JSON. Of the words `7`, `null` and `x7` two would come
+back as something else than text.
+
 Rejected: reading ahead in a thread. The disk is faster than the pipe.
 """
 
@@ -23,6 +30,7 @@ from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from headrace.cli.arguments import DURATION, HEADER, MOMENT
 from headrace.cli.command import (
@@ -46,6 +54,8 @@ from headrace.core.limits import RECORD_BYTES_MAX
 
 if TYPE_CHECKING:
     from headrace.client.handle import Headrace
+
+_decode_json = msgspec.json.Decoder().decode
 
 BATCH_MESSAGES_MAX = 1_000
 CHUNK_BYTES = 1024 * 1024
@@ -175,23 +185,38 @@ def lines_in_batches(source: IO[bytes]) -> Iterator[list[bytes]]:
         yield [rest]
 
 
+def typed_value(value: bytes) -> bytes | str | msgspec.Raw:
+    """The same bytes, as the type whose content type they are published with."""
+    if value.lstrip()[:1] in (b"{", b"["):
+        try:
+            _decode_json(value)
+            return msgspec.Raw(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # It only looks like JSON.
+            pass
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
 def _messages_of(
     values: list[bytes], key_separator: str | None, dedup_id: str | None
 ) -> Sequence[Any]:
     """The values themselves when nothing sets one apart: that is the fast path."""
     if key_separator is None and dedup_id is None:
-        return values
+        return [typed_value(value) for value in values]
     from headrace import NewMessage
 
     if key_separator is None:
-        return [NewMessage(value, dedup_id=dedup_id) for value in values]
+        return [NewMessage(typed_value(value), dedup_id=dedup_id) for value in values]
     separator = os.fsencode(key_separator)
     messages = []
     for value in values:
         line_key, found, rest = value.partition(separator)
         if not found:
             raise InvalidArgument(f"no {key_separator!r} in the line {shown_text(value, 80)!r}")
-        messages.append(NewMessage(rest, key=line_key, dedup_id=dedup_id))
+        messages.append(NewMessage(typed_value(rest), key=line_key, dedup_id=dedup_id))
     return messages
 
 
@@ -214,5 +239,5 @@ def _common_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line_bytes(item: Any) -> int:
-    value = item if isinstance(item, bytes) else item.value
-    return len(value) + 1
+    value = getattr(item, "value", item)
+    return len(value.encode() if isinstance(value, str) else bytes(value)) + 1

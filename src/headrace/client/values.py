@@ -56,6 +56,9 @@ def encode_value(value: object) -> tuple[bytes | None, bytes | None]:
             raise InvalidArgument(f"this text cannot be encoded as UTF-8: {error}") from error
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), None
+    if kind is msgspec.Raw:
+        # JSON that somebody has encoded already.
+        return bytes(value), JSON  # type: ignore[call-overload]
     if is_pydantic(kind):
         raw: bytes = value.model_dump_json().encode()  # type: ignore[attr-defined]
         if b"null" in raw:

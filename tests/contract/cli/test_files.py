@@ -156,7 +156,11 @@ def test_an_export_holds_every_byte(run: Run) -> None:
     run("publish", "orders", "grüezi", "--key", "k", "--header", "h=1")
     run("publish", "orders", "-", "--whole", stdin=b"\xff\x00")
     text, binary = map(json.loads, run("log", "export", "orders").stdout.splitlines())
-    assert (text["key"], text["value"], text["headers"]) == ("k", "grüezi", [["h", "1"]])
+    assert (text["key"], text["value"], text["headers"]) == (
+        "k",
+        "grüezi",
+        [["h", "1"], ["content-type", "text/plain"]],
+    )
     assert binary["value"] == {"base64": "/wA="}
     run("topic", "create", "empty")
     run("log", "export", "empty", code=3)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.cli import publish
 from headrace.cli.publish import BATCH_MESSAGES_MAX, lines_in_batches
+from headrace.client.values import encode_value
 from headrace.core.errors import RecordTooLarge
 
 
@@ -51,6 +52,27 @@ def test_chunks_do_not_change_what_the_lines_are(parts: list[bytes], size: int) 
     chunks = [content[start : start + size] for start in range(0, len(content), size)]
     lines = [line for batch in lines_in_batches(Arriving(chunks)) for line in batch]
     assert lines == content.removesuffix(b"\n").split(b"\n") if content else lines == []
+
+
+@pytest.mark.parametrize(
+    ("value", "content_type"),
+    [
+        (b'{"id": 7, "note": null}', b"application/json"),
+        (b" [1, 2]", b"application/json"),
+        (b"{not json}", b"text/plain"),
+        (b"[" * 100_000, b"text/plain"),
+        ("caf\u00e9".encode(), b"text/plain"),
+        (b"7", b"text/plain"),
+        (b"null", b"text/plain"),
+        (b"", b"text/plain"),
+        (b"\xff\xfe", None),
+        (b'{"a": "\xff"}', None),
+    ],
+)
+def test_a_value_is_published_as_the_bytes_that_it_is_with_their_content_type(
+    value: bytes, content_type: bytes | None
+) -> None:
+    assert encode_value(publish.typed_value(value)) == (value, content_type)
 
 
 class Arriving(io.BytesIO):
