@@ -30,6 +30,9 @@ def nonsense(codec: int, filling: bytes) -> bytearray:
     return batch
 
 
+CORRUPT_MESSAGE = 2
+
+
 def send(client: WireClient, batch: bytearray) -> Any:
     data = produce.TopicProduceData(
         "orders", partition_data=(produce.PartitionProduceData(0, bytes(batch)),)
@@ -58,8 +61,8 @@ def test_the_messages_around_nonsense_are_delivered(
             message.ack()
     node.restart()
     with WireClient(node.bootstrap) as client:
-        # Now a queue looks at everything that is appended.
-        assert send(client, nonsense(codec, filling)).error_code == 0
+        # Now a queue looks at everything before it is appended.
+        assert send(client, nonsense(codec, filling)).error_code == CORRUPT_MESSAGE
         assert send(client, batch_of(b"later")).error_code == 0
     node.stop()
     with headrace.open(str(node.data)) as handle:
