@@ -70,7 +70,13 @@ class LoopNode:
         self.broker = broker = Broker(self._disk, entropy, self._clock.now_ms())
         broker.topics.auto_create_partitions = self._settings.auto_create_partitions
         service = Service(
-            broker, self._disk, self._clock, entropy, node_id=1, cluster_id="contract"
+            broker,
+            self._disk,
+            self._clock,
+            entropy,
+            node_id=1,
+            cluster_id="contract",
+            lease_grace_ms=self._settings.lease_grace_ms,
         )
         doors = {name: _door(name, service, self._settings) for name in self._names}
         for door in doors.values():

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from tests.contract.cut_proxy import CutProxy
 from tests.interop.conftest import NodeProcess
 
 import headrace
@@ -63,11 +64,12 @@ def cut(handle: headrace.Headrace) -> None:
 def test_a_connection_that_breaks_for_good_gives_its_leases_back_after_the_grace(
     node: NodeProcess, topic: str
 ) -> None:
-    with headrace.connect(node.bootstrap) as gone, headrace.connect(node.bootstrap) as other:
+    way = CutProxy(node.bootstrap)
+    with headrace.connect(way.address) as gone, headrace.connect(node.bootstrap) as other:
         queue = gone.queue(topic, visibility=HOURS)
         assert len(queue.receive(10, wait=WAIT)) == 3
         second = other.queue(topic)
-        cut(gone)
+        way.close()
         again = second.receive(10, wait=WAIT)
         assert [message.value for message in again] == ["one", "two", "three"]
         # Whoever is gone without a word may be gone because of what it was given.

@@ -9,6 +9,10 @@ a few seconds) a consumer keeps its leases, and receipts of before are good; a s
 on from its cursors. Calls that can do no harm are sent again, for a while; of others the
 caller is told that it is not known whether they took effect.
 
+Whoever holds leases comes back by itself, as soon as the link ends: a job that runs for
+long makes no call in time. A thread does that, which is there only meanwhile. All others
+come back with their next call.
+
 Waiting is a request too: the node answers a `watch` when something may have come. It
 is asked again by whoever looks next, before it looks.
 """
@@ -22,6 +26,7 @@ import os
 import platform
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
@@ -76,10 +81,16 @@ class Caller:
         self._closed = threading.Event() if closed is None else closed
         # Held while a new link is made.
         self._link_lock = threading.Lock()
-        self._link: Link | None = None
         self._links_made = 0
-        # What a new link has to say again. Guarded by `_lock`, as the watches are.
+        # What a new link has to say again. Guarded by `_lock`, as are the watches, and the
+        # links and the thread below.
         self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._linked_at = 0.0
+        # Connected, and has yet to say what we hold.
+        self._new_link: Link | None = None
+        self._coming_back: threading.Thread | None = None
+        self._return_pauses = self._pauses(None)
         self._queues: dict[tuple[str, str], Topics] = {}
         self._members: dict[tuple[str, str], tuple[Topics, OffsetReset]] = {}
         self._listeners: dict[Topics, list[Wake]] = {}
@@ -102,10 +113,14 @@ class Caller:
     def close(self) -> None:
         if not self._closed.is_set():
             self._leave_all()
-        self._closed.set()
-        with self._link_lock:
-            if self._link is not None:
-                self._link.close()
+        with self._lock:
+            self._closed.set()
+            links, coming_back = (self._link, self._new_link), self._coming_back
+        for link in links:
+            if link is not None:
+                link.close()
+        if coming_back is not None and coming_back is not threading.current_thread():
+            coming_back.join()
         self._wake_all()
 
     # Calling.
@@ -246,7 +261,13 @@ class Caller:
                 f"no node answers at {self.address} ({error.strerror or error}); start one with: "
                 f"headrace serve --{self._link_kind.door} {self.address}"
             ) from error
+        with self._lock:
+            # From here on a close of ours ends it, and whatever waits below.
+            self._new_link = link
+            is_closed = self._closed.is_set()
         try:
+            if is_closed:
+                raise Closed("this handle is closed; connect again")
             begun = self._node_clock.begin()
             pending = link.send(encode_request("hello", (self._auto_create,)))
             hello: Hello = decode_answer("hello", pending.wait(HELLO_SECONDS))
@@ -258,15 +279,52 @@ class Caller:
         except BaseException:
             link.close()
             raise
-        self._link = link
-        self._links_made += 1
         if self._is_away:
             self._is_away = False
             logger.warning("the node at %s is there", self.address)
+        comes_back = weakref.WeakMethod(self._on_link_ended)
+
+        def on_ended() -> None:
+            # A handle that was dropped stays away.
+            if (method := comes_back()) is not None:
+                method()
+
+        link.when_ended(on_ended)
         return hello
 
-    def _say_again(self, link: Link) -> None:
+    def _on_link_ended(self) -> None:
         with self._lock:
+            if self._closed.is_set() or not self._queues or self._coming_back is not None:
+                return
+            self._coming_back = threading.Thread(
+                target=self._come_back, name=f"headrace-return-{self.address}", daemon=True
+            )
+            self._coming_back.start()
+
+    def _come_back(self) -> None:
+        """Until there is a link, or nothing that one is needed for."""
+        if time.monotonic() - self._linked_at > BACKOFF_SECONDS_MAX:
+            self._return_pauses = self._pauses(None)
+        else:
+            # Links that end at once are not made again and again at once.
+            next(self._return_pauses)
+        while True:
+            with self._lock:
+                # Seen together, so that a link that ends now finds either us or nobody.
+                if self.is_linked or self._closed.is_set() or not self._queues:
+                    self._coming_back = None
+                    return
+            try:
+                self._live_link()
+            except HeadraceError as error:
+                if not self._closed.is_set():
+                    self.on_away(error)
+                next(self._return_pauses)
+
+    def _say_again(self, link: Link) -> None:
+        """And from then on it is the link."""
+        with self._lock:
+            queues = tuple(self._queues)
             requests = [
                 encode_request("open_queue", (group, topics, consumer, None))
                 for (group, consumer), topics in self._queues.items()
@@ -279,6 +337,14 @@ class Caller:
         # A topic or group that is gone is met by whoever uses it next.
         for pending in [link.send(request) for request in requests]:
             pending.wait()
+        with self._lock:
+            # Who left meanwhile had no link to say it on.
+            left = [who for who in queues if who not in self._queues]
+            self._link, self._new_link = link, None
+            self._links_made += 1
+            self._linked_at = time.monotonic()
+        for who in left:
+            link.send(encode_request("leave", who))
 
     def _leave_all(self) -> None:
         """Give back what nobody has given back, as a node would do it by itself, but

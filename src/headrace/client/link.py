@@ -69,10 +69,11 @@ class Link(ABC):
         self.address = address
         self._client_id = client_id.encode()[:255]
         self._send_lock = threading.Lock()
-        # Guards the two below.
+        # Guards the three below.
         self._lock = threading.Lock()
         self._pending: dict[int, Pending] = {}
         self._ended: HeadraceError | None = None
+        self._on_ended: Callable[[], None] | None = None
         self._last_id = 0
         self.received_bytes = 0
         self._reader = threading.Thread(
@@ -106,6 +107,15 @@ class Link(ABC):
                 self._end(lost)
                 raise lost from error
         return pending
+
+    def when_ended(self, on_ended: Callable[[], None]) -> None:
+        """Have it called at the end of the link: now, when that has been. It may be in
+        the reader, or in the middle of a `send`, so it does not wait for anything."""
+        with self._lock:
+            if self._ended is None:
+                self._on_ended = on_ended
+                return
+        on_ended()
 
     def close(self) -> None:
         self._end(Closed("this handle is closed; connect again"))
@@ -158,6 +168,9 @@ class Link(ABC):
                 return
             self._ended = reason
             waiting, self._pending = list(self._pending.values()), {}
+            on_ended = self._on_ended
         self._shut()
         for pending in waiting:
             pending.end(None, reason)
+        if on_ended is not None:
+            on_ended()

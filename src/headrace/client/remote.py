@@ -210,6 +210,9 @@ class RemoteBackend(LeaseCaller):
         with self._lock:
             known = self._queues.get((group, consumer), ())
             self._queues[group, consumer] = tuple(dict.fromkeys((*known, *topics)))
+        if not self.is_linked:
+            # It ended before it was known that there is something to come back for.
+            self._on_link_ended()
 
     def ack(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
         return self._settle("ack", group, receipts)
