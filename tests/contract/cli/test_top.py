@@ -69,7 +69,8 @@ def test_once_prints_tables_without_colours(worked: Run) -> None:
     assert "\x1b" not in printed
     lines = printed.splitlines()
     [orders] = [line for line in lines if line.startswith("orders")]
-    assert orders.split()[1:] == ["2", "0", "0", orders.split()[4], "B", "41", "29", "2"]
+    size = orders.split()[4]
+    assert orders.split()[1:] == ["2", "0", "0", size, "KB", "41", "29", "2"]
     assert any("2 dead letters" in line and "headrace dlq list orders" in line for line in lines)
     only = worked("top", "--once", "--every", "1ms", "--filter", "aud").stdout
     assert "audit" in only and "\norders " not in only
