@@ -99,6 +99,8 @@ REMOTE_WATCH_BYTES_MAX: Final = 64 * 1024
 REMOTE_WATCHED_PARTITIONS_MAX: Final = 1_000_000
 # Consumers and members of streams that one connection may stand for.
 REMOTE_OWNED_MAX: Final = 10_000
+# Consumers that left a connection and are remembered, to answer what was sent behind.
+REMOTE_LEFT_MAX: Final = 1_000
 REMOTE_WATCH_MS_MAX: Final = 30_000
 
 # Producers: what one may wait for, collect in a batch, and hold back.

@@ -296,3 +296,18 @@ def test_another_version_of_the_protocol_is_told_apart() -> None:
         assert "version 0" in str(error) and "not 9" in str(error)
 
     on_a_node(scenario)
+
+
+def test_a_lease_behind_the_leave_of_its_consumer_gets_nothing_at_once() -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        await client.ask("leave", GROUP, "worker")
+        lease = (GROUP, [TOPIC], "worker", 10, None, limits.REMOTE_WATCH_MS_MAX, 7)
+        assert await client.ask("lease", *lease) == []
+        await client.ask("publish", TOPIC, [Outgoing(b"one")])
+        # Also of what is ready: nobody would hear of it.
+        assert await client.ask("lease", *lease) == []
+        await client.ask("open_queue", GROUP, [TOPIC], "worker", None)
+        assert [each.value for each in await client.ask("lease", *lease)] == [b"one"]
+
+    on_a_node(scenario)

@@ -89,6 +89,8 @@ class Session:
         self._holdings = holdings
         self._owners = holdings.owners
         self._owned: set[Owned] = set()
+        # The consumers that left last: what they ask for behind that, they do not want.
+        self._left: dict[Owned, None] = {}
         self._watches: set[Watch] = set()
         # Leases that wait for messages, and what ends them.
         self._waits: dict[Stop, tuple[str, str, int | None]] = {}
@@ -190,6 +192,7 @@ class Session:
             # It has come back, and nobody hears what its old connection still waits for.
             before.stop_waits(group, consumer)
         await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
+        self._left.pop(Owned("queue", group, consumer), None)
         self._own(Owned("queue", group, consumer))
 
     async def _lease(
@@ -207,6 +210,9 @@ class Session:
             raise InvalidArgument(f"wait 0 to {limits.REMOTE_WATCH_MS_MAX} ms, not {wait_ms}")
         if nonce is not None and not 0 <= nonce < 2**64:
             raise InvalidArgument("a nonce is a number of 64 bits")
+        if Owned("queue", group, consumer) in self._left:
+            # Another thread of the client has closed the queue before this was sent.
+            return []
         self._own(Owned("queue", group, consumer))
         sought, stop = Sought(self._service, topics), Stop()
         if wait_ms:
@@ -262,7 +268,11 @@ class Session:
 
     async def _leave(self, group: str, consumer: str) -> None:
         self.stop_waits(group, consumer)
-        self._disown(Owned("queue", group, consumer))
+        owned = Owned("queue", group, consumer)
+        self._disown(owned)
+        self._left[owned] = None
+        if len(self._left) > limits.REMOTE_LEFT_MAX:
+            del self._left[next(iter(self._left))]
         await self._calls.run(Face.leave, group, consumer)
 
     async def _join_stream(
