@@ -32,6 +32,7 @@ FLAKY_MAX = "HEADRACE_FLAKY_MAX"
 # The descriptor of a pipe into which a second try writes how each phase of its tests went.
 OUTCOMES = "HEADRACE_OUTCOMES"
 TRIED_MAX = 20
+REASON_MAX = 200
 
 _flaky_key = pytest.StashKey[list[pytest.TestReport]]()
 
@@ -47,6 +48,8 @@ def try_again(session: pytest.Session, reporter: pytest.TerminalReporter) -> Non
         reporter.line(f"{len(failed)} tests failed; more than {TRIED_MAX} are not tried again")
         return
     reporter.line(f"trying again, alone: {len(failed)} of {session.testscollected} tests")
+    for nodeid, report in failed.items():
+        reporter.line(f"  {nodeid} ({report.when}): {_reason(report)}")
     passed = _run_alone(session.config, reporter, failed)
     flaky = [report for nodeid, report in failed.items() if nodeid in passed]
     session.config.stash[_flaky_key] = flaky
@@ -91,8 +94,12 @@ def is_second_try(report: pytest.TestReport) -> bool:
 def _failed_tests(
     session: pytest.Session, reporter: pytest.TerminalReporter
 ) -> dict[str, pytest.TestReport]:
-    """The first failure of each test by its name. Empty where a second try could not make
-    the run whole."""
+    """The first failure of each test by its name, in the order in which they are written.
+    Empty where a second try could not make the run whole.
+
+    That order keeps the tests of a module together. In the order in which they failed, those
+    of other workers stand between them, and what a module shares is made twice.
+    """
     if session.exitstatus != pytest.ExitCode.TESTS_FAILED:
         return {}
     if session.shouldfail or session.shouldstop:
@@ -103,7 +110,19 @@ def _failed_tests(
         if report.when not in ("setup", "call", "teardown"):
             return {}
         failed.setdefault(report.nodeid, report)
-    return failed
+    return dict(sorted(failed.items(), key=lambda item: _place(item[1])))
+
+
+def _place(report: pytest.TestReport) -> tuple[str, int]:
+    file, line, _ = report.location
+    return file, line or 0
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """What went wrong, in a line: whoever reads a long log reads this first."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash else report.longreprtext
+    return text.strip().partition("\n")[0][:REASON_MAX]
 
 
 def _run_alone(

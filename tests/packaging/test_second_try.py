@@ -106,6 +106,37 @@ def test_where(number):
     assert not again & {process for _, process in lines[:6]}
 
 
+def test_tests_of_one_module_share_their_fixtures_when_they_are_tried_again(run: Run) -> None:
+    """Also where a test of another module failed between two of theirs."""
+    body = (
+        FLAKY
+        + """
+@pytest.fixture(scope="module")
+def topic(tmp_path_factory):
+    (tmp_path_factory.getbasetemp() / "topic").touch(exist_ok=False)
+
+@pytest.fixture
+def well():
+    yield
+    assert not once("well"), "not well"
+
+def test_whose_teardown_fails(topic, well):
+    pass
+
+def test_that_fails(topic):
+    assert not once("b")
+"""
+    )
+    files = {"test_other.py": FLAKY + "\ndef test_other():\n    assert not once('other')\n"}
+    result = run(body, files=files, HEADRACE_FLAKY_MAX="3")
+    assert result.returncode == 0, result.stdout
+    # What failed is told at once, in a line each.
+    told = (
+        "\n  tests/test_case.py::test_whose_teardown_fails (teardown): AssertionError: not well\n"
+    )
+    assert told in result.stdout
+
+
 @pytest.mark.parametrize("phase", ["set up", "torn down"])
 def test_an_error_in_a_fixture_is_tried_again_with_its_tests(run: Run, phase: str) -> None:
     setup, teardown = ("assert not once('fixture')", "pass")[:: 1 if phase == "set up" else -1]
