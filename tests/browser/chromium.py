@@ -100,7 +100,9 @@ class Page:
         self._last = 0
         self.errors: list[str] = []
         self.requests: list[str] = []
-        self._events: list[str] = []
+        # Which document the browser turned to last, and which of them is loaded.
+        self._loading: str | None = None
+        self._loaded: str | None = None
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -121,10 +123,29 @@ class Page:
         self.close()
 
     def go(self, url: str) -> None:
-        self._events.clear()
-        self.call("Page.navigate", url=url)
-        while "Page.loadEventFired" not in self._events:
+        self._loading = self._loaded = None
+        wanted = self.call("Page.navigate", url=url)["loaderId"]
+        # The page before, or the empty one of a new window, may be done with loading only now.
+        while self._loaded != wanted:
             self._receive()
+
+    def take_errors(self) -> list[str]:
+        """What the page complained about since this was asked the last time. Taken, so that
+        the errors of one test are never those of the next."""
+        # The browser tells things in their order: what was said before is here then.
+        self.run("1")
+        taken, self.errors = self.errors, []
+        return taken
+
+    def forgive(self, *words: str) -> None:
+        """Forget the errors in which all these words are."""
+        self.run("1")
+        self.errors = [each for each in self.errors if not all(word in each for word in words)]
+
+    def take_requests(self) -> list[str]:
+        """The addresses that the page asked for since this was asked the last time."""
+        taken, self.requests = self.requests, []
+        return taken
 
     def run(self, script: str) -> Any:
         """The value of an expression, also of a promise; AssertionError when it
@@ -181,8 +202,11 @@ class Page:
     def _receive(self) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(self._connection.recv(timeout=WAIT_SECONDS))
         method, parameters = message.get("method", ""), message.get("params", {})
-        self._events.append(method)
-        if method == "Runtime.exceptionThrown":
+        if method == "Page.frameNavigated" and "parentId" not in parameters["frame"]:
+            self._loading = parameters["frame"]["loaderId"]
+        elif method == "Page.loadEventFired":
+            self._loaded = self._loading
+        elif method == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(parameters["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled" and parameters["type"] == "error":
             self.errors.append(json.dumps(parameters["args"]))

@@ -39,7 +39,7 @@ def test_a_page_enqueues_and_dequeues(browser: Browser, doors: DoorsProcess, top
     with browser.open(f"{doors.http}/docs") as page:
         answer = page.run(SCRIPT.replace("TOPIC", topic))
         assert answer == {"values": [{"from": "a page"}, "text"], "acked": [True, True]}
-        assert page.errors == []
+        assert page.take_errors() == []
         assert {url.split("/")[2] for url in page.requests if "://" in url} == {doors.doors["http"]}
 
 

@@ -78,7 +78,8 @@ function showReach(error) {
   const bar = document.querySelector(".offline");
   if (!error) return bar?.remove();
   if (bar) return undefined;
-  const words = `${error.message} This page goes on by itself when the node is back.`;
+  const next = error.status === 404 ? "What this page shows is as it was before." : "This page goes on by itself when the node is back.";
+  const words = `${error.message.replace(/\.?$/, ".")} ${next}`;
   document.querySelector(".top").after(h("div", { class: "offline", role: "alert" }, words));
   return undefined;
 }
@@ -126,5 +127,10 @@ async function start() {
     h("div", {}, h("a", { class: "link", href: "/docs" }, "HTTP API")),
   );
 }
+
+// What a view asked for when somebody left it is not waited for any more.
+window.addEventListener("unhandledrejection", (event) => {
+  if (event.reason?.name === "AbortError") event.preventDefault();
+});
 
 start();

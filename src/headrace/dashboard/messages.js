@@ -89,7 +89,11 @@ export function messageList({ topic, partitions, stage }) {
       stop();
       replace(words, event.data ? JSON.parse(event.data).detail : "The node does not let this topic be followed any more. Is it still there?");
     });
-    replace(words, key || value || header ? "Following. What is published now and fits appears here." : "Following. What is published now appears here.");
+    // Only then does the node know from where on it is followed.
+    source.addEventListener("open", () => {
+      if (!seen) replace(words, key || value || header ? "Following. What is published now and fits appears here." : "Following. What is published now appears here.");
+    });
+    replace(words, "Connecting …");
     follow.lastChild.textContent = "Stop following";
     follow.setAttribute("aria-pressed", "true");
     more.hidden = true;

@@ -9,6 +9,7 @@ import { replace } from "./dom.js";
 import { head } from "./parts.js";
 
 const HOME = "/dashboard";
+const GONE = "gone";
 
 export function startRouter(routes, { onshow, onreach }) {
   const main = document.getElementById("main");
@@ -81,10 +82,11 @@ function makeStage(main, params, onreach) {
       const text = next.toString();
       history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
     },
-    // Runs `work` now and again and again; rests while nobody looks at the page.
+    // Runs `work` now and again and again; rests while nobody looks at the page, and ends
+    // when what it asks for is not there any more.
     async every(milliseconds, work) {
       if (control.signal.aborted) return;
-      if (!document.hidden) await attempt(work);
+      if (!document.hidden && (await attempt(work)) === GONE) return;
       const timer = setTimeout(() => {
         timers.delete(timer);
         stage.every(milliseconds, work);
@@ -116,7 +118,9 @@ function makeStage(main, params, onreach) {
       if (control.signal.aborted || error.name === "AbortError") return;
       if (error.status === undefined) throw error;
       onreach(error);
+      if (error.status === 404) return GONE;
     }
+    return null;
   }
 
   return stage;
