@@ -2,6 +2,8 @@
 
 client ── requests ──> node     always
 client <── answers ─── node     unless they are held back: then nobody gets them
+
+A connection that is swallowed stays open, takes everything and passes nothing on.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class CutProxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._answers = threading.Event()
         self._answers.set()
+        self._swallowed: set[socket.socket] = set()
         # Bytes that the node has answered, whoever got them.
         self._answered = threading.Condition()
         self._held_bytes = 0
@@ -34,6 +37,10 @@ class CutProxy:
         """From now on answers are thrown away."""
         self._held_bytes = 0
         self._answers.clear()
+
+    def swallow(self) -> None:
+        """The connections that there are pass nothing on any more; new ones work."""
+        self._swallowed.update(each for pair in self._pairs for each in pair)
 
     def wait_for_held(self, seconds: float) -> bool:
         """Whether the node has answered something that nobody got."""
@@ -77,6 +84,8 @@ class CutProxy:
     def _pass_on(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                if source in self._swallowed:
+                    continue
                 if is_answer and not self._answers.is_set():
                     with self._answered:
                         self._held_bytes += len(data)

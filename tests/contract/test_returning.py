@@ -107,11 +107,11 @@ class Rare(SocketLink):
     is_back = threading.Event()
     tried = threading.Semaphore(0)
 
-    def __init__(self, address: Address, client_id: str) -> None:
+    def __init__(self, address: Address, client_id: str, **options: Any) -> None:
         if not self.is_back.is_set():
             self.tried.release()
             raise ConnectionRefusedError("not yet")
-        super().__init__(address, client_id)
+        super().__init__(address, client_id, **options)
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ Whoever holds leases comes back by itself, as soon as the link ends: a job that 
 long makes no call in time. A thread does that, which is there only meanwhile. All others
 come back with their next call.
 
+A link that is silent for too long while somebody waits for an answer is given up, and is
+then a broken one.
+
 Waiting is a request too: the node answers a `watch` when something may have come. It
 is asked again by whoever looks next, before it looks.
 """
@@ -32,7 +35,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from headrace.client.link import Answered, Link, Pending
+from headrace.client.link import SILENCE_SECONDS, Answered, Link, Pending
 from headrace.client.node_clock import NodeClock
 from headrace.client.probing import explain
 from headrace.client.socket_link import SocketLink
@@ -65,6 +68,7 @@ class Caller:
         auto_create: bool = True,
         retry_seconds: float | None = RETRY_SECONDS,
         wait_seconds: float | None = 0.0,
+        silence_seconds: float = SILENCE_SECONDS,
         reconnects: bool = True,
         clock: Clock | None = None,
         link: type[Link] = SocketLink,
@@ -77,6 +81,8 @@ class Caller:
         self._clock: Clock = self._node_clock if clock is None else clock
         self._auto_create = auto_create
         self._retry_seconds = retry_seconds
+        self._silence_seconds = silence_seconds
+        self._hello_seconds = min(HELLO_SECONDS, silence_seconds)
         self._client_id = f"headrace-{platform.node() or 'unknown'}-{os.getpid()}"
         self._closed = threading.Event() if closed is None else closed
         # Held while a new link is made.
@@ -254,8 +260,14 @@ class Caller:
 
     def _connect(self) -> Hello:
         """Make a link, and say what we are and hold."""
+        hello_request = encode_request("hello", (self._auto_create,))
         try:
-            link = self._link_kind(self.address, self._client_id)
+            link = self._link_kind(
+                self.address,
+                self._client_id,
+                silence_seconds=self._silence_seconds,
+                ping=hello_request,
+            )
         except OSError as error:
             raise Unreachable(
                 f"no node answers at {self.address} ({error.strerror or error}); start one with: "
@@ -269,8 +281,8 @@ class Caller:
             if is_closed:
                 raise Closed("this handle is closed; connect again")
             begun = self._node_clock.begin()
-            pending = link.send(encode_request("hello", (self._auto_create,)))
-            hello: Hello = decode_answer("hello", pending.wait(HELLO_SECONDS))
+            pending = link.send(hello_request)
+            hello: Hello = decode_answer("hello", pending.wait(self._hello_seconds))
             self._node_clock.on_answer(hello.now_ms, begun)
             self._say_again(link)
         except Disconnected as error:
@@ -357,7 +369,7 @@ class Caller:
             return
         with contextlib.suppress(HeadraceError):
             for pending in [link.send(request) for request in requests]:
-                pending.wait(HELLO_SECONDS)
+                pending.wait(self._hello_seconds)
 
     # Waiting.
 

@@ -19,10 +19,10 @@ from headrace.client.async_waiting import Calls
 from headrace.client.asynchronous import AsyncHeadrace, Opening
 from headrace.client.caller import RETRY_SECONDS
 from headrace.client.handle import Headrace
-from headrace.client.link import Link
+from headrace.client.link import SILENCE_SECONDS, Link
 from headrace.client.remote import RemoteBackend
 from headrace.client.socket_link import SocketLink
-from headrace.client.times import Duration, optional_duration_ms
+from headrace.client.times import Duration, duration_ms, optional_duration_ms
 from headrace.core.environment import check_environment
 from headrace.core.errors import InvalidArgument
 from headrace.core.node_settings import Address
@@ -32,6 +32,8 @@ SCHEME = "headrace://"
 PORT_DEFAULT = 9092
 GRPC_SCHEME = "grpc://"
 GRPC_PORT_DEFAULT = 9081
+# A shorter one would give up nodes that are only busy.
+TIMEOUT_MS_MIN = 1_000
 
 
 def connect(
@@ -40,6 +42,7 @@ def connect(
     auto_create: bool = True,
     retry: Duration | None = RETRY_SECONDS,
     wait: Duration | None = 0,
+    timeout: Duration = SILENCE_SECONDS,
     reconnect: bool = True,
 ) -> Headrace:
     """A handle on the node at `host:port` or `grpc://host:port`; Unreachable when there
@@ -51,9 +54,18 @@ def connect(
     over queues and streams, and waits without end, go on when it is back; with
     `reconnect=False` they do what single calls do: those that can do no harm are tried
     again for `retry`, then Unreachable is raised. None is for as long as it takes.
+
+    A node from which nothing comes for `timeout` while a call waits for its answer is
+    taken for gone, and the connection is given up. One answer may take four times as long
+    while the node answers others.
     """
     backend = open_backend(
-        address, auto_create=auto_create, retry=retry, wait=wait, reconnect=reconnect
+        address,
+        auto_create=auto_create,
+        retry=retry,
+        wait=wait,
+        timeout=timeout,
+        reconnect=reconnect,
     )
     return Headrace(backend, str(backend.address))
 
@@ -64,18 +76,21 @@ def open_backend(
     auto_create: bool = True,
     retry: Duration | None = RETRY_SECONDS,
     wait: Duration | None = 0,
+    timeout: Duration = SILENCE_SECONDS,
     reconnect: bool = True,
     closed: threading.Event | None = None,
 ) -> RemoteBackend:
     """What such a handle stands on. `closed`, set by another thread, ends the wait."""
     retry_ms = optional_duration_ms("retry", retry)
     wait_ms = optional_duration_ms("wait", wait)
+    timeout_ms = duration_ms("timeout", timeout, least_ms=TIMEOUT_MS_MIN)
     node, link = way_to(address)
     return RemoteBackend(
         node,
         auto_create=auto_create,
         retry_seconds=None if retry_ms is None else retry_ms / 1000,
         wait_seconds=None if wait_ms is None else wait_ms / 1000,
+        silence_seconds=timeout_ms / 1000,
         reconnects=reconnect,
         link=link,
         closed=closed,
@@ -88,6 +103,7 @@ def connect_async(
     auto_create: bool = True,
     retry: Duration | None = RETRY_SECONDS,
     wait: Duration | None = 0,
+    timeout: Duration = SILENCE_SECONDS,
     reconnect: bool = True,
 ) -> Opening[AsyncHeadrace]:
     """As `connect`, for asyncio: await it or use it by `async with`."""
@@ -102,6 +118,7 @@ def connect_async(
                 auto_create=auto_create,
                 retry=retry,
                 wait=wait,
+                timeout=timeout,
                 reconnect=reconnect,
                 closed=closed,
             )

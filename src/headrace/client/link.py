@@ -10,10 +10,24 @@ never waits for a node that waits for us to read.
 
 What carries the frames is a socket on the Kafka port (`socket_link.py`) or a stream of
 gRPC (`grpc_link.py`); all else is the same.
+
+A link that is open and silent is given up: behind it may be a proxy that swallows, or a
+node that hangs. A second thread looks six times within `silence_seconds`:
+
+    look       1     2     3 ... 6
+    silent    ---- ping -------- given up      while somebody waits for an answer
+
+A node that is at work on something long answers the ping, and is waited for: up to four
+times as long for one answer. Looks are counted, not seconds: a process that was stopped or
+a machine that slept finds the answers first.
+
+Rejected: a deadline for each call alone. It would be too long for a connection that is
+dead, or too short for a topic of ten thousand partitions.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -24,6 +38,12 @@ from headrace.core.node_settings import Address
 from headrace.wire.remote.codec import CORRELATION_ID_MAX, decode_answer_id
 
 CONNECT_SECONDS = 5.0
+# For how long a node may be silent while somebody waits for an answer.
+SILENCE_SECONDS = 30.0
+_LOOKS_MAX = 6
+_LOOKS_BEFORE_PING = 2
+# Of a call that is not answered by a node that answers others.
+_LOOKS_OF_CALL_MAX = 4 * _LOOKS_MAX
 
 Answered = Callable[["Pending"], None]
 
@@ -31,11 +51,13 @@ Answered = Callable[["Pending"], None]
 class Pending:
     """A request that was sent. Its answer is a frame, or an error of the link."""
 
-    __slots__ = ("_on_answered", "_turn", "error", "frame")
+    __slots__ = ("_on_answered", "_turn", "error", "frame", "looks")
 
     def __init__(self, on_answered: Answered | None = None) -> None:
         self.frame: memoryview | None = None
         self.error: HeadraceError | None = None
+        # How often the link was looked at since.
+        self.looks = 0
         self._on_answered = on_answered
         self._turn = threading.Lock()
         self._turn.acquire()
@@ -65,8 +87,18 @@ class Link(ABC):
     # Which door of a node this leads to, as `headrace serve` calls it.
     door: ClassVar[str]
 
-    def __init__(self, address: Address, client_id: str) -> None:
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        *,
+        silence_seconds: float = SILENCE_SECONDS,
+        ping: bytes = b"",
+    ) -> None:
+        """`ping` is a request that every node answers at once."""
         self.address = address
+        self._silence_seconds = silence_seconds
+        self._ping_request = ping
         self._client_id = client_id.encode()[:255]
         self._send_lock = threading.Lock()
         # Guards the three below.
@@ -76,8 +108,16 @@ class Link(ABC):
         self._on_ended: Callable[[], None] | None = None
         self._last_id = 0
         self.received_bytes = 0
+        # Parts of large requests that went out: such a link is not silent.
+        self.sent_parts = 0
+        self._moved = 0
+        self._silent_looks = 0
+        self._is_over = threading.Event()
         self._reader = threading.Thread(
             target=self._read, name=f"headrace-link-{address}", daemon=True
+        )
+        self._watcher = threading.Thread(
+            target=self._watch, name=f"headrace-watch-{address}", daemon=True
         )
 
     @property
@@ -119,8 +159,14 @@ class Link(ABC):
 
     def close(self) -> None:
         self._end(Closed("this handle is closed; connect again"))
-        if threading.current_thread() is not self._reader:
-            self._reader.join()
+        for thread in (self._reader, self._watcher):
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _start(self) -> None:
+        """What carries the frames is there."""
+        self._reader.start()
+        self._watcher.start()
 
     # What carries the frames.
 
@@ -156,6 +202,41 @@ class Link(ABC):
         if pending is not None:
             pending.end(frame, None)
 
+    # Silence.
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(self._silence_seconds / _LOOKS_MAX):
+            self.look()
+
+    def look(self) -> None:
+        """Is somebody waiting, and is there any sign of life?"""
+        with self._lock:
+            for each in self._pending.values():
+                each.looks += 1
+            late = {
+                number: each
+                for number, each in self._pending.items()
+                if each.looks > _LOOKS_OF_CALL_MAX
+            }
+            for number in late:
+                del self._pending[number]
+            moved = self.received_bytes + self.sent_parts
+            is_silent = bool(self._pending) and moved == self._moved
+            self._moved = moved
+            self._silent_looks = self._silent_looks + 1 if is_silent else 0
+            looks = self._silent_looks
+        for pending in late.values():
+            pending.end(None, self._lost("the node answers others, and this not at all"))
+        if looks >= _LOOKS_MAX:
+            self._end(self._lost(f"it was silent for {self._silence_seconds:g} s"))
+        elif looks == _LOOKS_BEFORE_PING and self._ping_request:
+            # In a thread of its own: it may wait until the node takes it.
+            threading.Thread(target=self._ping, name="headrace-ping", daemon=True).start()
+
+    def _ping(self) -> None:
+        with contextlib.suppress(HeadraceError):
+            self.send(self._ping_request)
+
     def _lost(self, error: object) -> Disconnected:
         return Disconnected(
             f"the connection to the node at {self.address} broke ({error}) before the answer "
@@ -169,6 +250,7 @@ class Link(ABC):
             self._ended = reason
             waiting, self._pending = list(self._pending.values()), {}
             on_ended = self._on_ended
+        self._is_over.set()
         self._shut()
         for pending in waiting:
             pending.end(None, reason)

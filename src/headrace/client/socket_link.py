@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 
-from headrace.client.link import CONNECT_SECONDS, Link
+from headrace.client.link import CONNECT_SECONDS, SILENCE_SECONDS, Link
 from headrace.core.errors import MalformedMessage
 from headrace.core.limits import FRAME_BYTES_MAX
 from headrace.core.node_settings import Address
@@ -14,6 +14,7 @@ from headrace.wire.remote.codec import encode_request_frame
 
 _SIZE = struct.Struct(">i")
 READ_BYTES = 256 * 1024
+SEND_BYTES = 256 * 1024
 # A peer that is gone without a word is noticed after about half a minute: while nothing
 # is said, and while a request is not even received, for which the system would try for
 # a quarter of an hour.
@@ -28,8 +29,15 @@ _KEEP_ALIVE = (
 class SocketLink(Link):
     door = "kafka"
 
-    def __init__(self, address: Address, client_id: str) -> None:
-        super().__init__(address, client_id)
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        *,
+        silence_seconds: float = SILENCE_SECONDS,
+        ping: bytes = b"",
+    ) -> None:
+        super().__init__(address, client_id, silence_seconds=silence_seconds, ping=ping)
         self._socket = socket.create_connection(address, CONNECT_SECONDS)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -38,10 +46,15 @@ class SocketLink(Link):
             # Not every system has all of them.
             with contextlib.suppress(AttributeError, OSError):
                 self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        self._reader.start()
+        self._start()
 
     def _transmit(self, number: int, request: bytes) -> None:
-        self._socket.sendall(encode_request_frame(number, self._client_id, request))
+        frame = encode_request_frame(number, self._client_id, request)
+        self._socket.sendall(frame[:SEND_BYTES])
+        for start in range(SEND_BYTES, len(frame), SEND_BYTES):
+            # A large request may be on its way for long, and nothing is answered before.
+            self.sent_parts += 1
+            self._socket.sendall(frame[start : start + SEND_BYTES])
 
     def _shut(self) -> None:
         # The reader wakes up and closes it.
