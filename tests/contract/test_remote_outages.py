@@ -162,6 +162,54 @@ def test_a_worker_waits_for_a_node_that_is_not_there_yet_and_outlasts_one_that_g
             worker.communicate()
 
 
+# It would try to give the message back for as long as it takes.
+STUCK = """
+import asyncio
+import sys
+import headrace
+from headrace.cli.work_app import run_app
+
+app = headrace.App()
+
+@app.worker("orders", concurrency=2)
+async def bill(value: bytes) -> None:
+    print("begun", value.decode(), flush=True)
+    await asyncio.Event().wait()
+
+run_app(app, headrace.connect_async(sys.argv[1], retry=None), 0.5)
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("is_hung", [False, True])
+def test_a_worker_ends_within_its_grace_when_the_node_is_away_or_hangs(
+    is_hung: bool, node: NodeProcess
+) -> None:
+    for value in ("one", "two", "three"):
+        publish(node, "orders", value)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", STUCK, node.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert worker.stdout is not None
+        # Two are at work, and one more may be leased ahead.
+        assert [worker.stdout.readline() for _ in range(2)] == [b"begun one\n", b"begun two\n"]
+        if is_hung:
+            node.process.send_signal(signal.SIGSTOP)
+        else:
+            node.kill()
+        worker.send_signal(signal.SIGTERM)
+        said, errors = worker.communicate(timeout=WAIT)
+        assert (worker.returncode, said) == (0, b"ended\n"), errors.decode()
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+        if worker.poll() is None:
+            worker.kill()
+            worker.communicate()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_waits_for_a_node_ends_when_it_is_told_to(
     number: signal.Signals, tmp_path: Path

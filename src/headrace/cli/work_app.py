@@ -1,7 +1,8 @@
 """`headrace work MODULE:APP`: run the workers of an app until told to stop.
 
 On Ctrl-C or SIGTERM nothing more is leased, and what runs may end within the grace;
-a second one does not wait for that. With --reload the app runs in a process of its
+a second one does not wait for that. A node that is away, or hangs, is not waited for then:
+what could not be settled comes again. With --reload the app runs in a process of its
 own, which is ended and started again when a Python file below the current directory
 changes.
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 WATCH_SECONDS = 0.5
 # How long a child may take to end before it is told again.
 END_SECONDS = 5.0
+# What is left at the end of the grace is settled or given back within this.
+LAST_SECONDS = 2.0
 PROGRAM = "from headrace.cli.main import main; main()"
 # Set for the process that a watching one has started.
 RELOADED = "HEADRACE_RELOADED"
@@ -128,7 +131,7 @@ async def _run(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) 
         crew = Crew(app, handle)
         running = asyncio.create_task(crew.run(grace=grace_seconds))
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stop, crew, running)
+            loop.add_signal_handler(number, _stop, crew, running, handle, grace_seconds)
         try:
             await running
         except asyncio.CancelledError:
@@ -136,10 +139,15 @@ async def _run(app: App, opening: Opening[AsyncHeadrace], grace_seconds: float) 
             return
 
 
-def _stop(crew: Crew, running: asyncio.Task[None]) -> None:
+def _stop(
+    crew: Crew, running: asyncio.Task[None], handle: AsyncHeadrace, grace_seconds: float
+) -> None:
     if crew.is_stopping:
         running.cancel()
+        grace_seconds = 0
     crew.stop()
+    loop = asyncio.get_running_loop()
+    loop.call_later(grace_seconds + LAST_SECONDS, handle.give_up)
 
 
 # Reloading.

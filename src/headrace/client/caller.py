@@ -119,15 +119,21 @@ class Caller:
     def close(self) -> None:
         if not self._closed.is_set():
             self._leave_all()
-        with self._lock:
-            self._closed.set()
-            links, coming_back = (self._link, self._new_link), self._coming_back
-        for link in links:
-            if link is not None:
-                link.close()
+        self.give_up()
+        coming_back = self._coming_back
         if coming_back is not None and coming_back is not threading.current_thread():
             coming_back.join()
         self._wake_all()
+
+    def give_up(self) -> None:
+        """Wait for the node no more: calls that are under way, and all later ones, raise
+        Closed. What is held is not given back; the node ends it after its grace."""
+        with self._lock:
+            self._closed.set()
+            links = (self._link, self._new_link)
+        for link in links:
+            if link is not None:
+                link.close()
 
     # Calling.
 

@@ -144,10 +144,12 @@ class Station:
 
     def _on_waited(self) -> None:
         self._ahead.on_waited()
-        late = list(self._waiting)
-        self._waiting.clear()
-        if late:
-            task = asyncio.create_task(self._give_back(late))
+        self._give_back_waiting()
+
+    def _give_back_waiting(self) -> None:
+        waiting, self._waiting = list(self._waiting), deque()
+        if waiting:
+            task = asyncio.create_task(self._give_back(waiting))
             self._returning.add(task)
             task.add_done_callback(self._returning.discard)
 
@@ -174,8 +176,8 @@ class Station:
     async def finish(self, grace_seconds: float) -> None:
         """Until nothing runs any more, one way or the other."""
         self._waiting_too_long.cancel()
-        waiting, self._waiting = list(self._waiting), deque()
-        await self._give_back(waiting)
+        # Not waited for here: the grace begins now, also while the node is away.
+        self._give_back_waiting()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace_seconds)
             for task in late:
