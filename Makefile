@@ -18,7 +18,7 @@ SHORT_TESTS := tests/test_tidy.py tests/unit tests/property tests/contract
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check lint format bench bench-kafka bench-doors screenshots tools wheel crash power-loss rot transactions \
-	load spark-soak properties soak clean
+	load hostile spark-soak properties soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,9 @@ transactions: $(STAMP) ## the long soak of transactions: 100 times kill -9 and z
 
 load: $(STAMP) ## the long load test of the doors: 700 consumers, 200,000 messages
 	@HEADRACE_LOAD_MESSAGES=$${HEADRACE_LOAD_MESSAGES:-200000} $(PYTEST) -q tests/doors/test_load.py --timeout 0 $(ARGS)
+
+hostile: $(STAMP) ## two hours of a hostile client: memory, waiting times and promises of the others
+	@HEADRACE_HOSTILE_SECONDS=$${HEADRACE_HOSTILE_SECONDS:-7200} $(PYTEST) -q -s tests/hostile --timeout 0 $(ARGS)
 
 spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)
