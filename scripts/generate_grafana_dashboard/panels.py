@@ -35,6 +35,17 @@ def gauge(name: str, selector: str, by: str, how: str = "sum") -> str:
     return f"{how} by ({by}) ({name}{{{selector}}})"
 
 
+def waits(name: str) -> tuple[tuple[str, str], ...]:
+    """Three quantiles of a histogram, for each group on each topic."""
+    return tuple(
+        (
+            quantile(share, name, GROUP, "group, topic"),
+            f"p{share * 100:.0f}, {{{{group}}}} on {{{{topic}}}}",
+        )
+        for share in (0.5, 0.95, 0.99)
+    )
+
+
 ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Overview",
@@ -236,6 +247,18 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Oldest ready message, by lane",
                 ((gauge("headrace_queue_oldest_seconds", GROUP, "lane", "max"), "{{lane}}"),),
                 "s",
+            ),
+            Panel(
+                "From publish to lease",
+                waits("headrace_publish_to_lease_seconds"),
+                "s",
+                "How long messages wait for a consumer: since they were published, or came due.",
+            ),
+            Panel(
+                "From publish to ack",
+                waits("headrace_publish_to_ack_seconds"),
+                "s",
+                "How long it takes until messages are done, retries included.",
             ),
             Panel(
                 "Deliveries and what became of them",

@@ -23,6 +23,7 @@ from tests.doors.metrics_workload import (
 from headrace.server.metrics import families as f
 from headrace.server.metrics.counting import REQUEST_BOUNDS
 from headrace.server.metrics.probe import PROBE_SECONDS
+from headrace.server.metrics.sums import LATENCY_BOUNDS
 
 # One node for all of them, so one worker.
 
@@ -248,6 +249,27 @@ def check_totals(world: World) -> None:
                 for (group, topic), value in zip(topics.items(), expected, strict=True)
             },
         )
+
+
+@checks(f.TO_LEASE, f.TO_ACK)
+def check_latencies(world: World) -> None:
+    pairs = {"workers": "jobs", "remote": "remote-jobs", "local": "local-jobs"}
+    elapsed = world.scraped[1] - world.began
+    # Of all deliveries, those that were the first; and all acks.
+    for family, expected in ((f.TO_LEASE, (6, 1, 2)), (f.TO_ACK, (2, 0, 2))):
+        counts = world.values(f"{family.name}_count")
+        assert counts == {
+            labels(group=group, topic=topic): count
+            for (group, topic), count in zip(pairs.items(), expected, strict=True)
+        }
+        for where, count in counts.items():
+            assert 0 <= world.values(f"{family.name}_sum")[where] <= elapsed * count
+            buckets = [
+                world.values(f"{family.name}_bucket")[where | {("le", bound)}]
+                for bound in (*map(str, LATENCY_BOUNDS), "+Inf")
+            ]
+            assert buckets == sorted(buckets)
+            assert buckets[-1] == count
 
 
 @checks(f.LETTERS, f.REDRIVEN)

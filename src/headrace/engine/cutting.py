@@ -20,6 +20,7 @@ much, and again for every bite.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -27,10 +28,18 @@ from typing import NamedTuple
 
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
+from headrace.engine.latency import Since, SinceBuilder
 from headrace.engine.partition import Partition
 from headrace.engine.runs import Runs, above, below, count_of, merged, offsets_of, pairs, runs_of
 from headrace.log import Log
-from headrace.record import build_sparse_batch, check_batch, cut_batch, read_header, read_raw_parts
+from headrace.record import (
+    build_sparse_batch,
+    check_batch,
+    cut_batch,
+    read_header,
+    read_raw_parts,
+    scan_attributes,
+)
 from headrace.record.batch import BatchHeader
 from headrace.record.reader import read_block, read_more
 
@@ -49,6 +58,8 @@ class Covered(NamedTuple):
     batches: list[Buffer]
     held: Runs
     missing: Runs
+    # Since when what they hold waits: mostly, since the first record of its batch.
+    since: Since
 
 
 class _Open:
@@ -135,6 +146,7 @@ class Cutter:
         batches: list[Buffer] = []
         held: Runs = []
         missing: Runs = []
+        since = SinceBuilder()
         size = 0
         while runs:
             before = runs
@@ -142,7 +154,7 @@ class Cutter:
                 next_offset = header.next_offset
                 if enough < runs[-1] < next_offset:
                     if batches and runs[0] >= half:
-                        return Covered(batches, merged(held), merged(missing))
+                        return Covered(batches, merged(held), merged(missing), since.built())
                     runs = below(runs, enough)
                 own = below(runs, next_offset)
                 if not own:
@@ -151,9 +163,10 @@ class Cutter:
                 if there:
                     part = self._part(partition, batch, header, opened, there)
                     if batches and size + len(part) > bytes_max:
-                        return Covered(batches, merged(held), merged(missing))
+                        return Covered(batches, merged(held), merged(missing), since.built())
                     batches.append(part)
                     size += len(part)
+                    _note_times(since, partition, part, header, there[0])
                 held += there
                 missing += absent
                 runs = above(runs, next_offset) if next_offset < enough else []
@@ -161,8 +174,9 @@ class Cutter:
                     break
             if runs is before:
                 # Compaction took all that there was from here on.
-                return Covered(batches, merged(held), merged(missing + below(runs, enough)))
-        return Covered(batches, merged(held), merged(missing))
+                missing += below(runs, enough)
+                return Covered(batches, merged(held), merged(missing), since.built())
+        return Covered(batches, merged(held), merged(missing), since.built())
 
     def _read(
         self, partition: Partition, runs: Runs, enough: int
@@ -236,6 +250,26 @@ def _record_bytes(log: Log) -> int:
     and more is read; too much, and it is read for nobody."""
     active = log.segment_list.active
     return active.size_bytes // max(1, active.next_offset - active.base_offset) + 1
+
+
+def _note_times(
+    since: SinceBuilder, partition: Partition, part: Buffer, header: BatchHeader, first: int
+) -> None:
+    """Since when the messages of a batch wait, from `first` on. It is not opened for that,
+    unless some of the partition were delayed."""
+    time_ms = header.base_timestamp_ms
+    if header.has_log_append_time:
+        time_ms = header.max_timestamp_ms
+    since.add(first, time_ms)
+    scanner = partition.scanner
+    if scanner is None or not scanner.has_delays:
+        return
+    with contextlib.suppress(CorruptBatch):
+        for offset, found in scan_attributes(part):
+            if offset >= first and found.deliver_at_ms > time_ms:
+                due_ms = scanner.due_ms(offset, found.deliver_at_ms, found.delay_ms)
+                since.add(offset, max(time_ms, due_ms))
+                since.add(offset + 1, time_ms)
 
 
 def _place(partition: Partition) -> tuple[bytes, int, int]:

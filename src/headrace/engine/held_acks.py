@@ -17,12 +17,13 @@ transaction fail would come for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterator, KeysView, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from headrace.engine import state as events
+from headrace.engine.latency import Since
 from headrace.engine.runs import Runs, above, below, pairs
 from headrace.engine.state_log import Waiting
 from headrace.record.control import ControlKind, ControlMarker
@@ -30,6 +31,7 @@ from headrace.record.control import ControlKind, ControlMarker
 if TYPE_CHECKING:
     from headrace.engine.partition import Partition
     from headrace.engine.queue import QueueView
+    from headrace.engine.settling import Held
 
 
 class HeldAcks:
@@ -39,6 +41,9 @@ class HeldAcks:
         self._by_producer: dict[int, list[events.AckHeld]] = {}
         # Of messages that bring a maximum of their own, while this process lives.
         self.max_attempts: dict[int, int] = {}
+        # Runs of messages and since when they waited, by the number of the held ack;
+        # while this process lives.
+        self.since: dict[int, list[tuple[int, int, Since]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_producer)
@@ -53,11 +58,18 @@ class HeldAcks:
     def hold(self, event: events.AckHeld) -> None:
         self._by_producer.setdefault(event.producer, []).append(event)
 
+    def keep_since(self, number: int, held: Sequence[Held]) -> None:
+        """For when it is decided: the leases of these will be over then."""
+        self.since[number] = [
+            (start, end, grant.since) for start, end, _, grant in held if grant.since is not None
+        ]
+
     def take(self, producer_id: int) -> list[events.AckHeld]:
         """What a marker of this producer decides; it is not held any more."""
         return self._by_producer.pop(producer_id, [])
 
     def truncate_to(self, end: int) -> None:
+        self.since.clear()
         for producer_id, held in list(self._by_producer.items()):
             kept = [
                 msgspec.structs.replace(event, runs=below(event.runs, end))
@@ -73,11 +85,14 @@ class HeldAcks:
 def apply_decision(view: QueueView, event: events.HeldDecided) -> None:
     """What a marker means for the acks of one group."""
     for held in view.held_acks.take(event.producer):
+        waited = view.held_acks.since.pop(held.grant, [])
         # What the log has lost at its start is nobody's any more.
         runs = above(held.runs, view.window.start)
         if not runs:
             continue
         if event.commit:
+            for start, end, since in waited:
+                since.count(view.to_ack, start, end, event.at)
             view.apply(events.Acked(view.group_id, held.who, event.at, runs))
             continue
         split, attempts = view.count_attempts(runs, more=0)

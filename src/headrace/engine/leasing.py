@@ -25,6 +25,7 @@ from headrace.engine.catalog import Group, Topic
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups, Serving
 from headrace.engine.lane import LANE_COUNT
+from headrace.engine.latency import on_leased, since_of
 from headrace.engine.partition import Partition
 from headrace.engine.queue import Failure, QueueView
 from headrace.engine.records import Allowance
@@ -149,6 +150,7 @@ class Leasing:
         usual_ms = visibility_ms or view.settings.visibility_ms
         by_deadline: dict[int, list[Record]] = {}
         maxima: dict[int, int] = {}
+        due_ms: dict[int, int] = {}
         expired: list[int] = []
         is_plain = not any(map(_headers_of, records))
         if is_plain and records:
@@ -163,6 +165,10 @@ class Leasing:
                 if wishes.expires_at_ms + moved_ms <= now_ms:
                     expired.append(record.offset)
                     continue
+            if wishes.deliver_at_ms > record.timestamp_ms and partition.topic.source_id is None:
+                due_ms[record.offset] = partition.know_attributes().due_ms(
+                    record.offset, wishes.deliver_at_ms, wishes.delay_ms
+                )
             if wishes.max_attempts:
                 maxima[record.offset] = wishes.max_attempts
             own_ms = visibility_ms or wishes.visibility_ms or usual_ms
@@ -193,6 +199,7 @@ class Leasing:
         for event, granted in made:
             if maxima:
                 view.grants[event.grant].max_attempts = maxima
+            on_leased(view, event, since_of(granted, due_ms))
             deliveries += self._deliver(partition, view, event, granted, maxima, now_ms)
         if len(made) > 1:
             deliveries.sort(key=_offset_of)

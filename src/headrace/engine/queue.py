@@ -28,8 +28,10 @@ from headrace.core.values import Receipt
 from headrace.engine import state as events
 from headrace.engine.clipping import clipped
 from headrace.engine.due import DueTimes
+from headrace.engine.grant import Grant
 from headrace.engine.held_acks import HeldAcks, apply_decision
 from headrace.engine.lane import LANE_COUNT
+from headrace.engine.latency import Latency, since_of_runs
 from headrace.engine.order import KeyOrder
 from headrace.engine.rates import Rates
 from headrace.engine.runs import Runs, below, offsets_of, pairs, runs_of
@@ -52,22 +54,6 @@ from headrace.engine.window import (
 # Failures are for people to look at: beyond this many at once, the oldest are
 # forgotten, and the message keeps its attempts.
 FAILURES_MAX = 100_000
-
-
-class Grant:
-    """A lease call's row: the messages of one deadline."""
-
-    __slots__ = ("at_ms", "live", "max_attempts", "nonce", "owner", "runs", "until_ms")
-
-    def __init__(self, owner: str, nonce: int, at_ms: int, until_ms: int, runs: Runs) -> None:
-        self.owner = owner
-        self.nonce = nonce
-        self.at_ms = at_ms
-        self.until_ms = until_ms
-        self.runs = runs
-        self.live = 0
-        # Only messages that bring a maximum of their own.
-        self.max_attempts: dict[int, int] = {}
 
 
 class Failure(NamedTuple):
@@ -104,6 +90,8 @@ class QueueView:
         self.delivered_in = [0] * LANE_COUNT
         self.served_ms: list[int | None] = [None] * LANE_COUNT
         self.rates = Rates()
+        self.to_lease = Latency()
+        self.to_ack = Latency()
         self.next_grant = 1
         self.next_move = 1
         self.deadlines: list[tuple[int, int]] = []
@@ -425,9 +413,11 @@ class QueueView:
         for start, end in pairs(event.runs):
             for number in self.window.grants_in(start, end):
                 maxima.update(self.grants[number].max_attempts)
+        since = since_of_runs(self, event.runs)
         self._ungrant(event.runs)
         grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
         grant.max_attempts = maxima
+        grant.since = since
         for start, end in pairs(event.runs):
             self.window.regrant(start, end, event.grant)
             grant.live += end - start

@@ -75,6 +75,8 @@ class Scanner:
         self.delays = DueTimes()
         self.scheduled = DueTimes()
         self.expiries = DueTimes()
+        # Whether anything was ever to wait here, as far as this process knows.
+        self.has_delays = False
         # By how much durations of what lies below an offset were moved.
         self._moved: list[tuple[int, int]] = []
         # Delayed messages that were called off, for groups still to come.
@@ -233,6 +235,7 @@ class Scanner:
                 _repeat(row.deliver_at_ms, moments, start, end, scheduled)
             if expires_at_ms > 0:
                 _repeat(expires_at_ms + self.moved_ms(start), lives, start, end, living)
+        self.has_delays |= bool(delays or moments)
         if delays:
             self.delays.add_many(delays, delayed)
         if moments:

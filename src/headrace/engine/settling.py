@@ -18,10 +18,12 @@ from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
 from headrace.engine.fate import Fates
+from headrace.engine.grant import Grant
 from headrace.engine.groups import Groups
 from headrace.engine.held_acks import hold_acks
+from headrace.engine.latency import on_acked
 from headrace.engine.partition import Partition
-from headrace.engine.queue import Grant, QueueView
+from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, merged, offsets_of
 from headrace.engine.topics import Topics
 
@@ -50,6 +52,7 @@ class Settling:
         self, group: Group, receipts: Sequence[Receipt], now_ms: int, commit: Commit
     ) -> list[Outcome]:
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
+            on_acked(view, held, now_ms)
             changes: list[Change] = [
                 (view, events.Acked(view.group_id, owner, now_ms, _runs(own)))
                 for owner, own in _by_owner(held)
@@ -76,6 +79,7 @@ class Settling:
 
         def settle(partition: Partition, view: QueueView, held: Sequence[Held]) -> None:
             for who, own in _by_owner(held):
+                view.held_acks.keep_since(view.next_grant, own)
                 end = hold_acks(
                     partition, view, _runs(own), who, producer_id, producer_epoch, now_ms
                 )

@@ -33,6 +33,7 @@ from headrace.engine.cutting import Cutter
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.lane import LANE_COUNT
+from headrace.engine.latency import Since, on_acked, on_leased
 from headrace.engine.leasing import Leasing, fair_part
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -145,7 +146,7 @@ class Sharing:
         runs = merged([offset for start, end, _ in ranges for offset in (start, end)])
         enough = min(enough, runs[-1]) if len(taken) == 2 else runs[-1]
         try:
-            batches, held, missing = self._cutter.cover(partition, runs, bytes_max, enough)
+            batches, held, missing, since = self._cutter.cover(partition, runs, bytes_max, enough)
         except CorruptLog as error:
             partition.stopped = error
             return Acquired(partition, [], [], error)
@@ -156,7 +157,7 @@ class Sharing:
         if held != runs:
             ranges = _within(ranges, held)
         if ranges:
-            self._grant(partition, view, ranges, held, member, nonce, now_ms)
+            self._grant(partition, view, ranges, held, since, member, nonce, now_ms)
         return Acquired(partition, ranges, batches)
 
     @staticmethod
@@ -165,6 +166,7 @@ class Sharing:
         view: QueueView,
         ranges: Sequence[Range],
         runs: Runs,
+        since: Since,
         member: str,
         nonce: int,
         now_ms: int,
@@ -181,7 +183,7 @@ class Sharing:
                 own_ms = (wish.visibility_ms if wish is not None else 0) or usual_ms
                 each.setdefault(own_ms, []).append(offset)
             by_deadline = {own_ms: runs_of(offsets) for own_ms, offsets in each.items()}
-        changes: list[Change] = []
+        changes: list[tuple[QueueView, events.Granted]] = []
         first_grant = view.next_grant
         for own_ms, granted in by_deadline.items():
             if granted is runs:
@@ -202,6 +204,8 @@ class Sharing:
                 view.grants[number].max_attempts = maxima
         for start, end, _ in ranges:
             view.on_delivered(start, end, now_ms)
+        for _, event in changes:
+            on_leased(view, event, since)
 
     # Acknowledging.
 
@@ -226,6 +230,7 @@ class Sharing:
             _renew(partition, view, renewed, now_ms)
         changes: list[Change] = []
         if ACCEPT in by_type:
+            on_acked(view, by_type[ACCEPT], now_ms)
             acked = _runs(by_type[ACCEPT])
             changes.append((view, events.Acked(view.group_id, member, now_ms, acked)))
         given_up: list[events.Purged | events.MoveIntended] = []

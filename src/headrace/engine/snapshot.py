@@ -17,7 +17,8 @@ from collections.abc import Collection
 from itertools import chain
 
 from headrace.engine import state as events
-from headrace.engine.queue import Grant, QueueView
+from headrace.engine.grant import Grant
+from headrace.engine.queue import QueueView
 from headrace.engine.runs import offsets_of, runs_of
 from headrace.engine.scanner import Scanner
 from headrace.engine.window import LEASED, RETRYING

@@ -102,6 +102,41 @@ def test_messages_are_counted_by_lane_and_state() -> None:
     watched(scenario)
 
 
+def test_latencies_are_summed_up_over_partitions_and_beyond_the_bound_over_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "METRIC_GROUP_TOPICS_MAX", 1)
+
+    async def scenario(served: Watched) -> None:
+        await served.run(Face.create_topic, TOPIC, partitions=3)
+        await served.run(Face.open_queue, GROUP, [TOPIC], WORKER)
+        for number in range(6):
+            await served.run(Face.publish, TOPIC, [Outgoing(b"x", partition=number % 3)])
+        await served.run(Face.create_topic, "more", partitions=1)
+        for group in ("second", "third"):
+            await served.run(Face.open_queue, group, ["more"], WORKER)
+        await served.run(Face.publish, "more", [Outgoing(b"y")])
+        served.clock.skip(4)
+        await served.settle(Face.ack, await served.lease(6))
+        for group in ("second", "third"):
+            assert len(await served.run(Face.lease, group, ["more"], WORKER, 1)) == 1
+        pair, rest = (GROUP, TOPIC), (OTHER, OTHER)
+        assert shown(await served.look(f.TO_LEASE)) == {pair: (6, 24.0), rest: (2, 8.0)}
+        assert shown(await served.look(f.TO_ACK)) == {pair: (6, 24.0), rest: (0, 0.0)}
+        (found,) = [value for key, value in (await served.look(f.TO_ACK)).items() if key == pair]
+        assert isinstance(found, Histogram)
+        assert found.counts[found.bounds.index(5.0)] == 6
+
+    def shown(found: Found) -> dict[tuple[str, ...], tuple[int, float]]:
+        return {
+            labels: (sum(value.counts), value.sum)
+            for labels, value in found.items()
+            if isinstance(value, Histogram)
+        }
+
+    watched(scenario)
+
+
 def test_what_came_due_has_happened_when_somebody_looks() -> None:
     async def scenario(served: Watched) -> None:
         await served.make(visibility_ms=5_000, max_attempts=1)

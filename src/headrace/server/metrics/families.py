@@ -128,6 +128,14 @@ EXPIRED = Family(
 CANCELLED = Family(
     "headrace_queue_cancelled", "counter", _QUEUE, "Delayed messages that were called off."
 )
+TO_LEASE = Family(
+    "headrace_publish_to_lease_seconds", "histogram", _QUEUE,
+    "From when a message was published, or came due, until it was leased for the first time.",
+)  # fmt: skip
+TO_ACK = Family(
+    "headrace_publish_to_ack_seconds", "histogram", _QUEUE,
+    "From when a message was published, or came due, until it was acked, retries included.",
+)  # fmt: skip
 LETTERS = Family(
     "headrace_dead_letters", "gauge", ("topic",), "Dead letters of a topic that wait for somebody."
 )
@@ -233,7 +241,7 @@ FAMILIES: Final[Sequence[Family]] = (
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,
-    DEAD_LETTERED, EXPIRED, CANCELLED, LETTERS, REDRIVEN,
+    DEAD_LETTERED, EXPIRED, CANCELLED, TO_LEASE, TO_ACK, LETTERS, REDRIVEN,
     PARTITIONS, SEGMENTS, SIZE, STOPPED, UNREADABLE, DISK_FREE, DISK_FLOOR, SYNCS,
     OPEN_TRANSACTIONS, OLDEST_TRANSACTION, ENDED_TRANSACTIONS, UNDECIDED, HELD,
     LOOP_LAG, GATHERED, BUILD, *PROCESS,

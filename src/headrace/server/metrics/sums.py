@@ -9,11 +9,13 @@ from typing import Final
 from headrace.core.values import spark_rows_of
 from headrace.engine.cursor import Cursor
 from headrace.engine.lane import LANE_COUNT
+from headrace.engine.latency import BOUNDS_MS, Latency
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
 from headrace.record import LANES
 from headrace.server.metrics import families as f
+from headrace.server.metrics.counting import Histogram
 from headrace.server.metrics.families import Family, Sample, Samples
 
 # A message that is being settled is still its consumer's.
@@ -35,6 +37,9 @@ _TOTALS: Final = (
     (f.EXPIRED, "expired"),
     (f.CANCELLED, "cancelled"),
 )
+
+
+LATENCY_BOUNDS: Final = tuple(bound / 1000 for bound in BOUNDS_MS)
 
 
 class TopicSums:
@@ -69,12 +74,16 @@ class QueueSums:
         self.totals: Counter[str] = Counter()
         # By lane: for how many milliseconds the oldest ready message has waited.
         self.waited_ms = [0] * LANE_COUNT
+        self.to_lease = Histogram(LATENCY_BOUNDS)
+        self.to_ack = Histogram(LATENCY_BOUNDS)
 
     def add(self, view: QueueView) -> None:
         window = view.window
         if window.start < window.end:
             self.counts = [a + b for a, b in zip(self.counts, window.counts, strict=False)]
         self.totals.update(view.totals)
+        _add(self.to_lease, view.to_lease)
+        _add(self.to_ack, view.to_ack)
 
     def write(self, samples: Samples, group: str, topic: str) -> None:
         depth = 0
@@ -87,8 +96,16 @@ class QueueSums:
             samples[f.QUEUE_OLDEST].append(((group, topic, name), waited))
         for family, total in _TOTALS:
             samples[family].append(((group, topic), self.totals[total]))
+        samples[f.TO_LEASE].append(((group, topic), self.to_lease))
+        samples[f.TO_ACK].append(((group, topic), self.to_ack))
         samples[f.LAG_MESSAGES].append(((group, topic, "queue"), depth))
         samples[f.LAG_SECONDS].append(((group, topic, "queue"), max(self.waited_ms) / 1000))
+
+
+def _add(histogram: Histogram, latency: Latency) -> None:
+    if latency.counts:
+        histogram.counts = [a + b for a, b in zip(histogram.counts, latency.counts, strict=True)]
+        histogram.sum += latency.sum_ms / 1000
 
 
 class StreamSums:

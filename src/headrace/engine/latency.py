@@ -1,0 +1,215 @@
+"""Latency: how long messages take from publish to lease, and from publish to ack.
+
+    publish ----------- due ------- first lease ------ lease again ------ ack
+                         |<- to_lease ->|                                  |
+                         |<------------------ to_ack --------------------->|
+
+A message waits since its record's timestamp or, if it was delayed, since it was due:
+nobody could have had it before. Producers of Kafka's protocol give timestamps by their
+own clocks, so a wait that would be negative counts as none.
+
+Messages are leased and settled in runs, and counted in runs: those of one lease are
+mostly of about the same age, and then one bucket is found for all of them. A grant keeps
+the times of its messages for the ack. It has them while this process lives: an ack of a
+lease from before a restart is not counted.
+
+Rejected: looking the timestamp up in the log at the ack. It is a read of the disk for
+every ack, for a number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.engine import state as events
+from headrace.engine.runs import Runs, offsets_of, pairs
+from headrace.record import Record
+
+if TYPE_CHECKING:
+    from headrace.engine.queue import QueueView
+    from headrace.engine.settling import Held
+
+# From what memory answers to what waits for somebody to come back to work.
+BOUNDS_MS: Final = (
+    1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000,
+    300_000, 900_000, 3_600_000, 14_400_000, 86_400_000,
+)  # fmt: skip
+# What is recent reaches back for this long at least, and for twice as long at most.
+RECENT_MS: Final = 300_000
+
+
+class Latency:
+    """How many took at most so long; the last count is of all that took longer."""
+
+    __slots__ = ("_before", "_earlier", "_turned_ms", "counts", "sum_ms")
+
+    def __init__(self) -> None:
+        # Empty until something is counted: most views of a large node are idle.
+        self.counts: list[int] = []
+        self.sum_ms = 0
+        # The counts as they were at the last two turns.
+        self._before: list[int] = []
+        self._earlier: list[int] = []
+        self._turned_ms = 0
+
+    def add(self, since_ms: int, count: int, now_ms: int) -> None:
+        """So many messages that waited since the same time."""
+        waited_ms = max(0, now_ms - since_ms)
+        self._counts(now_ms)[bisect_left(BOUNDS_MS, waited_ms)] += count
+        self.sum_ms += waited_ms * count
+
+    def add_each(
+        self, since_ms: Sequence[int], earliest_ms: int, latest_ms: int, now_ms: int
+    ) -> None:
+        """One message for each of these times, which lie between two that are known."""
+        bucket = bisect_left(BOUNDS_MS, now_ms - latest_ms)
+        if bucket == bisect_left(BOUNDS_MS, now_ms - earliest_ms) and latest_ms <= now_ms:
+            self._counts(now_ms)[bucket] += len(since_ms)
+            self.sum_ms += now_ms * len(since_ms) - sum(since_ms)
+            return
+        for each_ms, count in Counter(since_ms).items():
+            self.add(each_ms, count, now_ms)
+
+    def recent(self, now_ms: int) -> list[int]:
+        """The counts of the last RECENT_MS, or somewhat more."""
+        return [now - then for now, then in zip(self._counts(now_ms), self._earlier, strict=True)]
+
+    def _counts(self, now_ms: int) -> list[int]:
+        """The counts to add to."""
+        passed_ms = now_ms - self._turned_ms
+        if not self.counts:
+            self.counts = [0] * (len(BOUNDS_MS) + 1)
+            self._before = self._earlier = list(self.counts)
+            self._turned_ms = now_ms
+        elif passed_ms > RECENT_MS:
+            now = list(self.counts)
+            self._earlier = now if passed_ms > 2 * RECENT_MS else self._before
+            self._before = now
+            self._turned_ms = now_ms
+        elif passed_ms < 0:
+            # The clock was set back.
+            self._turned_ms = now_ms
+        return self.counts
+
+
+def quantile_ms(counts: Sequence[int], share: float) -> float | None:
+    """Within its bucket it is taken to lie where its rank does; above the last bound
+    nothing more is known than that bound. None where nothing was counted."""
+    total = sum(counts)
+    if not total:
+        return None
+    rank = share * total
+    below = 0
+    for index, count in enumerate(counts[:-1]):
+        if count and below + count >= rank:
+            low = BOUNDS_MS[index - 1] if index else 0
+            return low + (BOUNDS_MS[index] - low) * (rank - below) / count
+        below += count
+    return float(BOUNDS_MS[-1])
+
+
+class Since:
+    """Since when some messages wait: ascending offsets, and the time of each. A time is
+    that of all messages up to the next offset."""
+
+    __slots__ = ("_earliest_ms", "_latest_ms", "_starts", "_times")
+
+    def __init__(self, starts: Sequence[int], times: Sequence[int]) -> None:
+        self._starts = starts
+        self._times = times
+        self._earliest_ms = min(times)
+        self._latest_ms = max(times)
+
+    def at(self, offset: int) -> int:
+        return self._times[bisect_right(self._starts, offset) - 1]
+
+    def count(self, latency: Latency, start: int, end: int, now_ms: int) -> None:
+        """Add a run of these messages to what was counted."""
+        starts, times = self._starts, self._times
+        if self._earliest_ms == self._latest_ms:
+            latency.add(self._latest_ms, end - start, now_ms)
+            return
+        first = bisect_right(starts, start) - 1
+        last = bisect_left(starts, end)
+        if last - first == end - start:
+            latency.add_each(times[first:last], self._earliest_ms, self._latest_ms, now_ms)
+            return
+        for number in range(first, last):
+            stop = end if number + 1 == len(starts) else min(end, starts[number + 1])
+            latency.add(times[number], stop - max(start, starts[number]), now_ms)
+
+
+class SinceBuilder:
+    """Times from ascending offsets on; of two for one offset the later call counts."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._times: list[int] = []
+
+    def add(self, offset: int, time_ms: int) -> None:
+        if self._starts and self._starts[-1] == offset:
+            self._times[-1] = time_ms
+        elif not self._times or self._times[-1] != time_ms:
+            self._starts.append(offset)
+            self._times.append(time_ms)
+
+    def built(self) -> Since:
+        return Since(self._starts or (0,), self._times or (0,))
+
+
+def since_of(records: Sequence[Record], due_ms: Mapping[int, int]) -> Since:
+    """Since when these wait, which ascend; `due_ms` has those that were delayed."""
+    # By position, at half the cost: it is done for every message that anybody receives.
+    times = [record[1] for record in records]
+    if due_ms:
+        times = [
+            max(time_ms, due_ms.get(record.offset, 0))
+            for record, time_ms in zip(records, times, strict=True)
+        ]
+    first, last = records[0].offset, records[-1].offset
+    if times.count(times[0]) == len(times):
+        return Since((first,), (times[0],))
+    if last - first + 1 == len(records):
+        return Since(range(first, last + 1), times)
+    return Since([record[0] for record in records], times)
+
+
+def since_of_runs(view: QueueView, runs: Runs) -> Since | None:
+    """Since when leased messages wait, where that is known of all."""
+    found = {
+        view.grants[number].since
+        for start, end in pairs(runs)
+        for number in view.window.grants_in(start, end)
+    }
+    if len(found) == 1:
+        return found.pop()
+    if None in found:
+        return None
+    offsets: list[int] = []
+    times: list[int] = []
+    for offset in offsets_of(runs):
+        since = view.grants[view.window.grant_at(offset)].since
+        if since is not None:
+            offsets.append(offset)
+            times.append(since.at(offset))
+    return Since(offsets, times)
+
+
+def on_leased(view: QueueView, event: events.Granted, since: Since) -> None:
+    """Messages went out; those for which it is the first time are counted."""
+    grant = view.grants.get(event.grant)
+    if grant is not None:
+        grant.since = since
+    for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
+        if attempt == 1:
+            since.count(view.to_lease, start, end, event.at)
+
+
+def on_acked(view: QueueView, held: Iterable[Held], now_ms: int) -> None:
+    """Messages are acked; to be called before their leases are over."""
+    for start, end, _, grant in held:
+        if grant.since is not None:
+            grant.since.count(view.to_ack, start, end, now_ms)
