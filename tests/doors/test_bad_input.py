@@ -49,6 +49,9 @@ def peer(doors: DoorsProcess) -> Iterator[ClientConnection]:
     [
         ("/topics/{topic}/messages", b'{"value": 1', "the body is not what this takes"),
         ("/topics/{topic}/messages", b"\xff\xfe", "the body is not what this takes"),
+        ("/topics/{topic}/messages", b'{"value": "\\ud800"}', "half of a character"),
+        ("/topics/{topic}/messages", b'{"value": 1, "key": "x\\ud83d!"}', "half of a character"),
+        ("/topics/{topic}/messages", b'{"value": 1, "key": "\\\\ud83d"', "truncated"),
         ("/topics/{topic}/messages", b'{"value": 1, "delay": "soon"}', "`$.delay`"),
         ("/topics/{topic}/messages", b'{"value": 1, "delay": 1e999}', "delay"),
         ("/topics/{topic}/messages", b'{"value": 1, "priority": "urgent"}', "`$.priority`"),
@@ -144,6 +147,7 @@ def test_http_wants_json_to_be_called_so(http: httpx.Client, topic: str) -> None
     ("frame", "word"),
     [
         ("{", "the frame is not what this takes"),
+        ('{"op": "tail", "id": 1, "topic": "\\ud800"}', "half of a character"),
         ("[1, 2]", "Expected `object`"),
         (json.dumps({"op": "ack", "id": 1, "receipts": "AAAA"}), "`$.receipts`"),
         (json.dumps({"op": "enqueue", "id": 1, "topic": "x", "messages": [{"vale": 1}]}), "vale"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import sys
 from collections import Counter
@@ -74,6 +75,8 @@ async def attack_all(target: Target, names: list[str]) -> dict[str, Counter[str]
 
 def main() -> None:
     kafka, http, grpc, *names = sys.argv[1:]
+    # It complains of every connection that was cut.
+    logging.disable()
 
     async def run() -> dict[str, Counter[str]]:
         return await attack_all(Target(kafka, http, grpc), names)

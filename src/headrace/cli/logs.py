@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from textwrap import indent
+
+from headrace.core.event_log import one_line
+
+NEWLINE = "\n"
 
 # What every record has, whoever logs it.
 _PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {
@@ -43,7 +48,8 @@ class _Lines(logging.Formatter):
             if error:
                 document["error"] = error
             return json.dumps(document, default=str)
-        line = f"{at} {record.levelname.lower():7} {text}"
         if event is None:
-            line += "".join(f" {name}={value}" for name, value in fields.items())
-        return f"{line}\n{error}" if error else line
+            text += "".join(f" {name}={value}" for name, value in fields.items())
+        line = f"{at} {record.levelname.lower():7} {one_line(text)}"
+        # Indented, so that no line of it looks like an event of its own.
+        return f"{line}\n{indent(one_line(error, NEWLINE), '  ')}" if error else line

@@ -35,6 +35,25 @@ def test_a_line_shows_each_field_once(caplog: pytest.LogCaptureFixture) -> None:
     assert line.endswith(" warning sync failed error=no disk attempt=2")
 
 
+def test_texts_of_strangers_make_no_lines_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("headrace.test-logs")
+    forged = "no\n2026-01-01T00:00:00.000 info    all is well\x1b[2J"
+    with caplog.at_level(logging.WARNING, logger.name):
+        try:
+            raise ValueError(forged)
+        except ValueError as error:
+            log_event(logger, logging.WARNING, "it failed", exc_info=error, reason=forged)
+        # By somebody else's logger, without our hand in it.
+        logger.warning(forged)
+    ours, other = caplog.records
+    assert ours.getMessage() == "it failed reason=" + forged.encode("unicode_escape").decode()
+    lines = _Lines(as_json=False).format(ours).splitlines()
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert "all is well" in lines[0]
+    [line] = _Lines(as_json=False).format(other).splitlines()
+    assert "\x1b" not in "".join(lines) + line
+
+
 def test_json_has_the_event_and_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     document = json.loads(_Lines(as_json=True).format(record_of(caplog)))
     assert document.pop("at")

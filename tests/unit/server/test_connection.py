@@ -28,6 +28,7 @@ from headrace.server.kafka.door import Door
 from headrace.server.kafka.rooms import SPARE_BYTES
 from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
 from headrace.server.service import Service
+from headrace.server.stalls import PROGRESS_BYTES_MIN
 from headrace.wire.remote.methods import API_KEY
 
 METADATA = 3
@@ -387,14 +388,37 @@ def test_a_peer_that_stops_within_a_request_is_cut_off() -> None:
     play(scenario)
 
 
+def test_a_peer_that_sends_a_byte_now_and_then_is_cut_off_and_a_slow_one_is_not() -> None:
+    def scenario(bench: Bench) -> None:
+        slow, line = bench.connect()
+        small, other = bench.connect()
+        for connection in (bench.connection, slow):
+            bench.send(struct.pack(">ih", 300_000, PRODUCE), connection)
+        # Whole requests, and always the beginning of one more.
+        bench.send(frame(b"whole")[:3], small)
+        for _ in range(7):
+            assert bench.line.ended is None
+            bench.send(b"x")
+            bench.send(b"x" * PROGRESS_BYTES_MIN, slow)
+            bench.send(frame(b"whole")[3:] + frame(b"whole")[:3], small)
+            bench.door.sweep()
+        assert (bench.line.ended, line.ended, other.ended) == ("aborted", None, None)
+        assert +bench.service.counts.cuts == {("kafka", "body"): 1}
+
+    play(scenario)
+
+
 def test_a_peer_that_takes_nothing_is_cut_off_and_one_that_is_slow_is_not() -> None:
     def scenario(bench: Bench) -> None:
         bench.line.unsent = WRITE_BYTES_HIGH * 2
         for _ in range(18):
-            bench.line.unsent -= 1
+            bench.line.unsent -= PROGRESS_BYTES_MIN
             bench.door.sweep()
         assert bench.line.ended is None
-        sweep(bench, 6)
+        # A byte now and then is not taking it.
+        for _ in range(6):
+            bench.line.unsent -= 1
+            bench.door.sweep()
         assert bench.line.ended == "aborted"
 
     play(scenario)
@@ -416,7 +440,7 @@ def test_a_silent_peer_is_let_go_unless_it_waits_for_an_answer() -> None:
 def test_a_peer_that_takes_nothing_of_a_short_answer_is_cut_off_too(unsent: int) -> None:
     def scenario(bench: Bench) -> None:
         bench.line.unsent = unsent
-        sweep(bench, 2)
+        sweep(bench, 3)
         assert bench.line.ended is None
         sweep(bench, 1)
         assert bench.line.ended == "aborted"

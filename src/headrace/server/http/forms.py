@@ -16,6 +16,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.values import Delivery, Outgoing, StreamRecord
 from headrace.record.content_type import JSON, TEXT, content_type_of
 from headrace.record.json_numbers import check_numbers
+from headrace.server.http.route import why
 from headrace.server.http.shown import outgoing, outgoing_of, shown_delivery, shown_record
 from headrace.wire.http import bodies, frames
 from headrace.wire.http.content import given_value
@@ -133,7 +134,8 @@ def _checked(decode: Any, frame: Any) -> Any:
     try:
         return decode(frame)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"the frame is not what this takes: {error}") from error
+        text = frame.encode() if isinstance(frame, str) else b""
+        raise InvalidArgument(f"the frame is not what this takes: {why(error, text)}") from error
 
 
 _JSON: Form = _Json()

@@ -9,6 +9,7 @@ document, so that they cannot tell different stories.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,6 +35,11 @@ T = TypeVar("T")
 
 # Bodies below are decoded once.
 PLAIN_BODY_BYTES_MIN = 1024
+
+# The escape of a character's first half, without that of the second behind it.
+_HALF_CHARACTER = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
 
 
 class Budget:
@@ -166,7 +172,17 @@ def decode_body(kind: Any, body: bytes) -> Any:
             body.decode()
         return decoder.decode(body or b"{}")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"the body is not what this takes: {error}") from error
+        raise InvalidArgument(f"the body is not what this takes: {why(error, body)}") from error
+
+
+def why(error: Exception, text: bytes) -> str:
+    """What is wrong with it. Of half a character the decoder says that the data was cut."""
+    if "truncated" in str(error) and _HALF_CHARACTER.search(text):
+        return (
+            "JSON is malformed: \\ud800 to \\udbff is half of a character, and the other half, "
+            "\\udc00 to \\udfff, has to stand right behind it"
+        )
+    return str(error)
 
 
 def decode_plain_body(kind: Any, body: bytes) -> Any:

@@ -36,6 +36,7 @@ from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.kafka.produce_runs import handle_run
 from headrace.server.kafka.turns import ends_polls, may_start
+from headrace.server.stalls import PROGRESS_BYTES_MIN, Watch
 from headrace.wire.kafka.produce_run import Routes
 from headrace.wire.remote.methods import API_KEY
 
@@ -107,10 +108,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_stopping = False
         self._is_writable = True
         self.is_closed = False
-        # Bytes that went either way, by which a sweep sees who has stalled.
+        # What went either way, by which a sweep sees who has stalled.
         self.received_bytes = 0
+        self._frames = 0
+        self._sent_bytes = 0
+        self._body, self._answer = Watch(), Watch()
         self.seen_received_bytes = 0
-        self.seen_unsent_bytes = 0
         self.quiet_sweeps = 0
         # Whoever holds something for this connection lets go of it at its end.
         self.on_closed: list[Callable[[], None]] = []
@@ -207,6 +210,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, data: memoryview, start: int, stop: int, key: int) -> int:
         """Handle the request there, and those behind it that can be handled with
         it. Returns where the next one starts."""
+        self._frames += 1
         if key != API_KEY:
             self._under_way = key
         route = self.routes.find(data, start)
@@ -314,7 +318,9 @@ class Connection(asyncio.BufferedProtocol):
         unsent, self._unsent = self._unsent, []
         if not unsent or self.transport is None or self.is_closed:
             return
-        if sum(map(len, unsent)) <= TOGETHER_BYTES_MAX:
+        size = sum(map(len, unsent))
+        self._sent_bytes += size
+        if size <= TOGETHER_BYTES_MAX:
             # The transport has a shorter way for one piece.
             self.transport.write(b"".join(unsent))
         else:
@@ -330,6 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed or self.transport is None:
             return
         self._open_requests -= weight
+        self._sent_bytes += len(data)
         self.transport.write(data)
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
@@ -340,10 +347,18 @@ class Connection(asyncio.BufferedProtocol):
         waiting = 0 if self.transport is None else self.transport.get_write_buffer_size()
         return self._held_bytes + sum(map(len, self._unsent)) + waiting
 
-    @property
-    def untaken_bytes(self) -> int:
-        """Answers that were sent and that the peer has not taken."""
-        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+    def stall(self, now: float, limit_seconds: float) -> str:
+        """Why the connection is to be cut, if it is: a request that got on by less than a
+        kilobyte in that time, or answers of which as little was taken."""
+        # A frame that came whole is progress, whatever its size.
+        arrived = self.received_bytes + self._frames * PROGRESS_BYTES_MIN
+        if self._body.is_stalled(now, limit_seconds, arrived, waits=self.is_mid_frame):
+            return "body"
+        untaken = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        taken = self._sent_bytes - untaken
+        if self._answer.is_stalled(now, limit_seconds, taken, waits=untaken > 0):
+            return "answer"
+        return ""
 
     @property
     def is_congested(self) -> bool:
@@ -352,7 +367,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_mid_frame(self) -> bool:
-        return self._large is not None or (bool(self._kept) and not self._is_paused)
+        """Paused, it is us who do not read."""
+        return not self._is_paused and (self._large is not None or bool(self._kept))
 
     def pause_writing(self) -> None:
         self._is_writable = False

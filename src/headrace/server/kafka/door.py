@@ -54,6 +54,10 @@ STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
 # A join waits for the other members, and a sync for their leader.
 REBALANCING = frozenset((11, 14))
+STALLS = {
+    "body": "it got nowhere in the middle of a request",
+    "answer": "it does not take its answers",
+}
 # A warning that strangers can cause is written once in so many seconds.
 WARNING_SECONDS = 5.0
 
@@ -100,9 +104,10 @@ class Door:
         for reason in ("body", "answer", "idle", "address", "full"):
             service.counts.cuts["kafka", reason] += 0
         self._addresses = Addresses(settings.connections_per_address_max)
-        # How many sweeps in a row may find no progress.
-        self.stalled_sweeps_max = _sweeps(settings.stall_timeout_ms)
+        self._stall_seconds = settings.stall_timeout_ms / 1000 or float("inf")
+        # How many sweeps in a row may find a connection silent.
         self.silent_sweeps_max = _sweeps(settings.connections_max_idle_ms)
+        self._sweeps = 0
         self._server: asyncio.Server | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.
@@ -178,28 +183,20 @@ class Door:
 
     def sweep(self) -> None:
         """Cut off who has stalled or fallen silent."""
+        self._sweeps += 1
+        now = self._sweeps * SWEEP_SECONDS
         for connection in list(self.connections):
-            received, unsent = connection.received_bytes, connection.unsent_bytes
-            # An answer that is being taken gets shorter; one that is not, does not.
-            is_taking = unsent < connection.seen_unsent_bytes
-            if received != connection.seen_received_bytes or is_taking:
-                connection.quiet_sweeps = 0
-            else:
-                connection.quiet_sweeps += 1
+            received = connection.received_bytes
+            is_quiet = received == connection.seen_received_bytes
+            connection.quiet_sweeps = connection.quiet_sweeps + 1 if is_quiet else 0
             connection.seen_received_bytes = received
-            connection.seen_unsent_bytes = unsent
-            quiet = connection.quiet_sweeps
-            if quiet >= self.stalled_sweeps_max and connection.is_mid_frame:
-                self._cut(connection, "body", "it stopped in the middle of a request")
-            elif quiet >= self.stalled_sweeps_max and connection.untaken_bytes:
-                self._cut(connection, "answer", "it does not take its answers")
-            elif quiet >= self.silent_sweeps_max and connection.is_idle:
+            reason = connection.stall(now, self._stall_seconds)
+            if reason:
+                self.service.counts.cuts["kafka", reason] += 1
+                connection.close(STALLS[reason])
+            elif connection.quiet_sweeps >= self.silent_sweeps_max and connection.is_idle:
                 self.service.counts.cuts["kafka", "idle"] += 1
                 connection.finish()
-
-    def _cut(self, connection: Connection, reason: str, why: str) -> None:
-        self.service.counts.cuts["kafka", reason] += 1
-        connection.close(why)
 
     # Requests.
 
