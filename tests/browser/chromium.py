@@ -37,6 +37,10 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    # A page that another one hides rests, and its timers come once a second or a minute.
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--remote-debugging-port=0",
     "--remote-allow-origins=*",
     "--window-size=1280,900",
@@ -105,6 +109,8 @@ class Page:
         self._loaded: str | None = None
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        # Visible and focused, whichever other pages are open in the same browser.
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:
         """A page that is left open goes on asking its node."""

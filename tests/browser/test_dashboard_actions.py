@@ -52,6 +52,18 @@ def reject_all(node: httpx.Client, topic: str, reason: str) -> None:
         done(node.post("/messages/reject", json=body))
 
 
+def letters_of(node: httpx.Client, topic: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = done(node.get(f"/topics/{topic}/dead-letters"))["messages"]
+    return found
+
+
+def tick(page: Page, label: str) -> None:
+    """A box, by its accessible name."""
+    box = f"document.querySelector('[aria-label={json.dumps(label)}]')"
+    page.wait(box)
+    page.run(f"{box}.click()")
+
+
 def forgive_gone(page: Page, name: str) -> None:
     """Of what was just deleted the page may have asked once more before it left."""
     page.wait("!location.pathname.includes(" + json.dumps(name) + ")")
@@ -120,6 +132,43 @@ def test_dead_letters_are_redriven_after_a_dry_run(
     wanted = {"topics": [name], "count": 10}
     again = done(node.post(f"/queues/{name}-group/lease", json=wanted))["messages"]
     assert sorted(each["value"] for each in again) == [0, 1, 2]
+
+
+def test_several_dead_letters_are_selected_and_redriven_or_purged(
+    page: Page, node: httpx.Client, full: DoorsProcess, name: str
+) -> None:
+    make(node, name, *({"value": each} for each in range(5)))
+    reject_all(node, name, "card declined")
+    ids = {each["source"]: each["id"] for each in letters_of(node, name)}
+    page.go(f"{full.http}/dashboard/letters/{name}")
+    wait_text(page, "none selected")
+    tick(page, f"Select {name}:0:1")
+    tick(page, f"Select {name}:0:3")
+    wait_text(page, "2 selected")
+    every = "document.querySelector('[aria-label=\"Select all on this page\"]')"
+    assert page.run(f"{every}.indeterminate") is True
+    press(page, "Redrive selected")
+    page.wait("document.querySelector('dialog[open]').innerText.includes('A dry run says')")
+    assert len(letters_of(node, name)) == 5
+    press_in_dialog(page, "Redrive 2")
+    told(page, "2 messages went back")
+    # What went is not selected any more.
+    wait_text(page, "none selected")
+    left = {each["id"] for each in letters_of(node, name)}
+    assert left == set(ids.values()) - {ids[f"{name}:0:1"], ids[f"{name}:0:3"]}
+
+    tick(page, "Select all on this page")
+    wait_text(page, "3 selected")
+    assert page.run(f"{every}.indeterminate") is False
+    tick(page, f"Select {name}:0:0")
+    wait_text(page, "2 selected")
+    press(page, "Purge selected")
+    page.wait("document.querySelector('dialog[open] h2').innerText === 'Purge 2 dead letters?'")
+    type_into(page, "dialog input", name)
+    press_in_dialog(page, "Purge them")
+    told(page, "2 dead letters")
+    wait_text(page, "none selected")
+    assert [each["source"] for each in letters_of(node, name)] == [f"{name}:0:0"]
 
 
 def test_purging_wants_the_name_typed(

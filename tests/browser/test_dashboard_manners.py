@@ -4,7 +4,9 @@ and with ten thousand partitions."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,88 @@ def test_nothing_moves_for_those_who_do_not_want_it(page: Page, doors: DoorsProc
     page.emulate(scheme="light")
 
 
+# On a telephone.
+
+
+@pytest.mark.parametrize("view", ["/topics", "/letters"])
+def test_a_narrow_window_is_filled_from_edge_to_edge(
+    page: Page, doors: DoorsProcess, view: str
+) -> None:
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=390, height=1600, deviceScaleFactor=1, mobile=True,
+    )  # fmt: skip
+    try:
+        page.go(f"{doors.http}/dashboard{view}")
+        page.wait("document.querySelector('main h1') && document.querySelector('.finder')")
+        assert page.run("document.documentElement.scrollWidth") == 390
+        # Between the navigation and what is below it there is a line, and no band.
+        gap = page.run(
+            "document.querySelector('.top').getBoundingClientRect().top - "
+            "document.getElementById('nav').getBoundingClientRect().bottom"
+        )
+        assert 0 <= gap <= 10
+        shown = page.run(
+            "(() => { const all = document.getElementById('nav').getBoundingClientRect(), "
+            "own = document.querySelector('#nav a').getBoundingClientRect(); "
+            "return all.height - own.height; })()"
+        )
+        assert 0 <= shown <= 10
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+
+
+# Times.
+
+
+@pytest.mark.parametrize(
+    ("where", "shown"),
+    [
+        ("Asia/Kolkata", "2026-07-01 17:30:00.250 +05:30"),
+        ("America/New_York", "2026-07-01 08:00:00.250 -04:00"),
+        ("UTC", "2026-07-01 12:00:00.250 UTC"),
+    ],
+)
+def test_times_say_in_which_zone_they_are(
+    page: Page, doors: DoorsProcess, http: httpx.Client, topic: str, where: str, shown: str
+) -> None:
+    done(http.post(f"/topics/{topic}/messages", json={"value": 1}))
+    page.call("Emulation.setTimezoneOverride", timezoneId=where)
+    try:
+        page.go(f"{doors.http}/dashboard/topics/{topic}")
+        page.wait("document.querySelector('.message-list time')")
+        at = done(http.get(f"/topics/{topic}/messages/0/0"))["timestamp"]
+        assert (
+            page.run(
+                f"{in_module(page, 'format.js')}.then((m) => m.moment('2026-07-01T12:00:00.250Z'))"
+            )
+            == shown
+        )
+        said = page.run(f"{in_module(page, 'format.js')}.then((m) => m.moment({json.dumps(at)}))")
+        # In UTC on hover.
+        time = "document.querySelector('.message-list time')"
+        assert page.run(f"[{time}.innerText, {time}.title, {time}.dateTime]") == [said, utc(at), at]
+        assert page.run("document.querySelector('.filters').innerText").count(said.split()[-1]) == 2
+        page.go(f"{doors.http}/dashboard")
+        page.wait("document.querySelectorAll('.chart .line').length > 0")
+        label = page.run("document.querySelector('.chart svg').getAttribute('aria-label')")
+        assert re.search(rf"since \d\d:\d\d:\d\d {re.escape(said.split()[-1])}:", label), label
+        page.wait("document.getElementById('side-foot').innerText.includes('Times are')")
+    finally:
+        page.call("Emulation.setTimezoneOverride", timezoneId="")
+
+
+def utc(moment: str) -> str:
+    """As a browser writes it, with milliseconds."""
+    at = datetime.fromisoformat(moment).astimezone(UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def in_module(page: Page, module: str) -> str:
+    folder = page.run("document.querySelector('script[type=module]').src.replace(/main.js$/, '')")
+    return f"import('{folder}{module}')"
+
+
 # What is computed in the page.
 
 
@@ -278,8 +362,7 @@ def test_numbers_times_and_values_are_shown_as_people_read_them(
 ) -> None:
     if "/dashboard" not in page.run("location.pathname"):
         page.go(f"{doors.http}/dashboard/node")
-    folder = page.run("document.querySelector('script[type=module]').src.replace(/main.js$/, '')")
-    assert page.run(f"import('{folder}{module}').then((m) => {expression})") == value
+    assert page.run(f"{in_module(page, module)}.then((m) => {expression})") == value
 
 
 # Under load.

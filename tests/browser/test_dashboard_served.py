@@ -85,3 +85,12 @@ def test_the_browser_keeps_the_page_from_the_api_beside_its_own(
             page.run(f"(() => {{ try {{ {inner}; return 'set'; }} catch {{ return 'no'; }} }})()")
             == "no"
         )
+
+
+def test_a_page_behind_another_goes_on(browser: Browser, doors: DoorsProcess) -> None:
+    with browser.open(f"{doors.http}/dashboard") as behind:
+        with browser.open(f"{doors.http}/dashboard/node"):
+            assert behind.run("document.hidden") is False
+            # It asks its node again and again, as if somebody looked at it.
+            behind.wait("document.querySelectorAll('.chart .line').length > 0", seconds=60)
+        assert behind.take_errors() == []

@@ -1,7 +1,7 @@
 """Looks: what `headrace top` sees of a node or a directory, again and again.
 
     look ---- look ---- look ---- look        the last minute of them
-      '------------- rates ---------'         between the last two
+                           '-rates'         between the last two; see `overview_rates`
       '------------- growth --------'         from the first to the last
 
 On a node, one call has it all. A directory is opened read-only for each look, beside
@@ -13,10 +13,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.cli.command import Place, check_exists
+from headrace.core.overview_rates import Rates, RateWindow
 from headrace.core.overview_values import GroupTotals, NodeFigures, Overview, TopicTotals
 
 WINDOW_MS = 60_000
@@ -121,6 +122,7 @@ class History:
 
     def __init__(self) -> None:
         self.looks: deque[Look] = deque(maxlen=LOOKS_MAX)
+        self._rates = RateWindow()
         self._in: deque[float] = deque(maxlen=SPARKS_MAX)
         self._out: deque[float] = deque(maxlen=SPARKS_MAX)
 
@@ -130,7 +132,8 @@ class History:
         while look.overview.at_ms - self.looks[0].overview.at_ms > WINDOW_MS:
             self.looks.popleft()
         overview = look.overview
-        topics, groups = _topic_rows(look, before), _group_rows(look, before)
+        self._rates.add(overview)
+        topics, groups = _topic_rows(look, self._rates), _group_rows(look, self._rates)
         rate_in = _sum(row.rate_in for row in topics) if before else None
         rate_out = _sum(row.rate_out for row in topics) if before else None
         if rate_in is not None and rate_out is not None:
@@ -142,52 +145,28 @@ class History:
         )  # fmt: skip
 
 
-def _seconds(look: Look, before: Look | None) -> float:
-    return 0.0 if before is None else (look.overview.at_ms - before.overview.at_ms) / 1000
+def _topic_rows(look: Look, rates: RateWindow) -> tuple[TopicRow, ...]:
+    return tuple(
+        TopicRow(each, *_of(rates.topics, each.name))
+        for each in look.overview.topics
+        if each.kind == "topic"
+    )
 
 
-def _topic_rows(look: Look, before: Look | None) -> tuple[TopicRow, ...]:
-    seconds = _seconds(look, before)
-    earlier = {} if before is None else {each.name: each for each in before.overview.topics}
-    rows = []
-    for totals in look.overview.topics:
-        if totals.kind != "topic":
-            continue
-        known = earlier.get(totals.name)
-        rows.append(
-            TopicRow(
-                totals,
-                _rate(totals.published, known.published if known else None, seconds),
-                _rate(totals.delivered, known.delivered if known else None, seconds),
-            )
+def _group_rows(look: Look, rates: RateWindow) -> tuple[GroupRow, ...]:
+    at_ms = look.overview.at_ms
+    return tuple(
+        GroupRow(
+            each,
+            *_of(rates.groups, each.name),
+            None if each.oldest_ms is None else max(0, at_ms - each.oldest_ms),
         )
-    return tuple(rows)
+        for each in look.overview.groups
+    )
 
 
-def _group_rows(look: Look, before: Look | None) -> tuple[GroupRow, ...]:
-    seconds = _seconds(look, before)
-    earlier = {} if before is None else {each.name: each for each in before.overview.groups}
-    rows = []
-    for totals in look.overview.groups:
-        known = earlier.get(totals.name)
-        oldest = totals.oldest_ms
-        rows.append(
-            GroupRow(
-                totals,
-                _rate(totals.published, known.published if known else None, seconds),
-                _rate(totals.delivered, known.delivered if known else None, seconds),
-                None if oldest is None else max(0, look.overview.at_ms - oldest),
-            )
-        )
-    return tuple(rows)
-
-
-def _rate(now: int, before: int | None, seconds: float) -> float | None:
-    """Positions also go back, by a reset or a topic that is made again: that is no
-    traffic."""
-    if before is None or seconds <= 0:
-        return None
-    return max(0, now - before) / seconds
+def _of(rates: Mapping[str, Rates], name: str) -> tuple[float, float] | tuple[None, None]:
+    return rates.get(name) or (None, None)
 
 
 def _sum(rates: Iterable[float | None]) -> float:

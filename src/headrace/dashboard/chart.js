@@ -7,7 +7,7 @@
 // The text alternative says what an eye takes in at once: now, lowest, highest, since when.
 
 import { h, replace, s, say } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, zonedClock } from "./format.js";
 
 const HEIGHT = 190;
 const PAD = { left: 44, right: 6, top: 8, bottom: 22 };
@@ -80,7 +80,7 @@ export function chart({ title, series, format }) {
     const sample = samples[shown];
     replace(
       readout,
-      h("div", { class: "muted" }, clock(sample.time)),
+      h("div", { class: "muted" }, zonedClock(sample.time)),
       series.map((each, number) =>
         h("div", { class: "row" }, h("span", { class: `dot ${colors[number]}` }), each.name, h("b", {}, format(sample[each.key]))),
       ),
@@ -88,7 +88,7 @@ export function chart({ title, series, format }) {
     const at = (frameOf(samples, series, width).x(sample.at) / width) * holder.clientWidth;
     const left = at > holder.clientWidth / 2 ? at - readout.offsetWidth - 12 : at + 12;
     readout.style.left = `${Math.max(0, left)}px`;
-    if (aloud) say(live, `${clock(sample.time)}: ${series.map((each) => `${each.name} ${format(sample[each.key])}`).join(", ")}`);
+    if (aloud) say(live, `${zonedClock(sample.time)}: ${series.map((each) => `${each.name} ${format(sample[each.key])}`).join(", ")}`);
   }
 
   function nearest(event) {
@@ -195,7 +195,7 @@ export function summary(title, series, samples, format) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return `${name} now ${format(values.at(-1))}, between ${format(low)} and ${format(high)}`;
   });
-  return `${title} since ${clock(samples[0].time)}: ${parts.join("; ")}`;
+  return `${title} since ${zonedClock(samples[0].time)}: ${parts.join("; ")}`;
 }
 
 // A line as small as a word; the number beside it says the same.

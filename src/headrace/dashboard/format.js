@@ -65,17 +65,40 @@ export function relative(moment, now = Date.now()) {
   return away < 0 ? `${duration(away)} ago` : `in ${duration(away)}`;
 }
 
+// For the ticks of a chart, where there is no room for a zone.
 export function clock(moment) {
   return new Date(moment).toLocaleTimeString("en-GB");
 }
 
+const pad = (number, width = 2) => String(number).padStart(width, "0");
+
+// How far this browser's time is from UTC at a moment: "UTC", "+02:00".
+export function zone(moment = Date.now()) {
+  const minutes = -new Date(moment).getTimezoneOffset();
+  if (!minutes) return "UTC";
+  const size = Math.abs(minutes);
+  return `${minutes < 0 ? "-" : "+"}${pad(Math.floor(size / 60))}:${pad(size % 60)}`;
+}
+
+// "14:03:07 +02:00"
+export function zonedClock(moment) {
+  return `${clock(moment)} ${zone(moment)}`;
+}
+
+// A moment in this browser's time, which is the one its reader lives by, and in which one
+// that is.
 export function moment(text) {
   if (!text) return "–";
   const at = new Date(text);
   if (Number.isNaN(at.getTime())) return text;
-  const pad = (number, width = 2) => String(number).padStart(width, "0");
   const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
-  return `${day} ${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)}`;
+  return `${day} ${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)} ${zone(at)}`;
+}
+
+// The same moment in UTC, as logs and other machines have it.
+export function utc(text) {
+  const at = new Date(text ?? NaN);
+  return Number.isNaN(at.getTime()) ? "" : at.toISOString();
 }
 
 export function plural(number, noun, many = `${noun}s`) {

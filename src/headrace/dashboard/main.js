@@ -3,6 +3,7 @@
 import { get, rule } from "./api.js";
 import { h, replace } from "./dom.js";
 import { makeFinder } from "./finder.js";
+import { zone } from "./format.js";
 import { icon } from "./icons.js";
 import { showKeys, startKeys } from "./keys.js";
 import { badge, button } from "./parts.js";
@@ -124,6 +125,7 @@ async function start() {
     document.getElementById("side-foot"),
     h("div", { class: "row" }, actions ? badge("changes allowed", "accent") : badge("read-only")),
     h("div", {}, `Headrace ${health.version}, node ${health.node_id}`),
+    h("div", {}, `Times are ${zone() === "UTC" ? "UTC" : `of this browser, ${zone()}`}`),
     h("div", {}, h("a", { class: "link", href: "/docs" }, "HTTP API")),
   );
 }

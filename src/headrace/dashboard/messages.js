@@ -2,8 +2,8 @@
 
 import { events, get, path, query } from "./api.js";
 import { h, replace } from "./dom.js";
-import { count, moment } from "./format.js";
-import { badge, button, empty, facts, field, link, messageLink } from "./parts.js";
+import { count, zone } from "./format.js";
+import { badge, button, empty, exactly, facts, field, link, messageLink } from "./parts.js";
 import { preview, showValue } from "./value.js";
 
 const PAGE = 50;
@@ -26,7 +26,7 @@ export function messageList({ topic, partitions, stage }) {
     "form",
     { class: "filters" },
     field("Partition", inputs.partition), field("Key", inputs.key), field("Value", inputs.value),
-    field("Header", inputs.header), field("From", inputs.since), field("Until", inputs.until),
+    field("Header", inputs.header), field(`From, ${zone()}`, inputs.since), field(`Until, ${zone()}`, inputs.until),
     button("Search", () => {}, { tone: "primary", type: "submit" }), follow,
   );
   const element = h("div", {}, form, headings(), list, h("div", { class: "pager" }, words, h("span", { class: "push" }), more));
@@ -128,7 +128,7 @@ export function item(message) {
   const line = h(
     "summary",
     {},
-    h("span", { class: "muted" }, moment(message.timestamp)),
+    h("span", { class: "muted" }, exactly(message.timestamp)),
     h("span", { class: "mono" }, `${message.partition}:${message.offset}`),
     h("span", { class: "mono" }, message.key ?? ""),
     h("span", { class: "mono" }, preview(message)),
@@ -149,7 +149,7 @@ export function opened(message, besides = []) {
     showValue(message),
     facts([
       ["Id", messageLink(message.id)],
-      ["Published", moment(message.timestamp)],
+      ["Published", exactly(message.timestamp)],
       ["Key", message.key === null ? "none" : h("code", {}, message.key, message.key_encoding ? " (base64)" : "")],
       ["Priority", message.priority],
       ...headers.map(([name, value]) => [h("code", {}, name), h("code", {}, value ?? "null")]),

@@ -1,7 +1,7 @@
 // The parts that views are made of.
 
 import { h, replace } from "./dom.js";
-import { moment, relative, setting } from "./format.js";
+import { moment, relative, setting, utc } from "./format.js";
 import { icon } from "./icons.js";
 
 export function link(where, ...words) {
@@ -108,7 +108,12 @@ export function settingsFacts(settings, defaults = {}) {
 
 // A moment, told as "3 min ago" and in full on hover.
 export function when(text) {
-  return h("time", { datetime: text ?? "", title: moment(text) }, relative(text));
+  return h("time", { datetime: text ?? "", title: text ? `${moment(text)}\n${utc(text)}` : null }, relative(text));
+}
+
+// A moment in full, with its zone, and in UTC on hover.
+export function exactly(text) {
+  return h("time", { datetime: text ?? "", title: utc(text) || null }, moment(text));
 }
 
 const SHARES = ["ready", "leased", "retrying", "delayed"];

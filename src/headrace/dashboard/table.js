@@ -2,6 +2,7 @@
 //
 //     const topics = table({ caption: "Topics", key: (row) => row.name, columns: [
 //         { label: "Name", cell: (row) => link(...) },
+//         { label: "Selected", head: checkbox, cell: (row) => h("input", ...) },
 //         { label: "Messages", number: true, sort: "messages", cell: (row) => count(row.messages) } ] });
 //     topics.update(rows);
 //
@@ -69,7 +70,7 @@ function classOf(column) {
 function headerOf(column, onsort) {
   const words = column.sort && onsort
     ? h("button", { class: "sort", type: "button", onclick: () => onsort(column.sort) }, column.label)
-    : column.hidden ? h("span", { class: "hidden-visually" }, column.label) : column.label;
+    : column.head ? column.head : column.hidden ? h("span", { class: "hidden-visually" }, column.label) : column.label;
   return h("th", { scope: "col", class: classOf(column) }, words);
 }
 

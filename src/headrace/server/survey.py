@@ -3,7 +3,7 @@ the one before.
 
     look . look . look .          `engine/overview.py`, a slice of a millisecond at a time
              |
-          Picture                 totals by name, and rates between two looks
+          Picture                 totals by name, and rates between looks
 
 Whoever wants to know how the node is doing asks for the picture, which is at most a
 second old. It is taken once for all who ask, so that ten thousand partitions and ten open
@@ -20,6 +20,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from headrace.core.overview_rates import Rates, RateWindow
 from headrace.core.overview_values import GroupTotals, OpenTransaction, Overview, TopicTotals
 from headrace.engine.catalog import Catalog
 from headrace.server.glance import Glance
@@ -29,13 +30,6 @@ from headrace.server.service import Service
 FRESH_SECONDS = 1.0
 # An open transaction keeps readers waiting; after this long somebody should look.
 STUCK_MS = 60_000
-
-
-class Rates(NamedTuple):
-    """Messages per second since the look before: that came in, and that were handed out."""
-
-    taken: float = 0.0
-    given: float = 0.0
 
 
 class Picture(NamedTuple):
@@ -73,6 +67,7 @@ class Survey:
         self._service = service
         self._glance = Glance(service)
         self._loop = service.loop
+        self._rates = RateWindow()
         self._catalog: Catalog | None = None
         self._picture: Picture | None = None
         self._taken_at = 0.0
@@ -98,41 +93,15 @@ class Survey:
 
     async def _take(self) -> Picture:
         catalog = self._service.broker.topics.catalog
-        self._picture = picture_of(await self._glance.overview(), self._picture)
+        overview = await self._glance.overview()
+        self._rates.add(overview)
+        self._picture = Picture(
+            overview,
+            {each.name: each for each in overview.topics},
+            {each.name: each for each in overview.groups},
+            self._rates.topics,
+            self._rates.groups,
+        )
         self._catalog = catalog
         self._taken_at = self._loop.time()
         return self._picture
-
-
-def picture_of(overview: Overview, before: Picture | None) -> Picture:
-    topics = {each.name: each for each in overview.topics}
-    groups = {each.name: each for each in overview.groups}
-    seconds = 0.0 if before is None else (overview.at_ms - before.at_ms) / 1000
-    if before is None or seconds <= 0:
-        return Picture(overview, topics, groups, {}, {})
-    return Picture(
-        overview,
-        topics,
-        groups,
-        {
-            name: _rates(each, before.topics[name], seconds)
-            for name, each in topics.items()
-            if name in before.topics
-        },
-        {
-            name: _rates(each, before.groups[name], seconds)
-            for name, each in groups.items()
-            if name in before.groups
-        },
-    )
-
-
-def _rates(
-    now: TopicTotals | GroupTotals, earlier: TopicTotals | GroupTotals, seconds: float
-) -> Rates:
-    """Positions also go back, by a reset or a topic that is made again: that is no
-    traffic."""
-    return Rates(
-        max(0, now.published - earlier.published) / seconds,
-        max(0, now.delivered - earlier.delivered) / seconds,
-    )

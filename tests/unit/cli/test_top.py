@@ -94,6 +94,28 @@ def test_one_look_has_no_rates_and_what_goes_back_is_no_traffic() -> None:
     assert [row.rate_in for row in again.topics] == [0, None]
 
 
+def test_a_stream_that_commits_now_and_then_has_the_rate_at_which_it_reads() -> None:
+    history = History()
+    rates = []
+    for second in range(60):
+        # A hundred a second, committed every five seconds.
+        stream = group("report", kind="stream", delivered=100 * (second - second % 5))
+        frame = history.add(look(second, (), (stream,)))
+        rates.append(frame.groups[0].rate_out)
+    assert all(rate is not None and 80 <= rate <= 120 for rate in rates[31:])
+    # One that stops is seen to have stopped.
+    for second in range(60, 100):
+        frame = history.add(look(second, (), (group("report", kind="stream", delivered=6000),)))
+    assert frame.groups[0].rate_out == 0
+
+
+def test_a_clock_that_is_set_back_makes_no_rates_up() -> None:
+    stream = group("report", kind="stream", delivered=100)
+    before = [look(second, (), (stream,)) for second in (100, 101)]
+    after = look(50, (), (stream._replace(delivered=200),))
+    assert frame_of(*before, after).groups[0].rate_out is None
+
+
 def test_looks_of_the_last_minute_are_kept() -> None:
     history = History()
     for second in range(0, 200, 5):

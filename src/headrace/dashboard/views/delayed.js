@@ -5,7 +5,7 @@ import { confirm } from "../dialog.js";
 import { h, replace } from "../dom.js";
 import { moment, plural } from "../format.js";
 import { tell } from "../notices.js";
-import { button, empty, head, link, messageLink, panel, place, when } from "../parts.js";
+import { button, empty, exactly, head, link, messageLink, panel, place, when } from "../parts.js";
 import { table } from "../table.js";
 import { preview } from "../value.js";
 
@@ -28,7 +28,7 @@ export async function delayed(stage) {
     columns: [
       { label: "Message", cell: (row) => messageLink(row.id) },
       { label: "Delivered", cell: (row) => when(row.deliver_at) },
-      { label: "At", cell: (row) => moment(row.deliver_at) },
+      { label: "At", cell: (row) => exactly(row.deliver_at) },
       { label: "Key", cell: (row) => h("code", {}, row.key ?? "") },
       { label: "Value", fill: true, cell: (row) => h("code", {}, preview(row)) },
       ...(actions ? [{ label: "Actions", hidden: true, cell: (row) => button("Cancel it", () => cancel(topic, row).then(refresh), { tone: "small danger", label: `Cancel ${row.id}` }) }] : []),

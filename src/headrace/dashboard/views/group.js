@@ -3,7 +3,7 @@
 import { get, path, post, query, remove, rule } from "../api.js";
 import { confirm, openForm } from "../dialog.js";
 import { h, replace } from "../dom.js";
-import { count, plural, rate } from "../format.js";
+import { count, plural, rate, zone } from "../format.js";
 import { spark } from "../chart.js";
 import { tell } from "../notices.js";
 import { button, field, head, link, panel, place, tiles } from "../parts.js";
@@ -12,6 +12,8 @@ import { table } from "../table.js";
 const EVERY_MS = 2000;
 // A topic may have ten thousand partitions, and nobody reads as many rows.
 const SHOWN = 200;
+// Names that have this one in them.
+const MATCHES_MAX = 1000;
 
 export async function group(stage) {
   const name = stage.params.group;
@@ -37,14 +39,15 @@ export async function group(stage) {
       : panel("Members", members.element)),
   );
   const behind = [];
-  let before = null;
   await stage.every(EVERY_MS, async () => {
-    const [lag, now] = await Promise.all([get(`${path("groups", name, "lag")}${query({ limit: SHOWN })}`, stage.signal), get(path("groups", name, "members"), stage.signal)]);
+    const [lag, now, rows] = await Promise.all([
+      get(`${path("groups", name, "lag")}${query({ limit: SHOWN })}`, stage.signal), get(path("groups", name, "members"), stage.signal),
+      get(`/overview/groups${query({ match: name, kind: "stream", limit: MATCHES_MAX })}`, stage.signal),
+    ]);
     behind.push(lag.lag);
-    const at = performance.now();
+    const row = rows.groups.find((each) => each.name === name);
     numbers.set(0, count(lag.lag), { drawn: spark(behind.slice(-60), "warn") });
-    if (before) numbers.set(1, rate(Math.max(0, lag.position - before.position) / ((at - before.at) / 1000)));
-    before = { position: lag.position, at };
+    if (row) numbers.set(1, rate(row.rate_out));
     numbers.set(2, isJob ? "–" : count(now.members.length));
     numbers.set(3, count(lag.partition_count));
     replace(most, lag.partition_count > SHOWN ? `the ${SHOWN} furthest behind of ${count(lag.partition_count)}` : "");
@@ -89,7 +92,7 @@ function move(name, topics) {
   const time = h("input", { type: "datetime-local", step: "1" });
   const offset = h("input", { type: "number", min: "0" });
   const partition = h("input", { type: "number", min: "0", placeholder: "all" });
-  const [timeField, offsetField] = [field("Moment", time), field("Offset", offset)];
+  const [timeField, offsetField] = [field(`Moment, ${zone()}`, time), field("Offset", offset)];
   const show = () => {
     timeField.hidden = where.value !== "time";
     offsetField.hidden = where.value !== "offset";

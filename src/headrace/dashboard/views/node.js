@@ -2,8 +2,8 @@
 
 import { get } from "../api.js";
 import { h, replace } from "../dom.js";
-import { bytes, duration, moment, plural } from "../format.js";
-import { badge, facts, head, panel, settingsFacts, tiles } from "../parts.js";
+import { bytes, duration, plural } from "../format.js";
+import { badge, exactly, facts, head, panel, settingsFacts, tiles } from "../parts.js";
 
 const EVERY_MS = 5000;
 
@@ -40,7 +40,7 @@ export async function node(stage) {
       ["Cluster", h("code", {}, known.cluster_id)],
       ["Python", known.python],
       ["Hot paths", known.compiled ? badge("compiled", "good") : badge("plain Python")],
-      ["Started", moment(known.started_at)],
+      ["Started", exactly(known.started_at)],
     ]));
     replace(settings, settingsFacts(known.settings));
     replace(topics, settingsFacts(known.topic_defaults));

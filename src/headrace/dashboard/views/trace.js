@@ -2,8 +2,8 @@
 
 import { get, path, query } from "../api.js";
 import { h, replace } from "../dom.js";
-import { bytes, clock, count, moment, plural } from "../format.js";
-import { badge, button, empty, facts, field, head, kindBadge, link, messageLink, panel, place, stateBadge, when } from "../parts.js";
+import { bytes, count, moment, plural, zonedClock } from "../format.js";
+import { badge, button, empty, exactly, facts, field, head, kindBadge, link, messageLink, panel, place, stateBadge, when } from "../parts.js";
 import { table } from "../table.js";
 import { showValue } from "../value.js";
 
@@ -54,7 +54,7 @@ function about(life) {
   return h("div", { class: "panel-body" }, facts([
     ["Id", h("code", {}, life.id)],
     ["Topic", link(`/topics${place(life.topic)}?partition=${life.partition}`, life.topic)],
-    ["Published", life.published_at ? moment(life.published_at) : "its record is not retained any more"],
+    ["Published", life.published_at ? exactly(life.published_at) : "its record is not retained any more"],
     ["Key", life.key === null ? "none" : h("code", {}, life.key)],
     ["Size", life.value_bytes === null ? undefined : bytes(life.value_bytes)],
     ["Producer", life.producer],
@@ -80,7 +80,7 @@ function timeline(life) {
   const words = life.cut && !life.sampled ? "Older history of messages that did not fail may be gone: this one is not sampled." : null;
   return h("div", { class: "panel-body" },
     h("ol", { class: "timeline" }, life.events.map((each) =>
-      h("li", { class: TONES[each.event] ?? "" }, h("time", { datetime: each.at }, moment(each.at)), h("div", {}, told(each))))),
+      h("li", { class: TONES[each.event] ?? "" }, exactly(each.at), h("div", {}, told(each))))),
     words && h("p", { class: "muted" }, words));
 }
 
@@ -89,7 +89,7 @@ function told(each) {
   if (each.group) parts.push("in ", h("b", {}, each.group), " ");
   if (each.consumer) parts.push("by ", h("code", {}, each.consumer), " ");
   if (each.attempt !== undefined) parts.push(`attempt ${each.attempt} `);
-  if (each.until) parts.push("until ", h("time", { datetime: each.until, title: moment(each.until) }, clock(each.until)), " ");
+  if (each.until) parts.push("until ", h("time", { datetime: each.until, title: moment(each.until) }, zonedClock(each.until)), " ");
   if (each.to) parts.push("to ", /:\d+$/.test(each.to) ? messageLink(each.to) : h("code", {}, each.to), " ");
   if (each.reason) parts.push(each.reason, " ");
   if (each.error) parts.push(h("div", { class: "muted" }, each.error));
@@ -128,7 +128,7 @@ function finder(stage) {
     empty: ["Nothing to show yet", "Say what you know of the message and search."],
     columns: [
       { label: "Message", cell: (row) => messageLink(row.id) },
-      { label: "Published", cell: (row) => moment(row.published_at) },
+      { label: "Published", cell: (row) => exactly(row.published_at) },
       { label: "Key", cell: (row) => h("code", {}, row.key ?? "") },
       { label: "States", fill: true, cell: (row) => row.groups.map((each) => [stateBadge(each.state), ` ${each.group} `]) },
     ],

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 from headrace.compiled import is_compiled
 from headrace.core import limits
+from headrace.core.overview_rates import Rates
 from headrace.core.overview_values import GroupTotals, TopicTotals
 from headrace.core.settings import GroupSettings, TopicSettings
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of
 from headrace.server.live import Sample
-from headrace.server.survey import Picture, Rates
+from headrace.server.survey import Picture
 from headrace.wire.http import overview_bodies as o
 
 Row = TypeVar("Row", o.TopicRow, o.GroupRow)
