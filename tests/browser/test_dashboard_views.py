@@ -243,6 +243,7 @@ def test_a_view_that_is_left_does_not_complain_of_what_it_asked_for(
         ("/groups/report", ["orders:0", "Members", "Cursor"]),
         ("/queues", ["billing", "In work"]),
         ("/queues/billing", ["critical", "background", "worker-1 holds 3", "visibility_ms"]),
+        ("/queues/billing", ["From publish to lease", "From publish to ack", "p95"]),
         ("/delayed", ["orders:", "later"]),
         ("/letters", ["rejected", HOSTILE, "3 messages"]),
         ("/transactions", ["planner", "Ongoing", "orders:1 from"]),

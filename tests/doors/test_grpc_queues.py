@@ -61,6 +61,29 @@ def test_a_leased_message_is_acked_once(client: GrpcClient, topic: str) -> None:
     found = client.queues.Statistics(pb.StatisticsRequest(group="g-" + topic))
     assert (found.acked, found.depth, found.partitions[0].topic) == (1, 0, topic)
     assert [each.lane for each in found.lanes][:2] == ["critical", "high"]
+    assert (found.publish_to_lease.count, found.publish_to_ack.count) == (1, 1)
+    assert 0 < found.publish_to_lease.p50_ms <= found.publish_to_ack.p99_ms
+
+
+def test_a_message_has_its_priority_and_lanes_are_shown_by_partition(
+    client: GrpcClient, topic: str
+) -> None:
+    group = "g-" + topic
+    client.publish(topic, b"plain")
+    client.publish(topic, b"urgent", priority="high")
+    first, second = client.lease(topic, group, count=2)
+    assert [(each.value, each.priority) for each in (first, second)] == [
+        (b"urgent", "high"), (b"plain", "normal"),
+    ]  # fmt: skip
+    client.queues.Ack(pb.AckRequest(receipts=[second.receipt]))
+    found = client.queues.Statistics(pb.StatisticsRequest(group=group))
+    [part] = found.partitions
+    by_name = {lane.lane: lane for lane in part.lanes}
+    assert (by_name["high"].leased, by_name["normal"].leased) == (1, 0)
+    assert (by_name["high"].delivered, by_name["normal"].delivered) == (1, 1)
+    assert by_name["high"].last_served_ms == by_name["normal"].last_served_ms > 0
+    assert not by_name["low"].HasField("last_served_ms")
+    assert sum(lane.rate_out for lane in part.lanes) == pytest.approx(part.rate_out)
 
 
 def test_messages_are_nacked_released_extended_and_rejected(client: GrpcClient, topic: str) -> None:

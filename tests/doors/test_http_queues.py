@@ -122,8 +122,22 @@ def test_priorities_are_served_in_order_and_counted(http: httpx.Client, topic: s
     by_name = {lane["priority"]: lane for lane in lanes["lanes"]}
     assert by_name["critical"]["leased"] == 1
     assert by_name["background"]["ready"] == 1
+    # By partition too, with the same fields.
+    [part] = lanes["partitions"]
+    assert (part["topic"], part["partition"]) == (topic, 0)
+    assert {lane["priority"]: lane["ready"] for lane in part["lanes"]} == {
+        name: lane["ready"] for name, lane in by_name.items()
+    }
+    served = {lane["priority"]: lane["last_served"] for lane in part["lanes"]}
+    assert served["critical"] is not None and served["background"] is None
+    assert set(part["lanes"][0]) == set(by_name["critical"])
     [reliability] = done(http.get("/reliability/stats", params={"group": group}))["groups"]
     assert (reliability["depth"], reliability["delivered"], reliability["leased"]) == (2, 1, 1)
+    waited = reliability["publish_to_lease"]
+    assert waited["count"] == 1
+    assert 0 < waited["p50_ms"] <= waited["p95_ms"] <= waited["p99_ms"]
+    nothing = {"count": 0, "p50_ms": None, "p95_ms": None, "p99_ms": None}
+    assert reliability["publish_to_ack"] == nothing
     publish(http, topic, "tomorrow", delay=86_400)
     [delay] = done(http.get("/delay/stats", params={"group": group}))["groups"]
     assert delay["delayed"] == 1

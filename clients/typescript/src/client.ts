@@ -16,7 +16,14 @@ import { type Client, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
 import { ConsumeStream, outcomeOf, settling, type StreamOptions } from "./consuming.js";
-import { Closed, Disconnected, type HeadraceError, translated, Unreachable } from "./errors.js";
+import {
+  Closed,
+  Disconnected,
+  type HeadraceError,
+  InvalidArgument,
+  translated,
+  Unreachable,
+} from "./errors.js";
 import type * as pb from "./generated/headrace_pb.js";
 import {
   Groups,
@@ -44,6 +51,7 @@ import {
 import { bytesOf, encodeHeaders, encodeValue, milliseconds } from "./values.js";
 
 const DEFAULT_ADDRESS = "127.0.0.1:9081";
+const SCHEME = /^grpc:\/\//;
 /** A request has at most so many messages, and so many bytes unless one alone has more. */
 const PART_MESSAGES_MAX = 1_000;
 const PART_BYTES_MAX = 1024 * 1024;
@@ -89,12 +97,30 @@ export interface TailOptions {
   signal?: AbortSignal;
 }
 
-/** A client of the node at `host:port`; nothing is sent before the first call. */
+/**
+ * A client of the node whose gRPC door is at `host:port` or `grpc://host:port`; nothing is
+ * sent before the first call. Without an address it is `HEADRACE_URL`, as for every other
+ * client.
+ */
 export function connect(
-  address: string = process.env["HEADRACE_GRPC"] ?? DEFAULT_ADDRESS,
+  address: string = addressInEnvironment(),
   options: ConnectOptions = {},
 ): Headrace {
-  return new Headrace(address, options);
+  return new Headrace(address.replace(SCHEME, "").replace(/\/$/, ""), options);
+}
+
+function addressInEnvironment(): string {
+  const url = process.env["HEADRACE_URL"];
+  if (url && !SCHEME.test(url)) {
+    // Others take it for the port of Kafka's protocol, where this client cannot talk.
+    throw new InvalidArgument(
+      `HEADRACE_URL is ${url}, and this client speaks gRPC: ` +
+        "set it to grpc://host:9081, which the CLI and the Python SDK know too, or give an address",
+      "invalid-argument",
+    );
+  }
+  // HEADRACE_GRPC is its name of before, for one release more.
+  return url || process.env["HEADRACE_GRPC"] || DEFAULT_ADDRESS;
 }
 
 export class Headrace implements Settler {

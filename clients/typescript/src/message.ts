@@ -122,6 +122,7 @@ export class Message<T = unknown> extends Entry<T> {
   /** Which delivery this is, counted from 1. */
   readonly attempt: number;
   readonly maxAttempts: number;
+  readonly priority: Priority;
   /** Why the delivery before this one failed, if one did. */
   readonly error: string | undefined;
   readonly #settler: Settler;
@@ -134,6 +135,7 @@ export class Message<T = unknown> extends Entry<T> {
     this.deadline = new Date(Number(delivery.deadlineMs));
     this.attempt = delivery.attempt;
     this.maxAttempts = delivery.maxAttempts;
+    this.priority = delivery.priority as Priority;
     this.error = delivery.error;
     this.#settler = settler;
   }

@@ -66,8 +66,8 @@ test("values of every kind come back as they were given", async () => {
   assert.equal(message?.keyText, "k");
   assert.equal(message.header("trace"), "abc");
   assert.equal(message.header("empty"), undefined);
-  // The lane, as it is kept in the log.
-  assert.equal(message.header("headrace-priority"), "1");
+  assert.equal(message.priority, "high");
+  assert.equal(leased[0]?.priority, "normal");
   assert.equal(message.maxAttempts, 9);
   assert.equal(message.id, `${topic}:0:6`);
 });
@@ -75,6 +75,27 @@ test("values of every kind come back as they were given", async () => {
 function normal(value: unknown): unknown {
   return value instanceof Uint8Array ? [...value] : value;
 }
+
+test("the address is HEADRACE_URL, where none is given", async () => {
+  const topic = await newTopic();
+  const before = process.env["HEADRACE_URL"];
+  try {
+    for (const url of [`grpc://${node.grpc}`, `grpc://${node.grpc}/`]) {
+      process.env["HEADRACE_URL"] = url;
+      const other = connect();
+      assert.equal((await other.publish(topic, "x")).topic, topic);
+      await other.close();
+    }
+    process.env["HEADRACE_URL"] = "127.0.0.1:9092";
+    assert.throws(() => connect(), InvalidArgument);
+  } finally {
+    if (before === undefined) delete process.env["HEADRACE_URL"];
+    else process.env["HEADRACE_URL"] = before;
+  }
+  const other = connect(`grpc://${node.grpc}`);
+  assert.equal((await other.publish(topic, "y")).topic, topic);
+  await other.close();
+});
 
 test("what is published as JSON is JSON for every other client", async () => {
   const topic = await newTopic();

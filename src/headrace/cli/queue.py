@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +27,7 @@ from headrace.cli.output import (
     write_json,
     write_json_line,
 )
-from headrace.core.values import LaneStatistics, QueueStatistics
+from headrace.core.values import LaneStatistics, LatencyStatistics, QueueStatistics
 
 if TYPE_CHECKING:
     from headrace.client.backend import Backend
@@ -156,6 +157,8 @@ def statistics_document(statistics: QueueStatistics, measured: Rates | None) -> 
     document["depth"] = statistics.depth
     document["oldest"] = iso_time(document.pop("oldest_ms"))
     document["lanes"] = _lane_documents(statistics.lanes)
+    for name in ("to_lease", "to_ack"):
+        document[name] = document[name]._asdict()
     document["partitions"] = []
     for one in statistics.partitions:
         partition = one._asdict()
@@ -166,6 +169,11 @@ def statistics_document(statistics: QueueStatistics, measured: Rates | None) -> 
         partition["lanes"] = _lane_documents(one.lanes)
         document["partitions"].append(partition)
     return document
+
+
+def shown_latency(latency: LatencyStatistics) -> str:
+    shown = (("p50", latency.p50_ms), ("p95", latency.p95_ms), ("p99", latency.p99_ms))
+    return ", ".join(f"{name} {shown_duration(math.ceil(each or 0))}" for name, each in shown)
 
 
 def _lane_documents(lanes: Sequence[LaneStatistics]) -> list[dict[str, Any]]:
@@ -196,6 +204,8 @@ def _print_one(statistics: QueueStatistics, measured: Rates | None, now_ms: int)
             ("rate out", f"{measured.delivered:,.1f}/s"),
         ]
     )
+    latencies = (("publish to lease", statistics.to_lease), ("publish to ack", statistics.to_ack))
+    shown_latencies = [(name, shown_latency(each)) for name, each in latencies if each.count]
     print_fields(
         [
             ("group", statistics.group),
@@ -205,6 +215,7 @@ def _print_one(statistics: QueueStatistics, measured: Rates | None, now_ms: int)
             ("oldest", None if oldest is None else shown_duration(now_ms - oldest)),
             *((name.replace("_", " "), getattr(statistics, name)) for name in COUNTERS),
             *shown_rates,
+            *shown_latencies,
         ]
     )
     click.echo()

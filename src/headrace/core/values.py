@@ -242,9 +242,21 @@ class QueuePartitionStatistics(NamedTuple):
     rate_out: float
 
 
+class LatencyStatistics(NamedTuple):
+    """How long messages took: how many there were in the last minutes, and within what
+    time half of them, 95 and 99 in a hundred came; None where there were none."""
+
+    count: int = 0  # type: ignore[assignment]
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+
+
 class QueueStatistics(NamedTuple):
     """One queue group. Totals count since the group was made; rates (in:
-    published, out: delivered) are per second over the last ten seconds."""
+    published, out: delivered) are per second over the last ten seconds. `to_lease` and
+    `to_ack` are the time from publish, or from when a delayed message was due, until
+    the first delivery and until the ack, over the last five to ten minutes."""
 
     group: str
     topics: tuple[str, ...]
@@ -266,6 +278,8 @@ class QueueStatistics(NamedTuple):
     rate_in: float
     rate_out: float
     partitions: tuple[QueuePartitionStatistics, ...]
+    to_lease: LatencyStatistics = LatencyStatistics()
+    to_ack: LatencyStatistics = LatencyStatistics()
 
     @property
     def depth(self) -> int:

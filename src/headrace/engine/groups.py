@@ -285,6 +285,7 @@ class Groups:
             group.name,
             [statistics.of_partition(partition, view, now_ms) for partition, view in views],
             [view for _, view in views],
+            now_ms,
         )
 
 

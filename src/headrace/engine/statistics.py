@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headrace.core.values import LaneStatistics, QueuePartitionStatistics, QueueStatistics
+from headrace.core.values import (
+    LaneStatistics,
+    LatencyStatistics,
+    QueuePartitionStatistics,
+    QueueStatistics,
+)
 from headrace.engine.lane import LANE_COUNT
+from headrace.engine.latency import Latency, quantile_ms
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
@@ -65,7 +71,10 @@ def _oldest_ms(partition: Partition, view: QueueView, lane: int) -> int | None:
 
 
 def of_group(
-    group: str, parts: Sequence[QueuePartitionStatistics], views: Sequence[QueueView]
+    group: str,
+    parts: Sequence[QueuePartitionStatistics],
+    views: Sequence[QueueView],
+    now_ms: int,
 ) -> QueueStatistics:
     def total(name: str) -> int:
         return sum(view.totals[name] for view in views)
@@ -94,6 +103,16 @@ def of_group(
         rate_in=sum(part.rate_in for part in parts),
         rate_out=sum(part.rate_out for part in parts),
         partitions=tuple(parts),
+        to_lease=_latency([view.to_lease for view in views], now_ms),
+        to_ack=_latency([view.to_ack for view in views], now_ms),
+    )
+
+
+def _latency(parts: Sequence[Latency], now_ms: int) -> LatencyStatistics:
+    recent = [part.recent(now_ms) for part in parts if part.counts]
+    counts = [sum(bucket) for bucket in zip(*recent, strict=True)]
+    return LatencyStatistics(
+        sum(counts), *(quantile_ms(counts, share) for share in (0.5, 0.95, 0.99))
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import socket
 import subprocess
@@ -188,3 +189,7 @@ def test_apps_in_two_processes_share_the_work_of_a_node(
         workers.remove(taker)
     info = json.loads(invoke(*server, "queue", "stats", "runners", "--json").stdout)
     assert (info["acked"], info["depth"]) == (2, 0)
+    assert (info["to_lease"]["count"], info["to_ack"]["count"]) == (2, 2)
+    assert info["to_ack"]["p50_ms"] <= info["to_ack"]["p99_ms"]
+    shown = invoke(*server, "queue", "stats", "runners").stdout
+    assert re.search(r"publish to ack: +p50 \S+, p95 \S+, p99 \S+", shown)

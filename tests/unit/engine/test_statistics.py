@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.core.values import MessageId, Outgoing
+from headrace.core.values import LatencyStatistics, MessageId, Outgoing
+from headrace.engine.latency import RECENT_MS
 from headrace.engine.rates import SAMPLE_MS, SPAN_MS, Rates
 
 
@@ -104,3 +105,19 @@ def test_samples_are_few_and_old_ones_go() -> None:
     for now_ms in range(0, 10 * SPAN_MS, 10):
         rates.sample(now_ms, [now_ms])
     assert len(rates._samples) <= SPAN_MS // SAMPLE_MS + 2
+
+
+def test_latencies_are_those_of_all_partitions_in_the_last_minutes(bench: Any) -> None:
+    bench.make(partitions=2)
+    none = LatencyStatistics(0, None, None, None)
+    numbers = bench.node.queue_statistics(bench.group)
+    assert (numbers.to_lease, numbers.to_ack) == (none, none)
+    for partition in (0, 1, 1, 1):
+        bench.node.publish(bench.topic, [Outgoing(b"x", partition=partition)])
+    bench.skip(70)
+    bench.node.ack(bench.group, bench.receipts(4)[:1])
+    numbers = bench.node.queue_statistics(bench.group)
+    assert numbers.to_lease == (4, 75.0, 97.5, 99.5)
+    assert numbers.to_ack.count == 1
+    bench.skip(3 * RECENT_MS)
+    assert bench.node.queue_statistics(bench.group).to_lease == none

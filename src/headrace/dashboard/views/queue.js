@@ -19,6 +19,7 @@ export async function queue(stage) {
   const [{ actions }, described, node] = await Promise.all([rule(), get(path("groups", name), stage.signal), get("/node", stage.signal)]);
   const numbers = tiles([{ label: "Ready" }, { label: "In work" }, { label: "Delivered" }, { label: "Oldest ready" }, { label: "Nacked" }, { label: "Leases ended" }, { label: "Given up" }]);
   const lanes = laneTable();
+  const waits = waitTable();
   const holders = h("div", { class: "panel-body inline" });
   const leases = leaseTable(name, actions, () => refresh());
   const members = memberTable(name);
@@ -39,6 +40,7 @@ export async function queue(stage) {
     h("div", { class: "stack" },
       numbers.element,
       panel("Lanes", lanes.element, barLegend()),
+      panel("How long messages take", waits.element, h("span", { class: "muted" }, "in the last minutes")),
       panel("In work", [holders, leases.element], words),
       h("div", { class: "columns" },
         panel("Members", members.element),
@@ -62,6 +64,7 @@ export async function queue(stage) {
     numbers.set(5, count(now.lease_expired));
     numbers.set(6, count(now.dead_lettered), { isBad: now.dead_lettered > 0 });
     lanes.update(lanesNow.lanes);
+    waits.update([{ label: "From publish to lease", ...now.publish_to_lease }, { label: "From publish to ack", ...now.publish_to_ack }]);
     leases.update(held.leases);
     showHolders(holders, held.leases);
     replace(words, held.total > held.leases.length ? `the ${SHOWN} that end first, of ${count(held.total)}` : plural(held.total, "message"));
@@ -85,6 +88,20 @@ function laneTable() {
       { label: "Delivered", number: true, cell: (row) => count(row.delivered) },
       { label: "Out", number: true, cell: (row) => rate(row.rate_out) },
       { label: "Oldest", number: true, cell: (row) => (row.oldest ? when(row.oldest) : "–") },
+    ],
+  });
+}
+
+function waitTable() {
+  return table({
+    caption: "How long messages wait for a consumer, and take until they are done",
+    key: (row) => row.label,
+    columns: [
+      { label: "Way", fill: true, cell: (row) => row.label },
+      { label: "Messages", number: true, cell: (row) => count(row.count) },
+      { label: "p50", number: true, cell: (row) => duration(row.p50_ms) },
+      { label: "p95", number: true, cell: (row) => duration(row.p95_ms) },
+      { label: "p99", number: true, cell: (row) => duration(row.p99_ms) },
     ],
   });
 }

@@ -5,11 +5,12 @@ A call that is cancelled, or whose deadline passes, gives back what it had lease
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.calls import Face
 from headrace.core import limits
-from headrace.core.values import Delivery
+from headrace.core.values import Delivery, LaneStatistics
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.messages import wait_in
 from headrace.server.grpc.shown import given, id_in, shown_deliveries
@@ -21,10 +22,14 @@ from headrace.wire.grpc.generated import headrace_pb2 as pb
 _LANE = ("lane", "ready", "leased", "retrying", "delayed", "delivered", "last_served_ms",
          "oldest_ms", "rate_in", "rate_out")  # fmt: skip
 _PARTITION = ("topic", "partition", "start_offset", "end_offset", "ready", "waiting", "leased",
-              "retrying", "delayed", "moving")  # fmt: skip
+              "retrying", "delayed", "moving", "oldest_ms", "rate_in", "rate_out")  # fmt: skip
 _STATISTICS = ("group", "topics", "depth", "ready", "waiting", "leased", "retrying", "delayed",
                "moving", "oldest_ms", "delivered", "acked", "nacked", "lease_expired",
                "dead_lettered", "expired", "cancelled", "rate_in", "rate_out")  # fmt: skip
+
+
+def _lanes(lanes: Sequence[LaneStatistics]) -> list[Any]:
+    return [pb.Lane(**{name: getattr(each, name) for name in _LANE}) for each in lanes]
 
 
 def settlement(kind: str, request: Any) -> tuple[Any, dict[str, Any]]:
@@ -116,11 +121,13 @@ class Queues:
         found = await self._run(Face.queue_statistics, request.group, topics)
         return pb.StatisticsResponse(
             **{name: getattr(found, name) for name in _STATISTICS},
-            lanes=[
-                pb.Lane(**{name: getattr(each, name) for name in _LANE}) for each in found.lanes
-            ],
+            lanes=_lanes(found.lanes),
             partitions=[
-                pb.QueuePartition(**{name: getattr(each, name) for name in _PARTITION})
+                pb.QueuePartition(
+                    **{name: getattr(each, name) for name in _PARTITION}, lanes=_lanes(each.lanes)
+                )
                 for each in found.partitions
             ],
+            publish_to_lease=pb.Latency(**found.to_lease._asdict()),
+            publish_to_ack=pb.Latency(**found.to_ack._asdict()),
         )

@@ -20,7 +20,7 @@ from headrace.core.values import (
     StreamRecord,
     TopicInfo,
 )
-from headrace.record.attribute_headers import attribute_headers
+from headrace.record.attribute_headers import LANES, attribute_headers
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Attributes of a message that are headers in the log.
@@ -153,6 +153,7 @@ def shown_deliveries(deliveries: Iterable[Delivery]) -> list[Any]:
             deadline_ms=each.deadline_ms,
             failed_at_ms=each.failed_at_ms,
             error=each.error,
+            priority=LANES[each.lane],
         )
         for each in deliveries
     ]

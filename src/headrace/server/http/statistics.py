@@ -3,8 +3,10 @@ handled, what waits for its time, and how the lanes are served."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.calls import Face
-from headrace.core.values import QueueStatistics
+from headrace.core.values import LaneStatistics, QueueStatistics
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment
 from headrace.wire.http import group_bodies
@@ -40,6 +42,8 @@ async def reliability(call: Call) -> group_bodies.ReliabilityStatistics:
                 oldest=moment(each.oldest_ms),
                 rate_in=each.rate_in,
                 rate_out=each.rate_out,
+                publish_to_lease=group_bodies.Latency(**each.to_lease._asdict()),
+                publish_to_ack=group_bodies.Latency(**each.to_ack._asdict()),
             )
             for each in await _all(call)
         ]
@@ -66,22 +70,32 @@ async def priority(call: Call) -> group_bodies.PriorityStatistics:
         groups=[
             group_bodies.GroupLanes(
                 group=each.group,
-                lanes=[
-                    group_bodies.Lane(
-                        priority=lane.lane,
-                        ready=lane.ready,
-                        leased=lane.leased,
-                        retrying=lane.retrying,
-                        delayed=lane.delayed,
-                        delivered=lane.delivered,
-                        last_served=moment(lane.last_served_ms),
-                        oldest=moment(lane.oldest_ms),
-                        rate_in=lane.rate_in,
-                        rate_out=lane.rate_out,
+                lanes=_lanes(each.lanes),
+                partitions=[
+                    group_bodies.PartitionLanes(
+                        topic=part.topic, partition=part.partition, lanes=_lanes(part.lanes)
                     )
-                    for lane in each.lanes
+                    for part in each.partitions
                 ],
             )
             for each in await _all(call)
         ]
     )
+
+
+def _lanes(lanes: Sequence[LaneStatistics]) -> list[group_bodies.Lane]:
+    return [
+        group_bodies.Lane(
+            priority=lane.lane,
+            ready=lane.ready,
+            leased=lane.leased,
+            retrying=lane.retrying,
+            delayed=lane.delayed,
+            delivered=lane.delivered,
+            last_served=moment(lane.last_served_ms),
+            oldest=moment(lane.oldest_ms),
+            rate_in=lane.rate_in,
+            rate_out=lane.rate_out,
+        )
+        for lane in lanes
+    ]

@@ -122,6 +122,13 @@ class StatisticsQuery(Body):
     group: str | None = None
 
 
+class Latency(Answer):
+    count: int
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
 class Reliability(Answer):
     group: str
     topics: list[str]
@@ -139,6 +146,8 @@ class Reliability(Answer):
     oldest: str | None
     rate_in: float
     rate_out: float
+    publish_to_lease: Latency
+    publish_to_ack: Latency
 
 
 class ReliabilityStatistics(Answer):
@@ -169,9 +178,16 @@ class Lane(Answer):
     rate_out: float
 
 
+class PartitionLanes(Answer):
+    topic: str
+    partition: int
+    lanes: list[Lane]
+
+
 class GroupLanes(Answer):
     group: str
     lanes: list[Lane]
+    partitions: list[PartitionLanes]
 
 
 class PriorityStatistics(Answer):

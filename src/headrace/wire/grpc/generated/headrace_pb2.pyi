@@ -330,7 +330,7 @@ class LeaseRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., consumer: _Optional[str] = ..., count: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("id", "receipt", "key", "value", "headers", "created_at_ms", "attempt", "max_attempts", "delivered_at_ms", "deadline_ms", "failed_at_ms", "error")
+    __slots__ = ("id", "receipt", "key", "value", "headers", "created_at_ms", "attempt", "max_attempts", "delivered_at_ms", "deadline_ms", "failed_at_ms", "error", "priority")
     ID_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -343,6 +343,7 @@ class Delivery(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     FAILED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     id: MessageId
     receipt: str
     key: bytes
@@ -355,7 +356,8 @@ class Delivery(_message.Message):
     deadline_ms: int
     failed_at_ms: int
     error: str
-    def __init__(self, id: _Optional[_Union[MessageId, _Mapping]] = ..., receipt: _Optional[str] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., attempt: _Optional[int] = ..., max_attempts: _Optional[int] = ..., delivered_at_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., failed_at_ms: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    priority: str
+    def __init__(self, id: _Optional[_Union[MessageId, _Mapping]] = ..., receipt: _Optional[str] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., attempt: _Optional[int] = ..., max_attempts: _Optional[int] = ..., delivered_at_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., failed_at_ms: _Optional[int] = ..., error: _Optional[str] = ..., priority: _Optional[str] = ...) -> None: ...
 
 class LeaseResponse(_message.Message):
     __slots__ = ("consumer", "messages")
@@ -551,7 +553,7 @@ class Lane(_message.Message):
     def __init__(self, lane: _Optional[str] = ..., ready: _Optional[int] = ..., leased: _Optional[int] = ..., retrying: _Optional[int] = ..., delayed: _Optional[int] = ..., delivered: _Optional[int] = ..., last_served_ms: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., rate_in: _Optional[float] = ..., rate_out: _Optional[float] = ...) -> None: ...
 
 class QueuePartition(_message.Message):
-    __slots__ = ("topic", "partition", "start_offset", "end_offset", "ready", "waiting", "leased", "retrying", "delayed", "moving")
+    __slots__ = ("topic", "partition", "start_offset", "end_offset", "ready", "waiting", "leased", "retrying", "delayed", "moving", "lanes", "oldest_ms", "rate_in", "rate_out")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -562,6 +564,10 @@ class QueuePartition(_message.Message):
     RETRYING_FIELD_NUMBER: _ClassVar[int]
     DELAYED_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    RATE_IN_FIELD_NUMBER: _ClassVar[int]
+    RATE_OUT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     start_offset: int
@@ -572,10 +578,26 @@ class QueuePartition(_message.Message):
     retrying: int
     delayed: int
     moving: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., ready: _Optional[int] = ..., waiting: _Optional[int] = ..., leased: _Optional[int] = ..., retrying: _Optional[int] = ..., delayed: _Optional[int] = ..., moving: _Optional[int] = ...) -> None: ...
+    lanes: _containers.RepeatedCompositeFieldContainer[Lane]
+    oldest_ms: int
+    rate_in: float
+    rate_out: float
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., ready: _Optional[int] = ..., waiting: _Optional[int] = ..., leased: _Optional[int] = ..., retrying: _Optional[int] = ..., delayed: _Optional[int] = ..., moving: _Optional[int] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., oldest_ms: _Optional[int] = ..., rate_in: _Optional[float] = ..., rate_out: _Optional[float] = ...) -> None: ...
+
+class Latency(_message.Message):
+    __slots__ = ("count", "p50_ms", "p95_ms", "p99_ms")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    P50_MS_FIELD_NUMBER: _ClassVar[int]
+    P95_MS_FIELD_NUMBER: _ClassVar[int]
+    P99_MS_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    def __init__(self, count: _Optional[int] = ..., p50_ms: _Optional[float] = ..., p95_ms: _Optional[float] = ..., p99_ms: _Optional[float] = ...) -> None: ...
 
 class StatisticsResponse(_message.Message):
-    __slots__ = ("group", "topics", "depth", "ready", "waiting", "leased", "retrying", "delayed", "moving", "oldest_ms", "delivered", "acked", "nacked", "lease_expired", "dead_lettered", "expired", "cancelled", "rate_in", "rate_out", "lanes", "partitions")
+    __slots__ = ("group", "topics", "depth", "ready", "waiting", "leased", "retrying", "delayed", "moving", "oldest_ms", "delivered", "acked", "nacked", "lease_expired", "dead_lettered", "expired", "cancelled", "rate_in", "rate_out", "lanes", "partitions", "publish_to_lease", "publish_to_ack")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     DEPTH_FIELD_NUMBER: _ClassVar[int]
@@ -597,6 +619,8 @@ class StatisticsResponse(_message.Message):
     RATE_OUT_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TO_LEASE_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TO_ACK_FIELD_NUMBER: _ClassVar[int]
     group: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     depth: int
@@ -618,7 +642,9 @@ class StatisticsResponse(_message.Message):
     rate_out: float
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     partitions: _containers.RepeatedCompositeFieldContainer[QueuePartition]
-    def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., depth: _Optional[int] = ..., ready: _Optional[int] = ..., waiting: _Optional[int] = ..., leased: _Optional[int] = ..., retrying: _Optional[int] = ..., delayed: _Optional[int] = ..., moving: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., lease_expired: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., expired: _Optional[int] = ..., cancelled: _Optional[int] = ..., rate_in: _Optional[float] = ..., rate_out: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[QueuePartition, _Mapping]]] = ...) -> None: ...
+    publish_to_lease: Latency
+    publish_to_ack: Latency
+    def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., depth: _Optional[int] = ..., ready: _Optional[int] = ..., waiting: _Optional[int] = ..., leased: _Optional[int] = ..., retrying: _Optional[int] = ..., delayed: _Optional[int] = ..., moving: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., lease_expired: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., expired: _Optional[int] = ..., cancelled: _Optional[int] = ..., rate_in: _Optional[float] = ..., rate_out: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[QueuePartition, _Mapping]]] = ..., publish_to_lease: _Optional[_Union[Latency, _Mapping]] = ..., publish_to_ack: _Optional[_Union[Latency, _Mapping]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ("after", "limit")
