@@ -29,6 +29,8 @@ ACCEPT = AcknowledgeType.ACCEPT
 RELEASE = AcknowledgeType.RELEASE
 REJECT = AcknowledgeType.REJECT
 
+PRIORITIES = ("critical", "high", "normal", "low", "background")
+
 Seen = list[tuple[int, int]]
 
 
@@ -84,6 +86,15 @@ def publish(
     producer = Producer({**quiet(bootstrap), "linger.ms": 1})
     for value in values:
         producer.produce(topic, value, headers=dict(headers or {}))
+    assert producer.flush(WAIT_SECONDS) == 0
+
+
+def publish_mixed(bootstrap: str, count: int) -> None:
+    """So many messages whose priorities take turns, in batches of any size."""
+    producer = Producer({**quiet(bootstrap), "linger.ms": 5})
+    for number in range(count):
+        headers = {"headrace-priority": PRIORITIES[number % len(PRIORITIES)]}
+        producer.produce(TOPIC, b"%d" % number, headers=headers)
     assert producer.flush(WAIT_SECONDS) == 0
 
 

@@ -24,6 +24,7 @@ from tests.interop.share_members import (
     member,
     poll,
     publish,
+    publish_mixed,
     seen,
     settle,
     take,
@@ -46,6 +47,18 @@ def test_a_batch_is_polled_accepted_and_gone(served: str) -> None:
     assert {message.delivery_count() for message in messages} == {1}
     with member(served) as another:
         assert poll(another, 1.5) == []
+
+
+def test_a_poll_gets_500_messages_of_mixed_priorities(served: str) -> None:
+    publish_mixed(served, 1_000)
+    with member(served) as consumer:
+        first = poll(consumer)
+        assert len(first) == 500
+        settle(consumer, first)
+        rest = take(consumer, 500)
+    assert len({message.offset() for message in first + rest}) == 1_000
+    with member(served) as another:
+        assert poll(another, 1) == []
 
 
 def test_a_group_that_nobody_configured_begins_at_the_end(node: NodeProcess) -> None:

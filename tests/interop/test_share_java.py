@@ -20,6 +20,7 @@ from tests.interop.share_members import (
     member,
     poll,
     publish,
+    publish_mixed,
     seen,
     take,
 )
@@ -108,6 +109,23 @@ def test_implicit_acknowledgement_accepts_what_was_polled(served: str, tmp_path:
     publish(served, [b"22"])
     with member(served) as another:
         assert seen(take(another, 1)) == [(22, 1)]
+
+
+def test_a_poll_gets_500_messages_of_mixed_priorities(served: str, tmp_path: Path) -> None:
+    publish_mixed(served, 1_000)
+    with java_member(served, tmp_path, "implicit") as java:
+        first = java.poll()
+        assert len(first) == 500
+        rest: list[Found] = []
+        while len(rest) < 500:
+            # A poll accepts what came before, and the commit accepts the last.
+            rest += java.poll()
+        assert java.order("commit") == "ok 1"
+        assert java.order("close") == "closed"
+    assert len({offset for offset, _, _ in first + rest}) == 1_000
+    publish(served, [b"last"])
+    with member(served) as another:
+        assert seen(take(another, 1)) == [(1_000, 1)]
 
 
 def test_explicit_acknowledgement_of_every_type(served: str, tmp_path: Path) -> None:

@@ -142,8 +142,10 @@ LEASE_BYTES_MAX: Final = 32 * 1024 * 1024
 ATTEMPTS_MAX: Final = 255
 VISIBILITY_MS_MAX: Final = 12 * 60 * 60 * 1000
 DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000
-# Ranges of one partition in one answer to a share consumer.
-SHARE_RANGES_MAX: Final = 64
+# Ranges of one partition in one answer to a share consumer. A range may be one message:
+# mixed priorities lie between one another. Kafka's own clients take any number, and a
+# broker of Kafka has 2,000 records of a partition under way (share.partition.max.record.locks).
+SHARE_RANGES_MAX: Final = 2_000
 SHARE_SESSIONS_MAX: Final = 10_000
 SHARE_SESSION_PARTITIONS_MAX: Final = 100_000
 REDRIVES_MAX: Final = 3

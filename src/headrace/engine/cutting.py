@@ -30,7 +30,16 @@ from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.latency import Since, SinceBuilder
 from headrace.engine.partition import Partition
-from headrace.engine.runs import Runs, above, below, count_of, merged, offsets_of, pairs, runs_of
+from headrace.engine.runs import (
+    Runs,
+    above_ascending,
+    below_ascending,
+    count_of,
+    merged,
+    offsets_of,
+    pairs,
+    runs_of,
+)
 from headrace.log import Log
 from headrace.record import (
     build_sparse_batch,
@@ -152,11 +161,13 @@ class Cutter:
             before = runs
             for batch, header, opened in self._read(partition, runs, enough):
                 next_offset = header.next_offset
+                if next_offset <= runs[0]:
+                    continue
                 if enough < runs[-1] < next_offset:
                     if batches and runs[0] >= half:
                         return Covered(batches, merged(held), merged(missing), since.built())
-                    runs = below(runs, enough)
-                own = below(runs, next_offset)
+                    runs = below_ascending(runs, enough)
+                own = below_ascending(runs, next_offset)
                 if not own:
                     continue
                 there, absent = _present(batch, header, own)
@@ -169,12 +180,12 @@ class Cutter:
                     _note_times(since, partition, part, header, there[0])
                 held += there
                 missing += absent
-                runs = above(runs, next_offset) if next_offset < enough else []
+                runs = above_ascending(runs, next_offset) if next_offset < enough else []
                 if not runs:
                     break
             if runs is before:
                 # Compaction took all that there was from here on.
-                missing += below(runs, enough)
+                missing += below_ascending(runs, enough)
                 return Covered(batches, merged(held), merged(missing), since.built())
         return Covered(batches, merged(held), merged(missing), since.built())
 
@@ -188,7 +199,7 @@ class Cutter:
         if opened is not None and opened.header.base_offset <= start < opened.header.next_offset:
             yield b"", opened.header, opened
             return
-        guess = count_of(below(runs, enough)) * _record_bytes(partition.log)
+        guess = count_of(below_ascending(runs, enough)) * _record_bytes(partition.log)
         wanted = min(READ_BYTES_MAX, max(READ_BYTES_MIN, guess))
         data = partition.log.read(start, wanted, min(partition.high_watermark, enough))
         view = memoryview(data)

@@ -6,6 +6,7 @@ hundred acks is one pair. State records, grants and windows all speak in runs.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 Runs = list[int]
@@ -51,6 +52,18 @@ def above(runs: Runs, start: int) -> Runs:
         if stop > start:
             kept += (max(first, start), stop)
     return kept
+
+
+def below_ascending(runs: Runs, end: int) -> Runs:
+    """As `below`, of ascending runs: found, not walked to."""
+    cut = bisect_left(runs, end)
+    return [*runs[:cut], end] if cut % 2 else runs[:cut]
+
+
+def above_ascending(runs: Runs, start: int) -> Runs:
+    """As `above`, of ascending runs: found, not walked to."""
+    cut = bisect_right(runs, start)
+    return [start, *runs[cut:]] if cut % 2 else runs[cut:]
 
 
 def count_of(runs: Runs) -> int:

@@ -18,6 +18,7 @@ given it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
@@ -324,12 +325,14 @@ def _few(view: QueueView, taken: Runs) -> list[Range]:
 
 def _within(ranges: Sequence[Range], runs: Runs) -> list[Range]:
     """The part of the ranges that lies in the runs; both ascend."""
-    return [
-        (max(start, first), min(end, last), attempt)
-        for start, end, attempt in ranges
-        for first, last in pairs(runs)
-        if first < end and last > start
-    ]
+    held: list[Range] = []
+    for start, end, attempt in ranges:
+        # The run that it begins in, or the next one.
+        at = bisect_right(runs, start) & ~1
+        while at < len(runs) and runs[at] < end:
+            held.append((max(start, runs[at]), min(end, runs[at + 1]), attempt))
+            at += 2
+    return held
 
 
 def _ready_in(view: QueueView, taken: Runs) -> Counter[int]:
@@ -418,6 +421,9 @@ def _held(view: QueueView, member: str, start: int, end: int) -> list[Held]:
 
 
 def _run_end(runs: Runs, offset: int) -> int:
+    at = bisect_right(runs, offset)
+    if at % 2 and runs[at - 1] <= offset < runs[at]:
+        return runs[at]
     return next((end for start, end in pairs(runs) if start <= offset < end), offset + 1)
 
 

@@ -6,10 +6,19 @@ import pytest
 from tests.unit.engine.conftest import Bench
 from tests.unit.engine.share_bench import Shares, offsets_in, publish_batch
 
+from headrace.core import limits
 from headrace.core.errors import TooManyLeases
-from headrace.core.limits import SHARE_RANGES_MAX
+from headrace.core.values import Outgoing
 from headrace.engine.sharing import ACCEPT, RELEASE
-from headrace.record import check_batch, read_records
+from headrace.record import attribute_headers, check_batch, read_records
+
+PRIORITIES = ("critical", "high", "normal", "low", "background")
+
+
+def publish_lanes(bench: Bench, lanes: list[str]) -> None:
+    """One message for each of these priorities, in this order."""
+    messages = [Outgoing(b"x", None, attribute_headers(priority=lane)) for lane in lanes]
+    bench.node.publish(bench.topic, messages)
 
 
 @pytest.fixture
@@ -45,15 +54,33 @@ def test_urgent_messages_come_in_an_earlier_answer(bench: Bench, shares: Shares)
     assert shares.acquire("m1", 10) == [(100, 110, 1)]
 
 
-def test_ranges_of_an_answer_are_few_and_the_urgent_ones_first(
-    bench: Bench, shares: Shares
-) -> None:
+def test_mixed_priorities_do_not_make_an_answer_smaller(bench: Bench, shares: Shares) -> None:
     bench.make()
-    for number in range(3 * SHARE_RANGES_MAX):
-        bench.publish(b"x", priority="critical" if number % 2 else "background")
+    lanes = [PRIORITIES[number % 5] for number in range(1_200)]
+    for lane in PRIORITIES:
+        # Each lane lies in runs of one, between the others.
+        assert lanes.count(lane) == 240
+    publish_lanes(bench, lanes)
+    [found] = shares.acquire_all("m1", 500)
+    given = [offset for start, end, _ in found.ranges for offset in range(start, end)]
+    assert len(given) == 500 and len(found.ranges) > 100
+    assert set(given) <= set(offsets_in(found))
+    # What is acknowledged range by range, as clients do it, is done.
+    shares.settle(*[(start, end - 1, [ACCEPT]) for start, end, _ in found.ranges])
+    taken = sum(end - start for start, end, _ in shares.acquire("m1", 700))
+    assert taken == 700
+
+
+def test_ranges_of_an_answer_are_limited_and_the_urgent_ones_first(
+    bench: Bench, shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 64
+    monkeypatch.setattr(limits, "SHARE_RANGES_MAX", most)
+    bench.make()
+    publish_lanes(bench, ["critical" if n % 2 else "background" for n in range(3 * most)])
     # All others first, so that nothing that is left touches anything else.
-    found = shares.acquire("m1", SHARE_RANGES_MAX + 10)
-    assert len(found) <= SHARE_RANGES_MAX
+    found = shares.acquire("m1", most + 10)
+    assert len(found) <= most
     assert found == sorted(found)
     critical = [start for start, end, _ in found for start in range(start, end) if start % 2]
     assert len(critical) > sum(end - start for start, end, _ in found) // 2
@@ -61,7 +88,7 @@ def test_ranges_of_an_answer_are_few_and_the_urgent_ones_first(
     taken = sum(end - start for start, end, _ in [*found, *rest])
     while more := shares.acquire("m2", 500):
         taken += sum(end - start for start, end, _ in more)
-    assert taken == 3 * SHARE_RANGES_MAX
+    assert taken == 3 * most
 
 
 def test_deliveries_split_ranges(bench: Bench, shares: Shares) -> None:
