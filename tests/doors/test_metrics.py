@@ -139,7 +139,8 @@ def check_cuts(world: World) -> None:
 @checks(f.HELD_BYTES)
 def check_held_bytes(world: World) -> None:
     # The workload has no members of Kafka groups, and its requests have all arrived.
-    exactly(world, f.HELD_BYTES, {labels(what=what): 0 for what in ("groups", "receiving")})
+    kinds = ("groups", "fetch_sessions", "share_sessions", "waiting", "receiving")
+    exactly(world, f.HELD_BYTES, {labels(what=what): 0 for what in kinds})
 
 
 # Groups.

@@ -28,7 +28,8 @@ SHARE_GROUP_MEMBERS_MAX: Final = 200
 GROUP_UNREAD_MS: Final = 60_000
 # What one member of a classic group tells of itself when it joins.
 MEMBER_BYTES_MAX: Final = 1024 * 1024
-# What all Kafka groups together keep of their members, unless a node is told otherwise.
+# What a node keeps for Kafka clients between their requests, unless it is told otherwise:
+# of members of groups, sessions, and fetches that wait.
 GROUPS_MEMORY_BYTES: Final = 256 * 1024 * 1024
 # Regular expressions of clients: the text, the states of one whose repetitions are written
 # out, the visits of states that matching it against all names may take together, and
@@ -76,7 +77,8 @@ MESSAGE_ELEMENTS_MAX: Final = 1_000_000
 # There are no more topics, groups or partitions of a topic to speak of.
 REQUEST_ELEMENTS_MAX: Final = 100_000
 REQUEST_ARRAY_MAX: Final = 20_000
-# What all connections together may hold of frames that have not arrived whole.
+# What all connections together may hold of frames that have not arrived whole, or wait
+# for their turn.
 RECEIVING_BYTES_MAX: Final = 512 * 1024 * 1024
 # Of one answer to a fetch. Whoever wants more asks again.
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -83,7 +83,8 @@ class NodeSettings(SettingsModel):
     connections_max_idle_ms: int = 10 * 60 * 1000
     stall_timeout_ms: int = 60_000
     request_bytes_max: int = 100 * 1024 * 1024
-    # What all Kafka groups together may keep of what their members say of themselves.
+    # What may be kept for Kafka clients between their requests: of members of groups,
+    # sessions, and fetches that wait.
     groups_memory_bytes: int = limits.GROUPS_MEMORY_BYTES
     # How long a new consumer group waits for more members.
     rebalance_delay_ms: int = 0

@@ -20,7 +20,6 @@ from headrace.server.kafka.connection import (
     OPEN_REQUESTS_MAX,
     SCRATCH_BYTES,
     TOGETHER_BYTES_MAX,
-    WRITE_BYTES_HIGH,
     Connection,
     Slot,
 )
@@ -28,7 +27,6 @@ from headrace.server.kafka.door import Door
 from headrace.server.kafka.rooms import SPARE_BYTES
 from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
 from headrace.server.service import Service
-from headrace.server.stalls import PROGRESS_BYTES_MIN
 from headrace.wire.remote.methods import API_KEY
 
 METADATA = 3
@@ -224,7 +222,7 @@ def test_a_large_request_waits_for_its_turn_too() -> None:
         bench.send(frame(b"one", METADATA))
         large = frame(b"x" * 2 * SCRATCH_BYTES)
         bench.send(large[:1_000])
-        assert bench.door.rooms.bytes == 0
+        assert bench.door.rooms.bytes == 1_000
         assert not bench.line.is_reading_now
         bench.answer(0, [b"1"])
         await asyncio.sleep(0)
@@ -344,6 +342,24 @@ def test_what_all_connections_receive_at_once_is_bounded() -> None:
     play(scenario)
 
 
+def test_requests_that_wait_for_their_turn_are_bounded_in_sum() -> None:
+    async def scenario(bench: Bench) -> None:
+        second, line = bench.connect()
+        held = frame(b"x" * 1_000, METADATA)
+        bench.send(frame(b"long poll", FETCH) + held)
+        assert bench.door.rooms.bytes == len(held)
+        bench.door.rooms.bytes = limits.RECEIVING_BYTES_MAX - 1
+        bench.send(frame(b"long poll", FETCH), second)
+        bench.send(frame(b"x", METADATA), second)
+        assert (bench.line.ended, line.ended) == (None, "aborted")
+        second.connection_lost(None)
+        bench.answer(0, [b"1"])
+        await asyncio.sleep(0)
+        assert bench.door.rooms.bytes == limits.RECEIVING_BYTES_MAX - len(held) - 1
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("size", [300_000, SPARE_BYTES - 4, SPARE_BYTES, 5_000_000])
 def test_large_frames_in_the_same_room_do_not_mix(size: int) -> None:
     def scenario(bench: Bench) -> None:
@@ -370,93 +386,6 @@ def test_connections_beyond_the_limit_are_cut_and_leave_no_trace() -> None:
         assert bench.door.connections == {bench.connection}
 
     play(scenario, connections_max=1)
-
-
-def sweep(bench: Bench, times: int) -> None:
-    for _ in range(times):
-        bench.door.sweep()
-
-
-def test_a_peer_that_stops_within_a_request_is_cut_off() -> None:
-    def scenario(bench: Bench) -> None:
-        bench.send(frame(b"whole")[:-1])
-        sweep(bench, 6)
-        assert bench.line.ended is None
-        sweep(bench, 1)
-        assert bench.line.ended == "aborted"
-
-    play(scenario)
-
-
-def test_a_peer_that_sends_a_byte_now_and_then_is_cut_off_and_a_slow_one_is_not() -> None:
-    def scenario(bench: Bench) -> None:
-        slow, line = bench.connect()
-        small, other = bench.connect()
-        for connection in (bench.connection, slow):
-            bench.send(struct.pack(">ih", 300_000, PRODUCE), connection)
-        # Whole requests, and always the beginning of one more.
-        bench.send(frame(b"whole")[:3], small)
-        for _ in range(7):
-            assert bench.line.ended is None
-            bench.send(b"x")
-            bench.send(b"x" * PROGRESS_BYTES_MIN, slow)
-            bench.send(frame(b"whole")[3:] + frame(b"whole")[:3], small)
-            bench.door.sweep()
-        assert (bench.line.ended, line.ended, other.ended) == ("aborted", None, None)
-        assert +bench.service.counts.cuts == {("kafka", "body"): 1}
-
-    play(scenario)
-
-
-def test_a_peer_that_takes_nothing_is_cut_off_and_one_that_is_slow_is_not() -> None:
-    def scenario(bench: Bench) -> None:
-        bench.line.unsent = WRITE_BYTES_HIGH * 2
-        for _ in range(18):
-            bench.line.unsent -= PROGRESS_BYTES_MIN
-            bench.door.sweep()
-        assert bench.line.ended is None
-        # A byte now and then is not taking it.
-        for _ in range(6):
-            bench.line.unsent -= 1
-            bench.door.sweep()
-        assert bench.line.ended == "aborted"
-
-    play(scenario)
-
-
-def test_a_silent_peer_is_let_go_unless_it_waits_for_an_answer() -> None:
-    def scenario(bench: Bench) -> None:
-        bench.send(frame(b"a long poll"))
-        sweep(bench, 65)
-        assert bench.line.ended is None
-        bench.answer(0, [b"news"])
-        sweep(bench, 1)
-        assert bench.line.ended == "closed"
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("unsent", [1, WRITE_BYTES_HIGH * 2])
-def test_a_peer_that_takes_nothing_of_a_short_answer_is_cut_off_too(unsent: int) -> None:
-    def scenario(bench: Bench) -> None:
-        bench.line.unsent = unsent
-        sweep(bench, 3)
-        assert bench.line.ended is None
-        sweep(bench, 1)
-        assert bench.line.ended == "aborted"
-        assert +bench.service.counts.cuts == {("kafka", "answer"): 1}
-
-    play(scenario, stall_timeout_ms=30_000)
-
-
-def test_limits_of_zero_cut_nobody_off() -> None:
-    def scenario(bench: Bench) -> None:
-        bench.send(frame(b"whole")[:-1])
-        bench.line.unsent = 1
-        sweep(bench, 10_000)
-        assert bench.line.ended is None
-
-    play(scenario, stall_timeout_ms=0, connections_max_idle_ms=0)
 
 
 def test_an_address_has_so_many_connections_and_its_places_come_back() -> None:

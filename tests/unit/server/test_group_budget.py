@@ -1,21 +1,27 @@
-"""What members say of themselves is kept within one budget for all groups of a node."""
+"""What is kept for clients between their requests is within one budget for all of a node."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.unit.server.asking import Asking, run
 
+from headrace.core.settings import TopicSettings
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
+from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.kafka.generated.join_group_request import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
 )
 from headrace.wire.kafka.generated.leave_group_request import LeaveGroupRequest, MemberIdentity
+from headrace.wire.kafka.generated.share_fetch_request import FetchPartition as SharePartition
+from headrace.wire.kafka.generated.share_fetch_request import FetchTopic as ShareTopic
+from headrace.wire.kafka.generated.share_fetch_request import ShareFetchRequest
 from headrace.wire.kafka.generated.share_group_heartbeat_request import (
     ShareGroupHeartbeatRequest,
 )
@@ -24,7 +30,7 @@ from headrace.wire.kafka.generated.sync_group_request import (
     SyncGroupRequestAssignment,
 )
 
-JOIN, LEAVE, SYNC, CONSUMER, SHARE = 11, 13, 14, 68, 76
+FETCH, JOIN, LEAVE, SYNC, CONSUMER, SHARE, SHARE_FETCH = 1, 11, 13, 14, 68, 76, 78
 MEGABYTE = 1024 * 1024
 
 
@@ -121,5 +127,102 @@ def test_time_gives_back_what_a_vanished_member_held() -> None:
         assert asking.door.groups.budget.size_bytes > MEGABYTE - 20_000
         await asking.skip(60)
         assert asking.door.groups.budget.size_bytes == 0
+
+    run(scenario)
+
+
+def fetch(partitions: int, *, topic: str = "none", epoch: int = 0, wait_ms: int = 0) -> Any:
+    wanted = tuple(FetchPartition(index, partition_max_bytes=1) for index in range(partitions))
+    topics = (FetchTopic(topic, partitions=wanted),)
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, session_epoch=epoch, topics=topics)
+
+
+def test_fetch_sessions_are_in_the_budget_and_make_room_for_groups() -> None:
+    async def scenario() -> None:
+        asking = with_budget(3)
+        held = asking.door.held
+        for _ in range(50):
+            opened = await asking.ask(FETCH, 11, fetch(1_000))
+            assert opened.session_id
+            assert held.size_bytes <= 3 * MEGABYTE
+        assert 0 < len(held.fetch_sessions) < 5
+        for number in range(2):
+            await become_stable(asking, f"group-{number}")
+        assert held.size_bytes <= 3 * MEGABYTE
+        await become_stable(asking, "group-2")
+        assert len(held.fetch_sessions) == 0
+        # Its client is told to say everything each time.
+        assert (await asking.ask(FETCH, 11, fetch(1_000))).session_id == 0
+        assert (await asking.ask(FETCH, 11, fetch(1))).session_id
+
+    run(scenario)
+
+
+def test_a_fetch_session_that_grows_beyond_the_budget_is_forgotten() -> None:
+    async def scenario() -> None:
+        asking = with_budget(1)
+        opened = await asking.ask(FETCH, 11, fetch(10))
+        growing = fetch(2_000, epoch=1)._replace(session_id=opened.session_id)
+        await asking.ask(FETCH, 11, growing)
+        assert asking.door.held.size_bytes == 0
+        again = growing._replace(session_epoch=2)
+        answer = await asking.ask(FETCH, 11, again)
+        assert answer.error_code == Error.FETCH_SESSION_ID_NOT_FOUND
+
+    run(scenario)
+
+
+def test_fetches_that_wait_are_in_the_budget_and_those_beyond_are_answered_at_once() -> None:
+    async def scenario() -> None:
+        asking = with_budget(1)
+        asking.broker.topics.create("quiet", 100, TopicSettings(), asking.clock.now_ms())
+        polls = [
+            asking.begin(FETCH, 11, fetch(100, topic="quiet", epoch=-1, wait_ms=30_000))
+            for _ in range(50)
+        ]
+        await asyncio.sleep(0)
+        held = asking.door.held
+        waiting = [poll for poll in polls if not poll.done()]
+        assert 0 < len(waiting) < 20
+        assert len(waiting) * 100 * 1_024 <= held.waiting_bytes <= 1.25 * MEGABYTE
+        await asking.skip(60)
+        assert not any([(await poll).error_code for poll in polls])
+        assert held.waiting_bytes == 0
+
+    run(scenario)
+
+
+def test_nobody_else_takes_the_room_of_fetches_that_wait() -> None:
+    async def scenario() -> None:
+        asking = with_budget(1)
+        asking.broker.topics.create("quiet", 1, TopicSettings(), asking.clock.now_ms())
+        await become_stable(asking, "group")
+        poll = asking.begin(FETCH, 11, fetch(1, topic="quiet", epoch=-1, wait_ms=1_000))
+        await asyncio.sleep(0)
+        assert not poll.done()
+        await asking.skip(2)
+        await poll
+
+    run(scenario)
+
+
+def test_share_sessions_are_in_the_budget() -> None:
+    async def scenario() -> None:
+        asking = with_budget(1)
+        asking.broker.topics.create("quiet", 1, TopicSettings(), asking.clock.now_ms())
+        joining = ShareGroupHeartbeatRequest("shares", "m", 0, subscribed_topic_names=("quiet",))
+        assert (await asking.ask(SHARE, 1, joining)).error_code == Error.NONE
+
+        def opening(count: int) -> ShareFetchRequest:
+            places = tuple(SharePartition(index) for index in range(count))
+            return ShareFetchRequest("shares", "m", 0, topics=(ShareTopic(b"n" * 16, places),))
+
+        answer = await asking.ask(SHARE_FETCH, 1, opening(5_000))
+        assert answer.error_code == Error.SHARE_SESSION_LIMIT_REACHED
+        assert asking.door.held.share_sessions_bytes == 0
+        assert (await asking.ask(SHARE_FETCH, 1, opening(500))).error_code == Error.NONE
+        assert 500 * 100 < asking.door.held.share_sessions_bytes < MEGABYTE
+        asking.door.shares.end_session("shares", "m")
+        assert asking.door.held.share_sessions_bytes == 0
 
     run(scenario)

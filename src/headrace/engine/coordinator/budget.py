@@ -2,8 +2,9 @@
 
 A member sends up to a megabyte when it joins, and a leader an assignment for each of
 its members. A thousand groups of that size would be a gigabyte, so there is one budget
-for all of them. A request that does not fit is told to come again; before that, groups
-that never got stable go, the oldest first: their members join again, if they live.
+for all of them, and for what else a node keeps for its clients. A request that does not
+fit is told to come again; before that, groups that never got stable go, the oldest first:
+their members join again, if they live.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ class GroupBudget:
 
     def forget(self, name: str) -> None:
         self.size_bytes -= self._sizes.pop(name, 0)
-
-    def has_room(self, more: int) -> bool:
-        return self.size_bytes + more <= self.bytes_max
 
     def unstable(self, groups: list[CoordinatedGroup]) -> list[ClassicGroup]:
         """Those that never got stable and keep something, the oldest first."""

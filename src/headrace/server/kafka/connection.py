@@ -59,6 +59,7 @@ WRITE_BYTES_LOW = 1024 * 1024
 # gathered, of which the system takes about a thousand at once.
 TOGETHER_BYTES_MAX = 16 * 1024
 TOGETHER_PARTS_MAX = 512
+TOO_MUCH = "too much is being received at once"
 
 
 class Slot:
@@ -136,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._open_requests = 0
         self._held_bytes = 0
         self._unsent = []
-        self._kept = bytearray()
+        self._take_kept()
         self._drop_large()
         self._door.on_connection_lost(self)
 
@@ -160,8 +161,7 @@ class Connection(asyncio.BufferedProtocol):
             self._large_end += nbytes
             self._fill_large()
             return
-        end = len(self._kept) + nbytes
-        self._kept = bytearray()
+        end = len(self._take_kept()) + nbytes
         self._handle_frames(self._door.scratch[:end])
 
     def _handle_frames(self, data: memoryview) -> None:
@@ -188,7 +188,20 @@ class Connection(asyncio.BufferedProtocol):
             if self._open_requests >= OPEN_REQUESTS_MAX:
                 self._pause()
         if start < end and not self.is_closed:
-            self._kept = bytearray(data[start:])
+            self._keep(data[start:])
+
+    def _keep(self, data: memoryview) -> None:
+        if not self._door.rooms.keep(len(data)):
+            self.close(TOO_MUCH)
+            return
+        self._kept = bytearray(data)
+
+    def _take_kept(self) -> bytearray:
+        kept = self._kept
+        if kept:
+            self._kept = bytearray()
+            self._door.rooms.bytes -= len(kept)
+        return kept
 
     def _wait_for_turn(self, key: int) -> None:
         self._next_key = key
@@ -267,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
     def _make_room(self, data: Buffer, arrived: int) -> None:
         room = self._door.rooms.take(self._large_size, arrived)
         if room is None:
-            self.close("too much is being received at once")
+            self.close(TOO_MUCH)
             return
         room[: len(data)] = data
         self._large = room
@@ -401,8 +414,7 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         if self._is_paused or self.is_closed or self.transport is None:
             return
-        kept, self._kept = self._kept, bytearray()
-        self._handle_frames(memoryview(kept))
+        self._handle_frames(memoryview(self._take_kept()))
         # Handling them may have paused the connection again.
         if not self._is_paused and not self.is_closed:
             self.transport.resume_reading()

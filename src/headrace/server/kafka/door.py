@@ -25,7 +25,6 @@ from headrace.core.ports import Buffer
 from headrace.server.kafka import api_versions
 from headrace.server.kafka.answer_errors import error_codes, name_of
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
-from headrace.server.kafka.fetch_session import FetchSessions
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.rooms import Rooms
@@ -95,8 +94,9 @@ class Door:
         self.address = Address("", 0)
         self.advertised = Address("", 0)
         self.connections: set[Connection] = set()
-        self.fetch_sessions = FetchSessions(service.new_id)
         self.groups = LiveGroups(service, settings.rebalance_delay_ms, settings.groups_memory_bytes)
+        self.held = self.groups.held
+        self.fetch_sessions = self.held.fetch_sessions
         self.shares = LiveShares(service, self.groups)
         self.transactions = LiveTransactions(service, settings)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
@@ -117,7 +117,7 @@ class Door:
         self.polls: set[Callable[[], None]] = set()
         self.remote = RemoteDoor(self)
         self._endpoints: dict[int, Endpoint] = {}
-        service.held_bytes["groups"] = lambda: self.groups.budget.size_bytes
+        service.held_bytes.update(self.held.measure())
         service.held_bytes["receiving"] = lambda: self.rooms.bytes
         service.connections["kafka"] = lambda: len(self.connections) - self.remote.session_count
         service.connections["sdk"] = lambda: self.remote.session_count

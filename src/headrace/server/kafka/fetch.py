@@ -97,12 +97,14 @@ class _Reading:
         # Of a fetch in slices: that there may be more to read, and that it has to end.
         self._news = asyncio.Event()
         self._is_over = False
+        # What it was given of the budget to wait in.
+        self._held_bytes = 0
         self._answer: asyncio.Future[FetchResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         self._read()
-        if not self._cold and self._is_due():
+        if not self._cold and not self._may_wait():
             return self.response()
         self._answer = self._call.service.loop.create_future()
         self._wanted = dict(self._session.wanted)
@@ -120,6 +122,18 @@ class _Reading:
             self.is_enough() or self._request.max_wait_ms <= 0 or self._call.connection.is_hurried
         )
 
+    def _may_wait(self) -> bool:
+        """Whether there is a reason to wait, and room for one more who does: otherwise
+        it is answered with what there is, and its client asks again."""
+        if self._is_due():
+            return False
+        self._held_bytes = self._call.door.held.wait(len(self._wanted))
+        return self._held_bytes > 0
+
+    def _stop_holding(self) -> None:
+        self._call.door.held.end_wait(self._held_bytes)
+        self._held_bytes = 0
+
     def _warm(self) -> None:
         """Let a thread wait for the disk, and look again. An answer without what is
         cold would do for now, but its readers would never get on."""
@@ -135,10 +149,10 @@ class _Reading:
         self._read()
         if self._cold:
             self._warm()
-        elif self._is_due():
-            self._answer.set_result(self.response())
-        else:
+        elif self._may_wait():
             self._wait()
+        else:
+            self._answer.set_result(self.response())
 
     def _wait(self) -> None:
         service = self._call.service
@@ -183,6 +197,7 @@ class _Reading:
 
     def _end(self) -> None:
         assert self._answer is not None
+        self._stop_holding()
         if self._timer is not None:
             self._timer.cancel()
         self._call.service.stop_waiting(self._waited, self._on_news)
@@ -205,6 +220,10 @@ class _Reading:
         wait_ms = min(max(self._request.max_wait_ms, 0), WAIT_MS_MAX)
         deadline = service.loop.time() + wait_ms / 1000
         self._wanted = dict(self._session.wanted)
+        self._held_bytes = self._call.door.held.wait(len(self._wanted))
+        if not self._held_bytes:
+            # There is no room for one more who waits.
+            deadline = service.loop.time()
         self._call.door.polls.add(self._on_over)
         connection.polls.add(self._news.set)
         connection.on_closed.append(self._on_over)
@@ -221,6 +240,7 @@ class _Reading:
                 elif not await self._wait_for_news(deadline):
                     break
         finally:
+            self._stop_holding()
             service.stop_waiting(self._waited, self._news.set)
             self._call.door.polls.discard(self._on_over)
             connection.polls.discard(self._news.set)

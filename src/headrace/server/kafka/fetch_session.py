@@ -9,9 +9,10 @@
     n, -1        it ends; this request is answered like one without a session
 
 An answer within a session has only the partitions about which there is news.
-Sessions, and the partitions that they remember in all, are bounded: beyond that the
-one that was idle longest goes, and its client begins anew. A session too large to
-be remembered is answered with id 0, which tells its client to say everything again.
+Sessions, the partitions that they remember in all and their memory (held.py) are
+bounded: beyond that the one that was idle longest goes, and its client begins anew. A
+session too large to be remembered is answered with id 0, which tells its client to say
+everything again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest
 
 _EPOCH_MAX = 2**31 - 1
+# About what a session takes in memory, and each partition in it.
+SESSION_BYTES = 1_024
+PARTITION_BYTES = 640
 
 # Name, id and number: what a request calls a partition, in either of its ways.
 Key = tuple[str, bytes, int]
@@ -64,8 +68,12 @@ class FetchSessions:
         *,
         sessions_max: int = FETCH_SESSIONS_MAX,
         partitions_max: int = FETCH_SESSION_PARTITIONS_MAX,
+        has_room: Callable[[int], bool] = lambda _: True,
     ) -> None:
+        """`has_room` says whether so many bytes more may be kept; it may have
+        `forget_oldest` make some."""
         self._new_id = new_id
+        self._has_room = has_room
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
         # The longest idle first.
@@ -74,6 +82,17 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def size_bytes(self) -> int:
+        return _size(len(self._sessions), self._partitions)
+
+    def forget_oldest(self) -> bool:
+        """False when there is none."""
+        if not self._sessions:
+            return False
+        self._forget(next(iter(self._sessions)))
+        return True
 
     def find(self, request: FetchRequest) -> FetchSession | Error:
         """The session that this request belongs to, changed as it says. One with
@@ -96,10 +115,12 @@ class FetchSessions:
         self._partitions += len(found.wanted) - before
         self._sessions.move_to_end(found.id)
         self._evict()
+        self._has_room(0)
         return found
 
     def _keep(self, session: FetchSession) -> None:
-        if len(session.wanted) > self._partitions_max:
+        count = len(session.wanted)
+        if count > self._partitions_max or not self._has_room(_size(1, count)):
             return
         while session.id == 0 or session.id in self._sessions:
             session.id = self._new_id()
@@ -109,9 +130,13 @@ class FetchSessions:
 
     def _evict(self) -> None:
         while len(self._sessions) > self._sessions_max or self._partitions > self._partitions_max:
-            self._forget(next(iter(self._sessions)))
+            self.forget_oldest()
 
     def _forget(self, session_id: int) -> None:
         gone = self._sessions.pop(session_id, None)
         if gone is not None:
             self._partitions -= len(gone.wanted)
+
+
+def _size(sessions: int, partitions: int) -> int:
+    return sessions * SESSION_BYTES + partitions * PARTITION_BYTES

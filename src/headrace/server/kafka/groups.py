@@ -47,6 +47,7 @@ from headrace.engine.coordinator.values import (
     SyncAnswer,
     SyncRequest,
 )
+from headrace.server.kafka.held import Held
 from headrace.server.service import Service
 
 # Between two turns of matching patterns; others are served meanwhile.
@@ -61,6 +62,8 @@ class LiveGroups:
         memory_bytes_max: int = limits.GROUPS_MEMORY_BYTES,
     ) -> None:
         self.budget = GroupBudget(memory_bytes_max)
+        # All that is kept for clients; what groups keep is part of it.
+        self.held = Held(self.budget, service.new_id)
         self.registry = GroupRegistry(rebalance_delay_ms=rebalance_delay_ms)
         self.service = service
         self._loop = service.loop
@@ -274,9 +277,9 @@ class LiveGroups:
         return error
 
     def refuse_size(self, name: str, more: int) -> GroupError:
-        """Whether what a member says fits into the budget of all groups. If not, it is
-        told to come again, unless groups that never got stable make room."""
-        if self.budget.has_room(more):
+        """Whether what a member says fits into the budget. If not, it is told to come
+        again, unless groups that never got stable make room."""
+        if self.held.has_room(more):
             return GroupError.NONE
         for group in self.budget.unstable(list(self.registry)):
             if group.name != name:
@@ -285,7 +288,7 @@ class LiveGroups:
                 self._release(outcome.answers)
                 self.budget.forget(group.name)
                 self.delete(group.name)
-                if self.budget.has_room(more):
+                if self.held.has_room(more):
                     return GroupError.NONE
         return GroupError.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -5,7 +5,8 @@
     grown       for what is larger, or when no spare is left: at most so many times
                 what has arrived, so that a length alone costs nothing
 
-All of them together are bounded; who gets none is cut off.
+All of them together are bounded, and with them what connections keep of smaller frames,
+or of requests that wait for their turn; who gets none is cut off.
 
 Rejected: room for the whole frame as soon as its length is known. A thousand peers
 that send four bytes each would take all there is.
@@ -26,7 +27,7 @@ GROWTH = 4
 class Rooms:
     def __init__(self) -> None:
         self._spare: list[bytearray] = []
-        # Of those that are in use.
+        # Of those that are in use, and of what is kept elsewhere.
         self.bytes = 0
 
     def take(self, size: int, arrived: int) -> bytearray | None:
@@ -42,6 +43,14 @@ class Rooms:
         if self.bytes + wanted > limits.RECEIVING_BYTES_MAX:
             return None
         return self._use(bytearray(wanted))
+
+    def keep(self, size: int) -> bool:
+        """Whether a connection may keep so much itself; `bytes` is less by it when it
+        does no more."""
+        if self.bytes + size > limits.RECEIVING_BYTES_MAX:
+            return False
+        self.bytes += size
+        return True
 
     def _use(self, room: bytearray) -> bytearray:
         self.bytes += len(room)

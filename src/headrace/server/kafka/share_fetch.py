@@ -75,6 +75,12 @@ def handle(
         return ShareFetchResponse(
             error_code=Error.INVALID_REQUEST, error_message="too many partitions for one member"
         )
+    if not shares.has_room(session):
+        shares.end_session(name, member)
+        return ShareFetchResponse(
+            error_code=Error.SHARE_SESSION_LIMIT_REACHED,
+            error_message="as much is kept for clients as may be; try again",
+        )
     settling = settle(call, group, member, wanted)
     if settling.waiting is None:
         return _fetch(call, request, group, session, settling.finish_nowait())

@@ -33,6 +33,7 @@ from headrace.server.kafka.configs import SHARE_GROUP
 from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.groups import LiveGroups
+from headrace.server.kafka.held import SHARE_PLACE_BYTES, SHARE_SESSION_BYTES
 from headrace.server.service import Service
 
 FINAL_EPOCH = -1
@@ -51,6 +52,8 @@ class ShareSession:
         self.epoch = 1
         self.is_over = False
         self.places: OrderedDict[Place, None] = OrderedDict()
+        # What it takes of the budget.
+        self.held_bytes = 0
         # What ends the polls that wait for messages for it.
         self.waits: set[Callable[[], None]] = set()
 
@@ -219,6 +222,13 @@ class LiveShares:
         self._keys_of(connection).add(key)
         return session
 
+    def has_room(self, session: ShareSession) -> bool:
+        """Whether the session, which may have changed, fits into the budget."""
+        size = SHARE_SESSION_BYTES + len(session.places) * SHARE_PLACE_BYTES
+        self._groups.held.share_sessions_bytes += size - session.held_bytes
+        session.held_bytes = size
+        return self._groups.held.has_room(0)
+
     def session(self, name: str, member: str, epoch: int) -> ShareSession | Error:
         """The session that goes on, or ends, with this request."""
         found = self._sessions.get((name, member))
@@ -266,6 +276,7 @@ class LiveShares:
         session = self._sessions.pop(key, None)
         if session is not None:
             session.is_over = True
+            self._groups.held.share_sessions_bytes -= session.held_bytes
             for stop in tuple(session.waits):
                 stop()
             self._unlink(key, session.connection)

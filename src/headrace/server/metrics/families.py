@@ -70,7 +70,8 @@ CUTS = Family(
 HELD_BYTES = Family(
     "headrace_held_bytes", "gauge", ("what",),
     "Memory that is kept for clients and has a bound: what members of Kafka groups say of "
-    "themselves (groups), requests that have not arrived whole (receiving).",
+    "themselves (groups), fetch_sessions, share_sessions, fetches that wait for data (waiting), "
+    "requests that have not arrived whole or wait for their turn (receiving).",
 )  # fmt: skip
 
 # Groups.
