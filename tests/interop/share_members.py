@@ -93,7 +93,9 @@ def publish_mixed(bootstrap: str, count: int) -> None:
     """So many messages whose priorities take turns, in batches of any size."""
     producer = Producer({**quiet(bootstrap), "linger.ms": 5})
     for number in range(count):
-        headers = {"headrace-priority": PRIORITIES[number % len(PRIORITIES)]}
+        headers: dict[str, str | bytes | None] = {
+            "headrace-priority": PRIORITIES[number % len(PRIORITIES)]
+        }
         producer.produce(TOPIC, b"%d" % number, headers=headers)
     assert producer.flush(WAIT_SECONDS) == 0
 
