@@ -278,6 +278,16 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "cps",
             ),
             Panel(
+                "Delayed messages that came to an end",
+                (
+                    (
+                        rate("headrace_delayed_ended_total", TOPIC, "topic, outcome"),
+                        "{{outcome}}, {{topic}}",
+                    ),
+                ),
+                "cps",
+            ),
+            Panel(
                 "Dead letters",
                 (
                     (gauge("headrace_dead_letters", TOPIC, "topic"), "{{topic}}"),

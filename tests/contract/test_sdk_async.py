@@ -308,6 +308,7 @@ def test_dead_letters_and_delayed_messages_are_handled(
         assert not await handle.cancel(published)
         assert (await handle.status(published)).state == "cancelled"
         assert await delayed.count() == 1
+        assert await delayed.totals() == ("orders", 0, 1, 0)
 
     run(sdk_backend, test)
 

@@ -127,6 +127,12 @@ def test_delayed_messages_are_listed_and_cancelled(client: GrpcClient, topic: st
     place = pb.MessageId(topic=topic, partition=0, offset=found.message.offset)
     assert client.letters.Cancel(pb.CancelRequest(id=place)).cancelled
     assert not client.letters.Cancel(pb.CancelRequest(id=place)).cancelled
+    for topics in ([topic], []):
+        asked = pb.DelayedTotalsRequest(topics=topics)
+        found = {each.topic: each for each in client.letters.DelayedTotals(asked).topics}
+        assert found[topic] == pb.TopicDelayedTotals(topic=topic, cancelled=1)
+    missing = pb.DelayedTotalsRequest(topics=["nowhere"])
+    refused(lambda: client.letters.DelayedTotals(missing), MISSING, "unknown-topic")
 
 
 def test_wrong_requests_have_the_right_status(client: GrpcClient, topic: str) -> None:

@@ -143,6 +143,11 @@ def test_priorities_are_served_in_order_and_counted(http: httpx.Client, topic: s
     assert delay["delayed"] == 1
     assert delay["next_due"] is not None
     assert group in {each["group"] for each in done(http.get("/delay/stats"))["groups"]}
+    [waiting] = done(http.get(f"/topics/{topic}/delayed"))["messages"]
+    done(http.delete(f"/topics/{topic}/delayed/{waiting['partition']}/{waiting['offset']}"))
+    ended = {"topic": topic, "delivered": 0, "cancelled": 1, "expired": 0}
+    assert done(http.get("/delay/stats", params={"group": group}))["topics"] == [ended]
+    assert ended in done(http.get("/delay/stats"))["topics"]
 
 
 def test_a_lease_waits_for_what_comes(http: httpx.Client, doors: DoorsProcess, topic: str) -> None:

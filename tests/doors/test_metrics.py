@@ -273,6 +273,13 @@ def check_latencies(world: World) -> None:
             assert buckets[-1] == count
 
 
+@checks(f.DELAYS_ENDED)
+def check_delays(world: World) -> None:
+    outcomes = {"delivered": 0, "cancelled": 1, "expired": 0}
+    expected = {labels(topic="jobs", outcome=name): count for name, count in outcomes.items()}
+    exactly(world, f.DELAYS_ENDED, expected)
+
+
 @checks(f.LETTERS, f.REDRIVEN)
 def check_letters(world: World) -> None:
     exactly(world, f.LETTERS, {labels(topic="jobs"): 1})

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.calls.served import Served
-from headrace.core.values import DeadLetter, DelayedMessage, MessageId, RedriveResult
+from headrace.core.values import (
+    DeadLetter,
+    DelayedMessage,
+    DelayedTotals,
+    MessageId,
+    RedriveResult,
+)
+from headrace.engine.delayed import totals_of
 
 
 class LetterCalls(Served):
@@ -14,6 +21,19 @@ class LetterCalls(Served):
     ) -> list[DelayedMessage]:
         with self._reading() as now_ms:
             return self._broker.delayed(self._broker.topics.named(topic), after, limit, now_ms)
+
+    def delayed_totals(self, topics: Sequence[str] | None = None) -> list[DelayedTotals]:
+        """What became of the delayed messages of these topics; without names, of all
+        topics where there were any."""
+        with self._reading():
+            known = self._broker.topics
+            if topics is not None:
+                return [totals_of(name, known.partitions(known.named(name))) for name in topics]
+            found = [
+                totals_of(topic.name, known.partitions(topic))
+                for topic in known.catalog.topics.values()
+            ]
+            return sorted(each for each in found if any(each[1:]))
 
     def cancel(self, id: MessageId) -> bool:
         """Call a delayed message off, for all groups. False when it is not

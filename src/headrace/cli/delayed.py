@@ -28,6 +28,7 @@ from headrace.cli.output import (
     shown_text,
     write_json,
 )
+from headrace.core.errors import InvalidArgument
 from headrace.core.values import MessageId
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ delayed = noun(
     examples="""
     headrace delayed list orders
     headrace delayed cancel orders:0:42
+    headrace delayed stats --server 127.0.0.1:9092
     """,
 )
 
@@ -72,6 +74,27 @@ def list_delayed(topic: str, limit: int, as_json: bool, place: Place) -> int | N
             ],
         )
     return None if messages else EXIT_NOTHING_FOUND
+
+
+@command(delayed, "stats", examples="headrace delayed stats orders --server 127.0.0.1:9092")
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@json_option
+def stats(topics: tuple[str, ...], as_json: bool, place: Place) -> None:
+    """What became of delayed messages, since the node was started.
+
+    Without a topic: all in which there were any. A message counts as delivered, or as
+    expired before its time came, once for each queue group.
+    """
+    if not place.server:
+        raise InvalidArgument(
+            "a node counts these while it runs, and a directory has none: name a node by --server"
+        )
+    with open_backend(place, read_only=True) as backend:
+        found = backend.delayed_totals(list(topics) or None)
+    if as_json:
+        write_json([totals._asdict() for totals in found])
+    else:
+        print_table(["topic", "delivered", "cancelled", "expired"], found)
 
 
 @command(delayed, "cancel", examples="headrace delayed cancel orders:0:42")

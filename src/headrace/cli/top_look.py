@@ -165,7 +165,7 @@ def _group_rows(look: Look, rates: RateWindow) -> tuple[GroupRow, ...]:
     )
 
 
-def _of(rates: Mapping[str, Rates], name: str) -> tuple[float, float] | tuple[None, None]:
+def _of(rates: Mapping[str, Rates], name: str) -> tuple[float | None, float | None]:
     return rates.get(name) or (None, None)
 
 

@@ -10,7 +10,7 @@ from headrace.client.async_waiting import Calls
 from headrace.client.dead_letters import Choice, DeadLetters, Progress
 from headrace.client.delayed import Delayed
 from headrace.client.views import DeadLetterView, DelayedView
-from headrace.core.values import RedriveResult
+from headrace.core.values import DelayedTotals, RedriveResult
 
 
 class AsyncDeadLetters:
@@ -70,6 +70,9 @@ class AsyncDelayed:
 
     async def count(self) -> int:
         return await self._calls.run(self._delayed.count)
+
+    async def totals(self) -> DelayedTotals:
+        return await self._calls.run(self._delayed.totals)
 
     async def cancel(self, id: object) -> bool:
         return await self._calls.run(self._delayed.cancel, id)

@@ -28,6 +28,7 @@ from headrace.core.values import (
     CursorMove,
     DeadLetter,
     DelayedMessage,
+    DelayedTotals,
     Delivery,
     GroupInfo,
     Headers,
@@ -219,6 +220,8 @@ class Backend(Protocol):
     def delayed(
         self, topic: str, *, after: tuple[int, int, int] | None = None, limit: int = 100
     ) -> list[DelayedMessage]: ...
+
+    def delayed_totals(self, topics: Sequence[str] | None = None) -> list[DelayedTotals]: ...
 
     def cancel(self, id: MessageId) -> bool: ...
 

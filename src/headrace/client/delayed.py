@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.client.connection import Connection
 from headrace.client.settling import message_id_of
 from headrace.client.views import DelayedView
-from headrace.core.values import check_name
+from headrace.core.values import DelayedTotals, check_name
 
 PAGE_ITEMS = 500
 
@@ -34,6 +34,11 @@ class Delayed:
         return sum(1 for _ in self)
 
     __len__ = count
+
+    def totals(self) -> DelayedTotals:
+        """What became of those before, since the node was started."""
+        [totals] = self._connection.reach().delayed_totals([self.topic])
+        return totals
 
     def cancel(self, id: object) -> bool:
         """Whether it is cancelled now; False when it is not delayed any more."""

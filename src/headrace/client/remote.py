@@ -36,6 +36,7 @@ from headrace.core.values import (
     CursorMove,
     DeadLetter,
     DelayedMessage,
+    DelayedTotals,
     GroupInfo,
     Headers,
     MessageId,
@@ -326,6 +327,10 @@ class RemoteBackend(LeaseCaller):
                 return found
             last = found[-1]
             after = (last.deliver_at_ms, last.partition, last.offset)
+
+    def delayed_totals(self, topics: Sequence[str] | None = None) -> list[DelayedTotals]:
+        totals: list[DelayedTotals] = self._call("delayed_totals", topics)
+        return totals
 
     def cancel(self, id: MessageId) -> bool:
         is_cancelled: bool = self._call("cancel", id)

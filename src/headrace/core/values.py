@@ -287,6 +287,16 @@ class QueueStatistics(NamedTuple):
         return self.ready + self.waiting + self.leased + self.retrying + self.delayed + self.moving
 
 
+class DelayedTotals(NamedTuple):
+    """What became of a topic's delayed messages since the node was started. A message
+    counts as delivered, or as expired before its time came, once for each queue group."""
+
+    topic: str
+    delivered: int
+    cancelled: int
+    expired: int
+
+
 class DelayedMessage(NamedTuple):
     topic: str
     partition: int

@@ -281,6 +281,7 @@ def _note_times(
                 due_ms = scanner.due_ms(offset, found.deliver_at_ms, found.delay_ms)
                 since.add(offset, max(time_ms, due_ms))
                 since.add(offset + 1, time_ms)
+                since.delayed.append(offset)
 
 
 def _place(partition: Partition) -> tuple[bytes, int, int]:

@@ -1,16 +1,25 @@
-"""Listing what is delayed, a page at a time, in the order in which it falls due, and
-calling it off."""
+"""Listing what is delayed, a page at a time, in the order in which it falls due, calling
+it off, and counting what became of it.
+
+    delivered    leased for the first time, by each group that does
+    cancelled    called off, for all groups
+    expired      its life ended before its time came, for each group
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.values import DelayedMessage
+from headrace.core.values import DelayedMessage, DelayedTotals
 from headrace.engine import state as events
 from headrace.engine.partition import Partition
-from headrace.engine.runs import runs_of
+from headrace.engine.queue import QueueView
+from headrace.engine.runs import pairs, runs_of
+from headrace.engine.window import DELAYED
 from headrace.record import Record, read_attributes
 
 # Due time, partition and offset: where a page goes on.
@@ -28,9 +37,37 @@ def cancel(partition: Partition, offset: int, now_ms: int) -> bool:
     event = events.Cancelled(now_ms, [offset, offset + 1])
     partition.open_state(now_ms).append([event], partition.epoch, now_ms)
     scanner.cancelled.add(offset)
+    scanner.delays_ended["cancelled"] += 1
     for view in partition.views.values():
         view.cancel(event.runs)
     return True
+
+
+def on_delivered(partition: Partition, event: events.Granted, offsets: Iterable[int]) -> None:
+    """Count which of these, which were delayed, go out for the first time."""
+    if partition.scanner is None:
+        return
+    delayed = sorted(offsets)
+    partition.scanner.delays_ended["delivered"] += sum(
+        bisect_left(delayed, end) - bisect_left(delayed, start)
+        for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True)
+        if attempt == 1
+    )
+
+
+def on_expired(partition: Partition, view: QueueView, offsets: Iterable[int]) -> None:
+    """Count which of these are still delayed."""
+    if partition.scanner is not None and partition.scanner.has_delays:
+        ended = sum(view.is_in(offset, DELAYED) for offset in offsets)
+        partition.scanner.delays_ended["expired"] += ended
+
+
+def totals_of(topic: str, partitions: Sequence[Partition]) -> DelayedTotals:
+    ended: Counter[str] = Counter()
+    for partition in partitions:
+        if partition.scanner is not None:
+            ended.update(partition.scanner.delays_ended)
+    return DelayedTotals(topic, ended["delivered"], ended["cancelled"], ended["expired"])
 
 
 def _is_delayed(partition: Partition, offset: int, now_ms: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from headrace.engine import state as events
 from headrace.engine.commit import Commit
+from headrace.engine.delayed import on_expired
 from headrace.engine.groups import Groups
 from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
@@ -51,6 +52,7 @@ class Fates:
     def expire(
         self, partition: Partition, view: QueueView, offsets: list[int], now_ms: int
     ) -> None:
+        on_expired(partition, view, offsets)
         if partition.topic.settings.dead_letter_expired and partition.topic.source_id is None:
             self.give_up(partition, view, offsets, "expired", now_ms, outcome=EXPIRED)
         else:

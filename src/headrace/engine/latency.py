@@ -115,9 +115,13 @@ class Since:
     """Since when some messages wait: ascending offsets, and the time of each. A time is
     that of all messages up to the next offset."""
 
-    __slots__ = ("_earliest_ms", "_latest_ms", "_starts", "_times")
+    __slots__ = ("_earliest_ms", "_latest_ms", "_starts", "_times", "delayed")
 
-    def __init__(self, starts: Sequence[int], times: Sequence[int]) -> None:
+    def __init__(
+        self, starts: Sequence[int], times: Sequence[int], delayed: Sequence[int] = ()
+    ) -> None:
+        """`delayed` may name those that wait since they were due."""
+        self.delayed = delayed
         self._starts = starts
         self._times = times
         self._earliest_ms = min(times)
@@ -148,6 +152,7 @@ class SinceBuilder:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._times: list[int] = []
+        self.delayed: list[int] = []
 
     def add(self, offset: int, time_ms: int) -> None:
         if self._starts and self._starts[-1] == offset:
@@ -157,7 +162,7 @@ class SinceBuilder:
             self._times.append(time_ms)
 
     def built(self) -> Since:
-        return Since(self._starts or (0,), self._times or (0,))
+        return Since(self._starts or (0,), self._times or (0,), self.delayed)
 
 
 def since_of(records: Sequence[Record], due_ms: Mapping[int, int]) -> Since:

@@ -22,6 +22,7 @@ from headrace.core.values import Delivery
 from headrace.engine import state as events
 from headrace.engine import statistics
 from headrace.engine.catalog import Group, Topic
+from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups, Serving
 from headrace.engine.lane import LANE_COUNT
@@ -200,6 +201,8 @@ class Leasing:
             if maxima:
                 view.grants[event.grant].max_attempts = maxima
             on_leased(view, event, since_of(granted, due_ms))
+            if due_ms:
+                on_delivered(partition, event, due_ms)
             deliveries += self._deliver(partition, view, event, granted, maxima, now_ms)
         if len(made) > 1:
             deliveries.sort(key=_offset_of)

@@ -16,6 +16,7 @@ none.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -77,6 +78,8 @@ class Scanner:
         self.expiries = DueTimes()
         # Whether anything was ever to wait here, as far as this process knows.
         self.has_delays = False
+        # What became of delayed messages since this process opened them.
+        self.delays_ended: Counter[str] = Counter()
         # By how much durations of what lies below an offset were moved.
         self._moved: list[tuple[int, int]] = []
         # Delayed messages that were called off, for groups still to come.

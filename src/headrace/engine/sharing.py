@@ -31,6 +31,7 @@ from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
 from headrace.engine.cutting import Cutter
+from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
 from headrace.engine.groups import Groups
 from headrace.engine.lane import LANE_COUNT
@@ -207,6 +208,8 @@ class Sharing:
             view.on_delivered(start, end, now_ms)
         for _, event in changes:
             on_leased(view, event, since)
+            if since.delayed:
+                on_delivered(partition, event, since.delayed)
 
     # Acknowledging.
 

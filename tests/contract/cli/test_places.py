@@ -193,3 +193,17 @@ def test_apps_in_two_processes_share_the_work_of_a_node(
     assert info["to_ack"]["p50_ms"] <= info["to_ack"]["p99_ms"]
     shown = invoke(*server, "queue", "stats", "runners").stdout
     assert re.search(r"publish to ack: +p50 \S+, p95 \S+, p99 \S+", shown)
+
+
+def test_a_node_says_what_became_of_delayed_messages(node: NodeProcess, tmp_path: Path) -> None:
+    server = ("--server", node.bootstrap)
+    invoke(*server, "topic", "create", "reminders")
+    invoke(*server, "publish", "reminders", "later", "--delay", "1h")
+    [waiting] = json.loads(invoke(*server, "delayed", "list", "reminders", "--json").stdout)
+    invoke(*server, "delayed", "cancel", waiting["id"])
+    ended = {"topic": "reminders", "delivered": 0, "cancelled": 1, "expired": 0}
+    shown = invoke(*server, "delayed", "stats", "reminders", "--json").stdout
+    assert json.loads(shown) == [ended]
+    assert re.search(r"reminders +0 +1 +0", invoke(*server, "delayed", "stats").stdout)
+    refused = invoke("--data", str(tmp_path), "delayed", "stats", code=1)
+    assert "name a node by --server" in refused.stderr

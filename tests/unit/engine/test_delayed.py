@@ -9,7 +9,7 @@ import pytest
 
 import headrace
 from headrace.core.errors import TooManyFiles
-from headrace.core.values import MessageId, Outgoing
+from headrace.core.values import DelayedTotals, MessageId, Outgoing
 from headrace.engine.due import DueTimes
 from headrace.node import Node
 from headrace.platform.memory_disk import MemoryDisk
@@ -120,3 +120,32 @@ def test_too_many_open_files_are_said_and_end_nothing() -> None:
     disk.is_full = False
     assert node.publish("jobs", [Outgoing(b"x")])[0].offset == 0
     node.close()
+
+
+def test_totals_say_what_became_of_delayed_messages(node: Node, clock: ManualClock) -> None:
+    node.create_topic("jobs", partitions=2)
+    for group in ("first", "second"):
+        node.open_queue(group, ["jobs"], "worker", {"backoff_ms": 0})
+    none = [DelayedTotals("jobs", 0, 0, 0)]
+    assert (node.delayed_totals(["jobs"]), node.delayed_totals()) == (none, [])
+    node.publish("jobs", [Outgoing(b"now")])
+    node.publish("jobs", [delayed_by(1_000)._replace(partition=n % 2) for n in range(4)])
+    later = node.publish("jobs", [delayed_by(60_000)])[0]
+    node.publish("jobs", [delayed_by(60_000, ttl_ms=500)])
+    leased = node.lease("first", ["jobs"], "worker", 10)
+    assert [each.value for each in leased] == [b"now"]
+    # It was never delayed.
+    node.ack("first", [each.receipt for each in leased])
+    assert node.delayed_totals() == []
+    assert node.cancel(MessageId("jobs", later.partition, later.offset))
+    clock.skip(1)
+    leased = node.lease("first", ["jobs"], "worker", 10)
+    assert len(leased) == 4
+    # Each group has its own, and a second delivery is no news.
+    node.nack("first", [leased[0].receipt], delay_ms=0)
+    assert len(node.lease("first", ["jobs"], "worker", 10)) == 1
+    assert node.delayed_totals(["jobs"]) == [DelayedTotals("jobs", 4, 1, 2)]
+    assert len(node.lease("second", ["jobs"], "worker", 10)) == 5
+    assert node.delayed_totals() == [DelayedTotals("jobs", 8, 1, 2)]
+    with pytest.raises(headrace.UnknownTopic):
+        node.delayed_totals(["nowhere"])

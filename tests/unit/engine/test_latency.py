@@ -244,6 +244,7 @@ def test_share_consumers_wait_for_a_delayed_message_since_it_was_due(
     view = view_of(bench)
     assert view.to_lease.sum_ms == 3 * 61_000 + 1_000
     assert shown(view.to_lease) == {1_000: 1, 300_000: 3}
+    assert bench.node.delayed_totals() == [(bench.topic, 1, 0, 0)]
     shares.settle((0, 3, [ACCEPT]))
     assert shown(view.to_ack) == shown(view.to_lease)
 

@@ -36,6 +36,12 @@ class Letters:
             ),
         )  # fmt: skip
 
+    async def delayed_totals(self, request: Any, _: Any) -> Any:
+        totals = await self._run(Face.delayed_totals, list(request.topics) or None)
+        return pb.DelayedTotalsResponse(
+            topics=[pb.TopicDelayedTotals(**each._asdict()) for each in totals]
+        )
+
     async def cancel(self, request: Any, _: Any) -> Any:
         return pb.CancelResponse(cancelled=await self._run(Face.cancel, id_in(request.id)))
 

@@ -52,7 +52,10 @@ async def reliability(call: Call) -> group_bodies.ReliabilityStatistics:
 
 async def delay(call: Call) -> group_bodies.DelayStatistics:
     found = []
-    for each in await _all(call):
+    groups = await _all(call)
+    query: group_bodies.StatisticsQuery = call.query
+    names = None if query.group is None else list(groups[0].topics)
+    for each in groups:
         due_ms = await call.run(Face.next_due_ms, each.group, list(each.topics))
         found.append(
             group_bodies.Delay(
@@ -62,7 +65,11 @@ async def delay(call: Call) -> group_bodies.DelayStatistics:
                 next_due=moment(due_ms),
             )
         )
-    return group_bodies.DelayStatistics(groups=found)
+    totals = await call.run(Face.delayed_totals, names)
+    return group_bodies.DelayStatistics(
+        groups=found,
+        topics=[group_bodies.DelayTotals(**each._asdict()) for each in totals],
+    )
 
 
 async def priority(call: Call) -> group_bodies.PriorityStatistics:

@@ -137,6 +137,10 @@ TO_ACK = Family(
     "headrace_publish_to_ack_seconds", "histogram", _QUEUE,
     "From when a message was published, or came due, until it was acked, retries included.",
 )  # fmt: skip
+DELAYS_ENDED = Family(
+    "headrace_delayed_ended", "counter", ("topic", "outcome"),
+    "Delayed messages that were delivered, cancelled, or expired before their time came.",
+)  # fmt: skip
 LETTERS = Family(
     "headrace_dead_letters", "gauge", ("topic",), "Dead letters of a topic that wait for somebody."
 )
@@ -242,7 +246,7 @@ FAMILIES: Final[Sequence[Family]] = (
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,
-    DEAD_LETTERED, EXPIRED, CANCELLED, TO_LEASE, TO_ACK, LETTERS, REDRIVEN,
+    DEAD_LETTERED, EXPIRED, CANCELLED, TO_LEASE, TO_ACK, DELAYS_ENDED, LETTERS, REDRIVEN,
     PARTITIONS, SEGMENTS, SIZE, STOPPED, UNREADABLE, DISK_FREE, DISK_FLOOR, SYNCS,
     OPEN_TRANSACTIONS, OLDEST_TRANSACTION, ENDED_TRANSACTIONS, UNDECIDED, HELD,
     LOOP_LAG, GATHERED, BUILD, *PROCESS,

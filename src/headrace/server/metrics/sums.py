@@ -45,6 +45,7 @@ LATENCY_BOUNDS: Final = tuple(bound / 1000 for bound in BOUNDS_MS)
 class TopicSums:
     def __init__(self) -> None:
         self.partitions = self.segments = self.size = self.undecided = 0
+        self.delays_ended: Counter[str] = Counter()
 
     def add(self, partition: Partition) -> None:
         log = partition.log
@@ -54,6 +55,8 @@ class TopicSums:
         if partition.state is not None:
             self.size += partition.state.log.size_bytes
         self.undecided += partition.high_watermark - partition.last_stable_offset
+        if partition.scanner is not None:
+            self.delays_ended.update(partition.scanner.delays_ended)
 
     def write(self, samples: Samples, topic: str) -> None:
         for family, value in (
@@ -63,6 +66,10 @@ class TopicSums:
             (f.UNDECIDED, self.undecided),
         ):
             samples[family].append(((topic,), value))
+        if any(self.delays_ended.values()):
+            for outcome in ("delivered", "cancelled", "expired"):
+                ended = self.delays_ended[outcome]
+                samples[f.DELAYS_ENDED].append(((topic, outcome), ended))
 
 
 class QueueSums:

@@ -161,8 +161,16 @@ class Delay(Answer):
     next_due: str | None
 
 
+class DelayTotals(Answer):
+    topic: str
+    delivered: int
+    cancelled: int
+    expired: int
+
+
 class DelayStatistics(Answer):
     groups: list[Delay]
+    topics: list[DelayTotals]
 
 
 class Lane(Answer):

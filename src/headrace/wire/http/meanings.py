@@ -198,6 +198,11 @@ MEANINGS: Mapping[str, str] = {
     "partitions that are damaged.",
     "priority": "The lane: critical, high, normal, low or background.",
     "producer_id": "The producer's id.",
+    "DelayStatistics.topics": "What became of delayed messages, by topic, since the node was "
+    "started.",
+    "DelayTotals.delivered": "Delivered for the first time, by each group that does.",
+    "DelayTotals.cancelled": "Called off.",
+    "DelayTotals.expired": "Their life ended before their time came, for each group.",
     "publish_to_ack": "From publish, or from when a delayed message was due, until its ack.",
     "publish_to_lease": "From publish, or from when a delayed message was due, until its first "
     "delivery.",

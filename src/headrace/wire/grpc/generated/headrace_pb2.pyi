@@ -793,6 +793,30 @@ class ListDelayedResponse(_message.Message):
     next: DelayedMark
     def __init__(self, messages: _Optional[_Iterable[_Union[DelayedMessage, _Mapping]]] = ..., next: _Optional[_Union[DelayedMark, _Mapping]] = ...) -> None: ...
 
+class DelayedTotalsRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TopicDelayedTotals(_message.Message):
+    __slots__ = ("topic", "delivered", "cancelled", "expired")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    delivered: int
+    cancelled: int
+    expired: int
+    def __init__(self, topic: _Optional[str] = ..., delivered: _Optional[int] = ..., cancelled: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
+
+class DelayedTotalsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicDelayedTotals]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicDelayedTotals, _Mapping]]] = ...) -> None: ...
+
 class CancelRequest(_message.Message):
     __slots__ = ("id",)
     ID_FIELD_NUMBER: _ClassVar[int]

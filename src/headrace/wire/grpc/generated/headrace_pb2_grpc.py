@@ -1318,6 +1318,11 @@ class LettersStub:
                 request_serializer=headrace_dot_v1_dot_headrace__pb2.ListDelayedRequest.SerializeToString,
                 response_deserializer=headrace_dot_v1_dot_headrace__pb2.ListDelayedResponse.FromString,
                 _registered_method=True)
+        self.DelayedTotals = channel.unary_unary(
+                '/headrace.v1.Letters/DelayedTotals',
+                request_serializer=headrace_dot_v1_dot_headrace__pb2.DelayedTotalsRequest.SerializeToString,
+                response_deserializer=headrace_dot_v1_dot_headrace__pb2.DelayedTotalsResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/headrace.v1.Letters/Cancel',
                 request_serializer=headrace_dot_v1_dot_headrace__pb2.CancelRequest.SerializeToString,
@@ -1351,6 +1356,13 @@ class LettersServicer:
 
     def ListDelayed(self, request, context):
         """Lists delayed messages in the order in which they come due.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DelayedTotals(self, request, context):
+        """Tells what became of delayed messages, by topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1398,6 +1410,11 @@ def add_LettersServicer_to_server(servicer, server):
                     servicer.ListDelayed,
                     request_deserializer=headrace_dot_v1_dot_headrace__pb2.ListDelayedRequest.FromString,
                     response_serializer=headrace_dot_v1_dot_headrace__pb2.ListDelayedResponse.SerializeToString,
+            ),
+            'DelayedTotals': grpc.unary_unary_rpc_method_handler(
+                    servicer.DelayedTotals,
+                    request_deserializer=headrace_dot_v1_dot_headrace__pb2.DelayedTotalsRequest.FromString,
+                    response_serializer=headrace_dot_v1_dot_headrace__pb2.DelayedTotalsResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1453,6 +1470,33 @@ class Letters:
             '/headrace.v1.Letters/ListDelayed',
             headrace_dot_v1_dot_headrace__pb2.ListDelayedRequest.SerializeToString,
             headrace_dot_v1_dot_headrace__pb2.ListDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DelayedTotals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.v1.Letters/DelayedTotals',
+            headrace_dot_v1_dot_headrace__pb2.DelayedTotalsRequest.SerializeToString,
+            headrace_dot_v1_dot_headrace__pb2.DelayedTotalsResponse.FromString,
             options,
             channel_credentials,
             insecure,
