@@ -183,7 +183,8 @@ def since_of(records: Sequence[Record], due_ms: Mapping[int, int]) -> Since:
 
 
 def since_of_runs(view: QueueView, runs: Runs) -> Since | None:
-    """Since when leased messages wait, where that is known of all."""
+    """Since when leased messages wait, where that is known of all; of an event that was
+    clipped to nothing there are none."""
     found = {
         view.grants[number].since
         for start, end in pairs(runs)
@@ -191,7 +192,7 @@ def since_of_runs(view: QueueView, runs: Runs) -> Since | None:
     }
     if len(found) == 1:
         return found.pop()
-    if None in found:
+    if not found or None in found:
         return None
     offsets: list[int] = []
     times: list[int] = []
