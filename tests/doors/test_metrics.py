@@ -126,9 +126,9 @@ def check_connections(world: World) -> None:
 @checks(f.CUTS)
 def check_cuts(world: World) -> None:
     reasons = {
-        "kafka": ("body", "answer", "idle", "address", "full"),
-        "http": ("head", "body", "answer", "address"),
-        "websocket": ("answer",),
+        "kafka": ("body", "answer", "idle", "address", "full", "memory"),
+        "http": ("head", "body", "answer", "address", "memory"),
+        "websocket": ("answer", "memory"),
     }
     expected = {
         labels(door=door, reason=reason): 0 for door, each in reasons.items() for reason in each

@@ -8,6 +8,10 @@ address may have.
 
 What waits for us is never cut: a long poll, a tail, a subscription that answers pings.
 
+Answers that clients have not taken are bounded in sum, too, since a thousand who read
+nothing would each hold some megabytes: when it is too much, those are cut who have got on
+least lately ("memory").
+
 A client address may have so many connections at one door, so that one machine cannot
 take all the places. Those of this machine are not counted, since a proxy, or every
 client of a small installation, may be one of them.
@@ -19,6 +23,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
 # One byte now and then is not getting on.
 PROGRESS_BYTES_MIN = 1024
@@ -42,6 +48,38 @@ class Watch:
         else:
             return now - self._began >= limit_seconds
         return False
+
+    @property
+    def began(self) -> float:
+        """Since when it is waited for without getting on."""
+        return float("inf") if self._began is None else self._began
+
+
+class Taker(Protocol):
+    """A connection, as far as it takes its answers."""
+
+    answer_watch: Watch
+
+    @property
+    def untaken_bytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Taker)
+
+
+def find_surplus(connections: Iterable[T], bytes_max: int) -> list[T]:
+    """Whom to cut so that the others have no more than that which they have not taken."""
+    holding = [(each, size) for each in connections if (size := each.untaken_bytes)]
+    total = sum(size for _, size in holding)
+    if total <= bytes_max:
+        return []
+    found = []
+    for each, size in sorted(holding, key=lambda one: one[0].answer_watch.began):
+        found.append(each)
+        total -= size
+        if total <= bytes_max:
+            break
+    return found
 
 
 class Addresses:

@@ -18,6 +18,7 @@ from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.connection import (
     OPEN_REQUESTS_MAX,
+    REQUESTS_PER_TURN,
     SCRATCH_BYTES,
     TOGETHER_BYTES_MAX,
     Connection,
@@ -157,6 +158,22 @@ def test_small_answers_wait_for_those_of_the_same_turn_and_leave_before_the_end(
     play(scenario)
 
 
+def test_a_connection_with_many_requests_leaves_turns_to_the_others() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.send(b"".join(frame(b"%d" % number) for number in range(3 * REQUESTS_PER_TURN)))
+        assert len(payloads(bench)) == REQUESTS_PER_TURN
+        assert not bench.line.is_reading_now
+        other, _ = bench.connect()
+        bench.send(frame(b"other"), other)
+        while not bench.line.is_reading_now:
+            await asyncio.sleep(0)
+        numbers = [b"%d" % number for number in range(3 * REQUESTS_PER_TURN)]
+        numbers.insert(REQUESTS_PER_TURN, b"other")
+        assert payloads(bench) == numbers
+
+    play(scenario)
+
+
 def test_an_answer_does_not_wait_for_requests_that_take_longer() -> None:
     async def scenario(bench: Bench) -> None:
         bench.send(frame(b"one") + frame(b"two"))
@@ -291,6 +308,8 @@ def test_reading_stops_while_too_many_requests_are_open_and_goes_on_in_order() -
     async def scenario(bench: Bench) -> None:
         count = OPEN_REQUESTS_MAX + 50
         bench.send(b"".join(frame(b"%d" % number) for number in range(count)))
+        for _ in range(count):
+            await asyncio.sleep(0)
         assert len(bench.door.open_requests) == OPEN_REQUESTS_MAX
         assert not bench.line.is_reading_now
         for number in range(OPEN_REQUESTS_MAX):

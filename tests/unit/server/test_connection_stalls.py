@@ -7,6 +7,7 @@ import struct
 import pytest
 from tests.unit.server.test_connection import Bench, frame, play
 
+from headrace.core import limits
 from headrace.server.kafka.connection import WRITE_BYTES_HIGH
 from headrace.server.kafka.turns import PRODUCE
 from headrace.server.stalls import PROGRESS_BYTES_MIN
@@ -87,6 +88,27 @@ def test_a_peer_that_takes_nothing_of_a_short_answer_is_cut_off_too(unsent: int)
         assert +bench.service.counts.cuts == {("kafka", "answer"): 1}
 
     play(scenario, stall_timeout_ms=30_000)
+
+
+def test_when_too_much_waits_for_clients_those_are_cut_who_took_nothing_for_longest() -> None:
+    def scenario(bench: Bench) -> None:
+        lines = [bench.line, *(bench.connect()[1] for _ in range(3))]
+        deaf, slow, *others = lines
+        for line in lines:
+            line.unsent = limits.UNTAKEN_BYTES_MAX // 4
+        bench.door.sweep()
+        bench.door.bound_untaken()
+        assert [line.ended for line in lines] == [None] * 4
+        for line in (slow, *others):
+            line.unsent -= PROGRESS_BYTES_MIN
+        bench.door.sweep()
+        slow.unsent += 4 * PROGRESS_BYTES_MIN
+        bench.door.bound_untaken()
+        assert [line.ended for line in lines] == ["aborted", None, None, None]
+        assert +bench.service.counts.cuts == {("kafka", "memory"): 1}
+        del deaf
+
+    play(scenario)
 
 
 def test_limits_of_zero_cut_nobody_off() -> None:

@@ -21,7 +21,7 @@ from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import encode
 from headrace.server.service import Service
-from headrace.server.stalls import Addresses, Watch
+from headrace.server.stalls import Addresses, Watch, find_surplus
 from headrace.wire.http.group_bodies import Problem
 
 SWEEP_SECONDS = 1.0
@@ -33,18 +33,18 @@ class Guard:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
         self._loop = service.loop
         self._cuts = service.counts.cuts
-        for reason in ("head", "body", "answer", "address"):
+        for reason in ("head", "body", "answer", "address", "memory"):
             self._cuts["http", reason] += 0
-        self._cuts["websocket", "answer"] += 0
-        self._stall_seconds = settings.stall_timeout_ms / 1000
+        for reason in ("answer", "memory"):
+            self._cuts["websocket", reason] += 0
+        self._stall_seconds = settings.stall_timeout_ms / 1000 or float("inf")
         self.addresses = Addresses(settings.connections_per_address_max)
         self._connections: set[Any] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, connections: set[Any]) -> None:
         self._connections = connections
-        if self._stall_seconds:
-            self._timer = self._loop.call_later(SWEEP_SECONDS, self._on_sweep)
+        self._timer = self._loop.call_later(SWEEP_SECONDS, self._on_sweep)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -59,6 +59,8 @@ class Guard:
             reason = connection.stall(now, self._stall_seconds)
             if reason:
                 self.cut(connection, reason)
+        for connection in find_surplus(self._connections, limits.UNTAKEN_BYTES_MAX):
+            self.cut(connection, "memory")
 
     def cut(self, connection: Any, reason: str) -> None:
         self._cuts[connection.door, reason] += 1
@@ -77,7 +79,7 @@ class GuardedHttp(HttpToolsProtocol):
         # Whether the next head is waited for: it has begun, or is the first.
         self._is_head_due = True
         self._received = 0
-        self._head, self._body, self._answer = Watch(), Watch(), Watch()
+        self._head, self._body, self.answer_watch = Watch(), Watch(), Watch()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -100,7 +102,12 @@ class GuardedHttp(HttpToolsProtocol):
         waits = not self._in_head and not self.flow.read_paused
         if self._body.is_stalled(now, limit_seconds, self._received, waits=waits):
             return "body"
-        return _answer_stall(self, self._answer, now, limit_seconds)
+        return _answer_stall(self, now, limit_seconds)
+
+    @property
+    def untaken_bytes(self) -> int:
+        size: int = self.transport.get_write_buffer_size()
+        return size
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
@@ -135,21 +142,26 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
         super().__init__(*args, **named)
         self._guard = guard
-        self._answer = Watch()
+        self.answer_watch = Watch()
+
+    @property
+    def untaken_bytes(self) -> int:
+        size: int = self.transport.get_write_buffer_size()
+        return size
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.addresses.leave(_host(self))
         super().connection_lost(exc)
 
     def stall(self, now: float, limit_seconds: float) -> str:
-        return _answer_stall(self, self._answer, now, limit_seconds)
+        return _answer_stall(self, now, limit_seconds)
 
 
-def _answer_stall(connection: Any, watch: Watch, now: float, limit_seconds: float) -> str:
-    transport = connection.transport
-    unsent = transport.get_write_buffer_size()
-    taken = transport.written_bytes - unsent
-    return "answer" if watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0) else ""
+def _answer_stall(connection: Any, now: float, limit_seconds: float) -> str:
+    unsent = connection.untaken_bytes
+    taken = connection.transport.written_bytes - unsent
+    is_stalled = connection.answer_watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0)
+    return "answer" if is_stalled else ""
 
 
 def _host(connection: Any) -> str:

@@ -52,6 +52,9 @@ _NO_KEY = -1
 SCRATCH_BYTES = 256 * 1024
 # Requests of one connection that are not answered yet.
 OPEN_REQUESTS_MAX = 1_000
+# Those that are begun before other connections have their turn; a run of Produce requests
+# counts as one.
+REQUESTS_PER_TURN = 64
 # Answers that the peer has not taken yet: beyond the high mark reading stops.
 WRITE_BYTES_HIGH = 4 * 1024 * 1024
 WRITE_BYTES_LOW = 1024 * 1024
@@ -113,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self.received_bytes = 0
         self._frames = 0
         self._sent_bytes = 0
-        self._body, self._answer = Watch(), Watch()
+        self._body, self.answer_watch = Watch(), Watch()
         self.seen_received_bytes = 0
         self.quiet_sweeps = 0
         # Whoever holds something for this connection lets go of it at its end.
@@ -167,6 +170,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self, data: memoryview) -> None:
         """Handle what is whole, and keep the rest."""
         start, end = 0, len(data)
+        left = REQUESTS_PER_TURN
         while end - start >= 4 and not self._is_paused and not self.is_closed:
             (length,) = _LENGTH.unpack_from(data, start)
             if not 0 < length <= self._door.request_bytes_max:
@@ -185,8 +189,13 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 break
             start = self._handle(data, start, stop, key)
+            left -= 1
             if self._open_requests >= OPEN_REQUESTS_MAX:
                 self._pause()
+            elif not left and start < end:
+                # The others come first; then this one goes on where it was.
+                self._pause()
+                asyncio.get_running_loop().call_soon(self._begin_turn)
         if start < end and not self.is_closed:
             self._keep(data[start:])
 
@@ -357,8 +366,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Answers that the peer has not taken, or that wait for their turn."""
-        waiting = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        return self._held_bytes + sum(map(len, self._unsent)) + waiting
+        return self._held_bytes + sum(map(len, self._unsent)) + self.untaken_bytes
 
     def stall(self, now: float, limit_seconds: float) -> str:
         """Why the connection is to be cut, if it is: a request that got on by less than a
@@ -367,11 +375,16 @@ class Connection(asyncio.BufferedProtocol):
         arrived = self.received_bytes + self._frames * PROGRESS_BYTES_MIN
         if self._body.is_stalled(now, limit_seconds, arrived, waits=self.is_mid_frame):
             return "body"
-        untaken = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        untaken = self.untaken_bytes
         taken = self._sent_bytes - untaken
-        if self._answer.is_stalled(now, limit_seconds, taken, waits=untaken > 0):
+        if self.answer_watch.is_stalled(now, limit_seconds, taken, waits=untaken > 0):
             return "answer"
         return ""
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Answers that were sent and that the peer has not taken."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     @property
     def is_congested(self) -> bool:
@@ -410,6 +423,12 @@ class Connection(asyncio.BufferedProtocol):
             # Frames that came before the pause are handled before any that come
             # now, but not from within the handler of whoever resumes.
             asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _begin_turn(self) -> None:
+        # What else it waits for by now resumes it itself.
+        if self._is_paused and self._may_read(OPEN_REQUESTS_MAX):
+            self._is_paused = False
+            self._go_on()
 
     def _go_on(self) -> None:
         if self._is_paused or self.is_closed or self.transport is None:

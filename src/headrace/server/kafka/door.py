@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from headrace.core import limits
 from headrace.core.errors import MalformedMessage
 from headrace.core.event_log import log_event
 from headrace.core.node_settings import Address, NodeSettings
@@ -34,7 +35,7 @@ from headrace.server.listening import listen
 from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
-from headrace.server.stalls import Addresses
+from headrace.server.stalls import Addresses, find_surplus
 from headrace.wire.kafka.api import (
     API_VERSIONS,
     APIS,
@@ -48,6 +49,8 @@ from headrace.wire.kafka.produce_run import PRODUCE
 from headrace.wire.remote.methods import API_KEY
 
 SWEEP_SECONDS = 10.0
+# How often the answers that nobody takes are summed up.
+SUM_SECONDS = 1.0
 # How long a stop waits for what is under way: syncs, and answers to go out.
 STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
@@ -101,7 +104,7 @@ class Door:
         self.transactions = LiveTransactions(service, settings)
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
         service.group_lists.append(self.groups.streams_with_members)
-        for reason in ("body", "answer", "idle", "address", "full"):
+        for reason in ("body", "answer", "idle", "address", "full", "memory"):
             service.counts.cuts["kafka", reason] += 0
         self._addresses = Addresses(settings.connections_per_address_max)
         self._stall_seconds = settings.stall_timeout_ms / 1000 or float("inf")
@@ -124,6 +127,7 @@ class Door:
         self._complained_at = -WARNING_SECONDS
         self._not_written = 0
         self._sweeper: asyncio.TimerHandle | None = None
+        self._summer: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""
@@ -135,6 +139,7 @@ class Door:
         if self.settings.kafka_advertised:
             self.advertised = Address.parse("kafka_advertised", self.settings.kafka_advertised)
         self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
+        self._summer = self.service.loop.call_later(SUM_SECONDS, self._on_sum)
 
     # Connections.
 
@@ -180,6 +185,16 @@ class Door:
     def _on_sweep(self) -> None:
         self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
         self.sweep()
+
+    def _on_sum(self) -> None:
+        self._summer = self.service.loop.call_later(SUM_SECONDS, self._on_sum)
+        self.bound_untaken()
+
+    def bound_untaken(self) -> None:
+        """Cut off who takes nothing, when all of them hold too much."""
+        for connection in find_surplus(self.connections, limits.UNTAKEN_BYTES_MAX):
+            self.service.counts.cuts["kafka", "memory"] += 1
+            connection.close("too much waits for clients that do not take their answers")
 
     def sweep(self) -> None:
         """Cut off who has stalled or fallen silent."""
@@ -318,8 +333,9 @@ class Door:
     async def close(self, grace_seconds: float = STOP_SECONDS) -> None:
         """Take no more connections or requests, answer what is under way, hang up.
         Members that wait for their group are not waited for."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._summer):
+            if timer is not None:
+                timer.cancel()
         if self._server is not None:
             self._server.close()
         for connection in self.connections:

@@ -64,7 +64,8 @@ CONNECTIONS = Family(
 )  # fmt: skip
 CUTS = Family(
     "headrace_connections_cut", "counter", ("door", "reason"),
-    "Connections that were cut: a head, body or answer got nowhere, idle, or too many.",
+    "Connections that were cut: a head, body or answer got nowhere, idle, too many (full, "
+    "address), or too much that nobody takes (memory).",
 )  # fmt: skip
 
 HELD_BYTES = Family(
