@@ -61,6 +61,7 @@ _KEPT_BY_FIXTURES = {
     "asyncio_": "the calls of its loop that can wait for a disk",
     "(_poll_wrapper)": "its gRPC, which sleeps until something comes",
     "headrace-link-": "the SDK's connection to the node whose metrics are compared",
+    "headrace-watch-": "its watch for silence, which waits for a while and looks",
     "(serve_forever)": "what Spark's Python hears of its accumulators",
     "(recv_events)": "a WebSocket that reads; one that pings has a second thread, (keepalive)",
 }

@@ -23,15 +23,17 @@ from headrace.client.link import SILENCE_SECONDS, Link
 from headrace.client.remote import RemoteBackend
 from headrace.client.socket_link import SocketLink
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
-from headrace.core.environment import check_environment
+from headrace.core.environment import (
+    PORT_DEFAULT,
+    PORT_DEFAULT_GRPC,
+    URL_SCHEME,
+    URL_SCHEME_GRPC,
+    URL_VARIABLE,
+    check_environment,
+)
 from headrace.core.errors import InvalidArgument
 from headrace.core.node_settings import Address
 
-URL_VARIABLE = "HEADRACE_URL"
-SCHEME = "headrace://"
-PORT_DEFAULT = 9092
-GRPC_SCHEME = "grpc://"
-GRPC_PORT_DEFAULT = 9081
 # A shorter one would give up nodes that are only busy.
 TIMEOUT_MS_MIN = 1_000
 
@@ -144,11 +146,11 @@ def way_to(given: str | None) -> tuple[Address, type[Link]]:
         )
     if not isinstance(text, str):
         raise InvalidArgument(f"an address is text like 127.0.0.1:9092, not {text!r}")
-    if text.startswith(GRPC_SCHEME):
+    if text.startswith(URL_SCHEME_GRPC):
         from headrace.client.grpc_link import GrpcLink
 
-        return _address(text.removeprefix(GRPC_SCHEME), GRPC_PORT_DEFAULT), GrpcLink
-    return _address(text.removeprefix(SCHEME), PORT_DEFAULT), SocketLink
+        return _address(text.removeprefix(URL_SCHEME_GRPC), PORT_DEFAULT_GRPC), GrpcLink
+    return _address(text.removeprefix(URL_SCHEME), PORT_DEFAULT), SocketLink
 
 
 def _address(text: str, port: int) -> Address:

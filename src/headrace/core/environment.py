@@ -25,9 +25,17 @@ from headrace.core.node_settings import ENVIRONMENT_PREFIX, NodeSettings, enviro
 
 OWN_PREFIX = "HEADRACE_X_"
 
+# Where a node is, for every client that is not told: host:port, headrace://host:port or
+# grpc://host:port.
+URL_VARIABLE = "HEADRACE_URL"
+URL_SCHEME = "headrace://"
+URL_SCHEME_GRPC = "grpc://"
+PORT_DEFAULT = 9092
+PORT_DEFAULT_GRPC = 9081
+
 # Beside the settings: which node, which file, and whether compiled code may run.
 # HEADRACE_SERVER is the name of HEADRACE_URL before, for one release more.
-CHOICES = ("HEADRACE_URL", "HEADRACE_SERVER", "HEADRACE_CONFIG", "HEADRACE_PURE")
+CHOICES = (URL_VARIABLE, "HEADRACE_SERVER", "HEADRACE_CONFIG", "HEADRACE_PURE")
 
 # What `headrace work` tells the programs that it starts, and itself across a restart.
 TOLD = (

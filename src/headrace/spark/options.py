@@ -12,6 +12,7 @@ here is refused, since its user counts on it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, cast
@@ -23,6 +24,13 @@ from headrace.client.kafka.cluster import (
     parse_address,
 )
 from headrace.client.kafka.fetching import FETCH_BYTES
+from headrace.core.environment import (
+    PORT_DEFAULT,
+    URL_SCHEME,
+    URL_SCHEME_GRPC,
+    URL_VARIABLE,
+    check_environment,
+)
 from headrace.core.errors import InvalidArgument, InvalidOption
 from headrace.spark.decoding_options import Decoding, parse_decoding
 from headrace.spark.offset_words import (
@@ -165,10 +173,12 @@ def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
 
 
 def parse_servers(given: Mapping[str, str]) -> tuple[str, ...]:
-    servers = tuple(part.strip() for part in given.get(SERVERS, "").split(",") if part.strip())
+    if SERVERS not in given:
+        return (_server_in(os.environ),)
+    servers = tuple(part.strip() for part in given[SERVERS].split(",") if part.strip())
     if not servers:
         raise InvalidOption(
-            f"option {SERVERS!r} (or 'servers') is missing; set it to host:port of a node"
+            f"option {SERVERS!r} (or 'servers') is empty; set it to host:port of a node"
         )
     for server in servers:
         try:
@@ -176,6 +186,32 @@ def parse_servers(given: Mapping[str, str]) -> tuple[str, ...]:
         except InvalidArgument as error:
             raise InvalidOption(f"option {SERVERS!r}: {error}") from None
     return servers
+
+
+def _server_in(environment: Mapping[str, str]) -> str:
+    """The node that every client takes that is not told another."""
+    try:
+        check_environment(environment)
+    except InvalidArgument as error:
+        raise InvalidOption(str(error)) from None
+    url = environment.get(URL_VARIABLE, "")
+    if not url:
+        raise InvalidOption(
+            f"option {SERVERS!r} (or 'servers') is missing; set it to host:port of a node, or "
+            f"set {URL_VARIABLE}"
+        )
+    if url.startswith(URL_SCHEME_GRPC):
+        raise InvalidOption(
+            f"{URL_VARIABLE} is {url}, and Spark speaks Kafka's protocol: set option {SERVERS!r} "
+            f"(or 'servers') to that door, as in host:{PORT_DEFAULT}"
+        )
+    bare = url.removeprefix(URL_SCHEME).rstrip("/")
+    server = bare if ":" in bare else f"{bare}:{PORT_DEFAULT}"
+    try:
+        parse_address(server)
+    except InvalidArgument as error:
+        raise InvalidOption(f"{URL_VARIABLE}: {error}") from None
+    return server
 
 
 def _topics(given: Mapping[str, str]) -> Topics:

@@ -7,6 +7,7 @@ import pytest
 from headrace.core.errors import InvalidOption
 from headrace.spark.offset_words import EARLIEST, LATEST
 from headrace.spark.options import COLUMNS, ReadOptions, parse_read_options
+from headrace.spark.write_options import parse_write_options
 
 SERVER = {"servers": "127.0.0.1:9092"}
 TOPIC = {**SERVER, "subscribe": "orders"}
@@ -69,6 +70,42 @@ def test_the_names_of_the_kafka_source_are_known() -> None:
 
 def test_columns_may_be_chosen() -> None:
     assert batch(**TOPIC, columns="offset, VALUE").columns == ("offset", "value")
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("127.0.0.1:7000", "127.0.0.1:7000"),
+        ("headrace://node.example:7000/", "node.example:7000"),
+        ("headrace://node.example", "node.example:9092"),
+    ],
+)
+def test_the_node_comes_from_the_environment_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, server: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_URL", url)
+    assert batch(subscribe="orders").servers == (server,)
+    assert parse_write_options({"topic": "orders"}, is_stream=False).servers == (server,)
+    assert batch(**TOPIC).servers == ("127.0.0.1:9092",)
+    assert batch(path="data", subscribe="orders").servers == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "words"),
+    [
+        ("HEADRACE_URL", "", "is missing; .* or set HEADRACE_URL"),
+        ("HEADRACE_URL", "grpc://127.0.0.1:9081", "Spark speaks Kafka's protocol: set option"),
+        ("HEADRACE_URL", "h:99999", "HEADRACE_URL: .*is not an address"),
+        ("HEADRACE_" + "ULR", "h:1", "did you mean HEADRACE_URL"),
+    ],
+)
+def test_an_address_in_the_environment_that_is_no_use_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, url: str, words: str
+) -> None:
+    monkeypatch.delenv("HEADRACE_URL", raising=False)
+    monkeypatch.setenv(name, url)
+    with pytest.raises(InvalidOption, match=words):
+        batch(subscribe="orders")
 
 
 WRONG = [
