@@ -110,7 +110,7 @@ def wait_text(page: Page, *words: str) -> None:
 def test_the_overview_shows_what_needs_attention_and_draws(page: Page, scene: Scene) -> None:
     go(page, scene, "")
     wait_text(page, "Throughput", "Needs attention", "orders", "billing")
-    wait_text(page, "3 messages were given up")
+    wait_text(page, "3 dead letters")
     page.wait("document.querySelectorAll('.chart .line').length >= 2")
     label = page.run("document.querySelector('.chart svg').getAttribute('aria-label')")
     assert label.startswith("Throughput since ") and "published now" in label

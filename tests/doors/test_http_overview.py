@@ -184,6 +184,29 @@ def test_dead_letters_are_grouped_by_why_they_failed(http: httpx.Client, topic: 
     assert any(each["kind"] == "letters" and each["name"] == topic for each in words)
 
 
+def test_the_dashboard_and_top_agree_on_what_needs_attention(
+    http: httpx.Client, doors: DoorsProcess, topic: str
+) -> None:
+    publish(http, topic, *({"value": each} for each in range(3)))
+    for each in lease(http, topic, topic):
+        done(http.post("/messages/reject", json={"receipt": each["receipt"]}))
+    words = eventually(
+        http,
+        lambda: [
+            each for each in done(http.get("/overview"))["attention"] if each["name"] == topic
+        ],
+        lambda found: found,
+    )
+    once = ["--server", doors.doors["kafka"], "top", "--once", "--every", "1ms", "--json"]
+    answer = CliRunner().invoke(cli, once)
+    assert answer.exit_code == 0, answer.output
+    noted = [each for each in json.loads(answer.output)["attention"] if each["about"] == topic]
+    assert [(each["code"], each["level"], each["text"]) for each in words] == [
+        ("dead-letters", "warning", "3 dead letters")
+    ]
+    assert [(each["level"], each["what"]) for each in noted] == [("warn", "3 dead letters")]
+
+
 def test_an_open_transaction_is_listed_and_aborted(
     http: httpx.Client, doors: DoorsProcess, topic: str
 ) -> None:

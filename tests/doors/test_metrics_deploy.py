@@ -19,6 +19,7 @@ import yaml
 from scripts.generate_grafana_dashboard.__main__ import text
 from tests.doors.metrics_workload import World
 
+from headrace.core import attention, limits
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import NodeSettings
 from headrace.wire.kafka.errors import ErrorCode
@@ -134,6 +135,37 @@ def test_every_alert_says_what_to_do() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("warning", "critical"), rule["alert"]
         assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+
+
+# What each expression compares with, from the one place that says so.
+FIGURES = {
+    "HeadraceDiskLow": [attention.FLOOR_TIMES],
+    "HeadraceTransactionStuck": [attention.STUCK_MS / 1000],
+    "HeadraceStreamStuck": [limits.GROUP_UNREAD_MS / 1000, 0],
+    "HeadraceLagging": [attention.LAGGING_MS / 1000],
+    "HeadraceLoopLags": [attention.LOOP_LAG_MS / 1000],
+    "HeadraceSyncsSlow": [attention.SYNC_MS / 1000],
+    "HeadraceFilesLow": [attention.FILES_SHARE],
+    "HeadraceDeadLetters": [0],
+    "HeadracePartitionStopped": [0],
+    "HeadraceDiskFull": [],
+    "HeadraceFails": [0],
+}
+_FIGURE = re.compile(r"(?:<=|>=|<|>) ([\d.]+)")
+
+
+def test_alerts_are_the_conditions_that_the_dashboard_and_top_show() -> None:
+    conditions = attention.CONDITIONS.values()
+    alerts = {rule["alert"]: rule for rule in rules()}
+    assert set(alerts) == {each.alert for each in conditions} | attention.ALERTS_ALONE
+    for each in conditions:
+        assert alerts[each.alert]["labels"]["severity"] == each.level, each.alert
+    compared = {
+        name: [float(each) for each in _FIGURE.findall(rule["expr"])]
+        for name, rule in alerts.items()
+        if name not in attention.ALERTS_ALONE
+    }
+    assert compared == FIGURES
 
 
 def test_a_stuck_transaction_is_told_of_before_it_is_aborted_by_itself() -> None:

@@ -1,34 +1,27 @@
-"""What needs somebody's attention, from looks at a node: what is wrong, and what to type.
+"""What needs somebody's attention, with what to type next: `core/attention.py` judges.
 
-    bad     something is lost or about to stop        shown first
-    warn    something grows that should not
+    bad     something is lost, or has stopped     shown first
+    warn    something will, or somebody waits
 
-The same words in `headrace top` and in `headrace doctor`.
+The same words in `headrace top` and in the dashboard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from headrace.cli.output import counted, shown_bytes, shown_duration, shown_string, typed
+from headrace.cli.output import shown_duration, shown_string, typed
 from headrace.cli.top_look import Look
-from headrace.core.overview_values import GroupTotals, NodeFigures, OpenTransaction, TopicTotals
+from headrace.core.attention import Finding, Machine, judge
+from headrace.core.overview_values import NodeFigures
 
-# A transaction that is open for so long keeps readers waiting, whatever its time-out.
-STUCK_MS = 60_000
-# Growth is looked for over at least so long: less is how work comes and goes.
-GROWTH_MS = 5_000
-# Free space that is less than so many times the floor, or than this share of the disk.
-FLOOR_TIMES = 8
-FREE_SHARE = 0.05
-FILES_SHARE = 0.9
-
-Level = Literal["bad", "warn"]
+# What the node itself is called in a line.
+_ABOUT = {"disk-full": "disk", "disk-low": "disk", "files-low": "files"}
 
 
 class Remark(NamedTuple):
-    level: Level
+    level: Literal["bad", "warn"]
     about: str
     what: str
     # What to type next.
@@ -40,97 +33,59 @@ def remarks(looks: Sequence[Look]) -> list[Remark]:
     if not looks:
         return []
     last = looks[-1]
-    found = [
-        *_about_partitions(last.overview.topics),
-        *_about_disk(last.figures),
-        *_about_transactions(last.overview.transactions, last.overview.at_ms),
-        *_about_letters(looks),
-        *_about_lag(looks),
-        *_about_files(last.figures),
-    ]
-    return sorted(found, key=lambda each: each.level != "bad")
+    return [_remark(each, looks) for each in judge(last.overview, machine_of(last.figures))]
 
 
-def _about_partitions(topics: Iterable[TopicTotals]) -> Iterator[Remark]:
-    for topic in topics:
-        if topic.stopped:
-            yield Remark(
-                "bad",
-                topic.name,
-                f"{counted(topic.stopped, 'partition')} stopped: data that was written is damaged",
-                "headrace doctor --data DIR, where the files are",
-            )
+def machine_of(figures: NodeFigures | None) -> Machine:
+    if figures is None:
+        return Machine()
+    return Machine(
+        figures.disk_free_bytes,
+        figures.disk_floor_bytes,
+        figures.open_files,
+        figures.open_files_max,
+    )
 
 
-def _about_disk(figures: NodeFigures | None) -> Iterator[Remark]:
-    if figures is None or figures.disk_free_bytes is None or not figures.disk_total_bytes:
-        return
-    free, floor = figures.disk_free_bytes, figures.disk_floor_bytes
-    if free <= floor:
-        what = f"{shown_bytes(free)} free: publishing has stopped at {shown_bytes(floor)}"
-        yield Remark("bad", "disk", what, f"df -h {figures.data}")
-    elif free < FLOOR_TIMES * floor or free < FREE_SHARE * figures.disk_total_bytes:
-        what = f"{shown_bytes(free)} free; publishing stops at {shown_bytes(floor)}"
-        yield Remark("warn", "disk", what, f"df -h {figures.data}")
+def _remark(finding: Finding, looks: Sequence[Look]) -> Remark:
+    name = shown_string(finding.name) or _ABOUT.get(finding.code, "node")
+    return Remark(
+        "bad" if finding.level == "critical" else "warn",
+        name,
+        finding.text + _growth(finding, looks),
+        _command(finding, looks[-1].figures),
+    )
 
 
-def _about_files(figures: NodeFigures | None) -> Iterator[Remark]:
-    if figures is None or figures.open_files is None or not figures.open_files_max:
-        return
-    if figures.open_files >= FILES_SHARE * figures.open_files_max:
-        what = f"{figures.open_files:,} of {figures.open_files_max:,} files are open"
-        yield Remark("warn", "files", what, "ulimit -n")
+def _command(finding: Finding, figures: NodeFigures | None) -> str:
+    data = figures.data if figures is not None else "DIR"
+    name = typed(finding.name)
+    return {
+        "corrupt-log": "headrace doctor --data DIR, where the files are",
+        "disk-full": f"df -h {data}",
+        "disk-low": f"df -h {data}",
+        "stuck-transaction": f"headrace txn describe {name}",
+        "dead-letters": f"headrace dlq list {name}",
+        "nobody-reads": f"headrace group describe {name}",
+        "group-lagging": f"headrace group describe {name}",
+        "files-low": "ulimit -n",
+    }.get(finding.code, "headrace doctor")
 
 
-def _about_transactions(opened: Iterable[OpenTransaction], now_ms: int) -> Iterator[Remark]:
-    for each in opened:
-        age_ms = now_ms - each.started_at_ms
-        if age_ms >= STUCK_MS:
-            name = shown_string(each.name)
-            what = f"transaction open for {shown_duration(age_ms)}: readers wait for its end"
-            yield Remark("bad", name, what, f"headrace txn describe {typed(each.name)}")
-
-
-def _about_letters(looks: Sequence[Look]) -> Iterator[Remark]:
-    before = {topic.name: topic.dead_letters for topic in looks[0].overview.topics}
+def _growth(finding: Finding, looks: Sequence[Look]) -> str:
+    """By how much it has grown since the first look; said of what grew, and no condition."""
+    first, last = (_amount(finding, look) for look in (looks[0], looks[-1]))
+    if first is None or last is None or last <= first:
+        return ""
     span_ms = looks[-1].overview.at_ms - looks[0].overview.at_ms
-    for topic in looks[-1].overview.topics:
-        if not topic.dead_letters:
-            continue
-        grown = topic.dead_letters - before.get(topic.name, topic.dead_letters)
-        what = f"{counted(topic.dead_letters, 'dead letter')}"
-        if grown > 0:
-            what += f", {grown:,} more in {shown_duration(span_ms)}"
-        yield Remark("warn", topic.name, what, f"headrace dlq list {topic.name}")
+    return f", {last - first:,} more in {shown_duration(span_ms)}"
 
 
-def _about_lag(looks: Sequence[Look]) -> Iterator[Remark]:
-    last = looks[-1].overview
-    for group in last.groups:
-        name, command = shown_string(group.name), f"headrace group describe {typed(group.name)}"
-        grown = _growth(looks, group)
-        wait = counted(group.lag, "message")
-        if grown is not None:
-            what = f"{wait} behind, {grown[0]:,} more in {shown_duration(grown[1])}"
-            yield Remark("warn", name, what, command)
-        elif group.lag and group.is_unread and group.lag != group.delayed:
-            what = f"{wait} behind and nobody reads"
-            yield Remark("warn", name, what, command)
-
-
-def _growth(looks: Sequence[Look], group: GroupTotals) -> tuple[int, int] | None:
-    """By how much its lag has grown and in how long, if it did so all the time: at the
-    end it is more than in the middle, and there more than at the beginning."""
-    known = [
-        (look.overview.at_ms, each.lag)
-        for look in looks
-        for each in look.overview.groups
-        if each.name == group.name
-    ]
-    if len(known) < 3:
-        return None
-    first, middle, last = known[0], known[len(known) // 2], known[-1]
-    span_ms = last[0] - first[0]
-    if span_ms < GROWTH_MS or not first[1] < middle[1] < last[1]:
-        return None
-    return last[1] - first[1], span_ms
+def _amount(finding: Finding, look: Look) -> int | None:
+    if finding.kind == "letters":
+        topics = (each for each in look.overview.topics if each.name == finding.name)
+        return next((each.dead_letters for each in topics), None)
+    if finding.kind == "group":
+        groups = (each for each in look.overview.groups if each.name == finding.name)
+        return next((each.lag for each in groups), None)
+    return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli.findings import Finding, Outcome
 from headrace.cli.output import counted, iso_time, shown_bytes, shown_duration, shown_string, typed
+from headrace.core.attention import STUCK_MS
 from headrace.core.errors import HeadraceError
 from headrace.core.overview_values import GroupTotals, Overview
 from headrace.core.values import GroupInfo, TopicInfo
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 FUTURE_MS = 5 * 60 * 1000
 # More partitions than these are not asked one by one.
 PARTITIONS_ASKED_MAX = 2_000
-STUCK_MS = 60_000
 OLDEST_MS = 60 * 60 * 1000
 
 

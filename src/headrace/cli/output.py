@@ -30,6 +30,9 @@ from typing import Any, Protocol
 import click
 
 from headrace.core.values import Headers
+from headrace.core.wording import counted as counted
+from headrace.core.wording import shown_bytes as shown_bytes
+from headrace.core.wording import shown_duration as shown_duration
 
 # Where a cell of a table is cut; the whole value is one `show` or `--json` away.
 CELL_CHARACTERS_MAX = 60
@@ -126,36 +129,6 @@ def shown_string(text: str, characters_max: int | None = None) -> str:
     if characters_max is not None and len(text) > characters_max:
         return text[: characters_max - 1] + "…"
     return text
-
-
-def counted(count: int, word: str) -> str:
-    """1 message, 2 messages."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
-
-
-def shown_bytes(size: int) -> str:
-    scaled = float(size)
-    for unit in ("B", "KB", "MB", "GB"):
-        if scaled < 1024:
-            return f"{size} B" if unit == "B" else f"{scaled:.1f} {unit}"
-        scaled /= 1024
-    return f"{scaled:.1f} TB"
-
-
-def shown_duration(milliseconds: int) -> str:
-    """The two largest units, which is as much as anybody reads: 1h 5m, 2.5s, 40ms."""
-    if milliseconds < 1000:
-        return f"{max(0, milliseconds)}ms"
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1000:.3g}s"
-    seconds = milliseconds // 1000
-    units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-    parts: list[str] = []
-    for name, length in units:
-        amount, seconds = divmod(seconds, length)
-        if amount or parts:
-            parts.append(f"{amount}{name}")
-    return " ".join(part for part in parts[:2] if not part.startswith("0"))
 
 
 # Tables.

@@ -21,15 +21,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.core.overview_rates import Rates, RateWindow
-from headrace.core.overview_values import GroupTotals, OpenTransaction, Overview, TopicTotals
+from headrace.core.overview_values import GroupTotals, Overview, TopicTotals
 from headrace.engine.catalog import Catalog
 from headrace.server.glance import Glance
 from headrace.server.service import Service
 
 # A picture that is not older than this is new enough for whoever asks.
 FRESH_SECONDS = 1.0
-# An open transaction keeps readers waiting; after this long somebody should look.
-STUCK_MS = 60_000
 
 
 class Picture(NamedTuple):
@@ -52,14 +50,6 @@ class Picture(NamedTuple):
     def letters(self) -> dict[str, int]:
         """Dead letters that nobody has redriven or purged, by the topic that they are of."""
         return {each.name: each.dead_letters for each in self.own_topics if each.dead_letters}
-
-    @property
-    def stuck(self) -> list[OpenTransaction]:
-        return [
-            each
-            for each in self.overview.transactions
-            if self.at_ms - each.started_at_ms >= STUCK_MS
-        ]
 
 
 class Survey:

@@ -140,14 +140,20 @@ def test_dead_letters_that_grow_are_told_from_those_that_lie() -> None:
     assert grow == ["warn orders: 5 dead letters, 2 more in 20s | headrace dlq list orders"]
 
 
-def test_a_lag_is_growing_when_it_grows_all_the_time() -> None:
-    def with_lags(*lags: int) -> list[str]:
-        return said(*(look(n * 3, (), (group("billing", lag),)) for n, lag in enumerate(lags)))
+def test_a_group_lags_when_its_next_message_has_waited_for_long() -> None:
+    def waiting(seconds: float, *lags: int) -> list[str]:
+        oldest_ms = START_MS - round(seconds * 1000)
+        groups = [group("billing", lag, oldest_ms=oldest_ms) for lag in lags]
+        return said(*(look(n * 3, (), (each,)) for n, each in enumerate(groups)))
 
-    assert with_lags(100, 200, 300) == [
-        "warn billing: 300 messages behind, 200 more in 6s | headrace group describe billing"
+    assert waiting(600, 300, 300) == [
+        "warn billing: 300 messages behind, the next has waited for 10m 3s | "
+        "headrace group describe billing"
     ]
-    assert with_lags(100, 300, 200) == with_lags(300, 200, 100) == with_lags(100, 200) == []
+    [grows] = waiting(600, 100, 200, 300)
+    assert "waited for 10m 6s, 200 more in 6s |" in grows
+    # Bursts come and go.
+    assert waiting(100, 100, 200, 300) == []
 
 
 def test_a_group_that_nobody_reads_is_named_but_not_for_what_is_delayed() -> None:
@@ -180,13 +186,13 @@ def test_what_is_bad_comes_first() -> None:
         )
     )
     assert [text.split(":")[0] for text in found] == [
-        "bad orders",
         "bad disk",
-        "bad billing-1",
+        "bad orders",
         "warn orders",
+        "warn billing-1",
         "warn files",
     ]
-    assert "publishing has stopped" in found[1] and "open for 1m 30s" in found[2]
+    assert "publishing has stopped" in found[0] and "open for 1m 30s" in found[3]
     [low] = said(look(0, node=figures(0, disk_free_bytes=300 * MB)))
     assert low.startswith("warn disk: 300.0 MB free; publishing stops at 64.0 MB")
     fresh = OpenTransaction("billing-1", START_MS - 1_000, 60_000)

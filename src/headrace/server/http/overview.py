@@ -5,9 +5,10 @@ Everything here comes from the survey, which looks once for all who ask.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from headrace.compiled import is_compiled
 from headrace.core import limits
+from headrace.core.attention import Machine, judge
 from headrace.core.overview_rates import Rates
 from headrace.core.overview_values import GroupTotals, TopicTotals
 from headrace.core.settings import GroupSettings, TopicSettings
@@ -27,12 +29,6 @@ from headrace.wire.http import overview_bodies as o
 Row = TypeVar("Row", o.TopicRow, o.GroupRow)
 
 ROWS_AT_A_GLANCE = 8
-# From this many messages on, a group that nobody reads as is worth a word.
-LAG_NOTED = 1_000
-# Free space that is less than this many times the floor is worth a word.
-SPACE_FACTOR = 8
-# Loop lag above this is felt by every client.
-LOOP_LAG_MS = 250
 
 
 async def overview(call: Call) -> o.Overview:
@@ -52,7 +48,7 @@ async def overview(call: Call) -> o.Overview:
         queues=sum(each.kind == "queue" for each in groups),
         dead_letters=sum(picture.letters.values()),
         open_transactions=picture.overview.open_transactions,
-        attention=list(_attention(call, picture)),
+        attention=await _attention(call, picture),
         busiest_topics=rows[:ROWS_AT_A_GLANCE],
         groups_behind=[group_row(each, picture) for each in behind[:ROWS_AT_A_GLANCE]],
     )
@@ -145,47 +141,34 @@ def _memory_bytes() -> int | None:
 # What needs attention.
 
 
-def _attention(call: Call, picture: Picture) -> Iterator[o.Attention]:
-    """The gravest first."""
-    failed = call.service.commits.failed
-    if failed is not None:
-        yield _word("critical", "sync-failed", str(failed), "node", "")
-    for topic in picture.topics.values():
-        if topic.stopped:
-            text = (
-                f"{topic.stopped} of {topic.partitions} partitions stopped: stored bytes are "
-                "damaged; run `headrace doctor` where the files are"
-            )
-            yield _word("critical", "corrupt-log", text, "topic", topic.name)
-    free, floor = call.service.disk.free_bytes(), call.facts.settings.free_bytes_min
-    if free < floor:
-        text = f"{free // 2**20} MiB are free: publishing is refused until there is room"
-        yield _word("critical", "disk-full", text, "node", "")
-    elif free < SPACE_FACTOR * floor:
-        text = f"{free // 2**20} MiB are free; at {floor // 2**20} MiB publishing is refused"
-        yield _word("warning", "disk-low", text, "node", "")
-    for stuck in picture.stuck[:ROWS_AT_A_GLANCE]:
-        minutes = (picture.at_ms - stuck.started_at_ms) // 60_000
-        text = f"open for {minutes} min; readers wait for its end"
-        yield _word("warning", "stuck-transaction", text, "transaction", stuck.name)
-    letters = sorted(picture.letters.items(), key=lambda each: -each[1])
-    for name, waiting in letters[:ROWS_AT_A_GLANCE]:
-        noun = "message was" if waiting == 1 else "messages were"
-        yield _word("warning", "dead-letters", f"{waiting:,} {noun} given up", "letters", name)
-    alone = [each for each in picture.groups.values() if each.is_unread and each.lag > LAG_NOTED]
-    for group in sorted(alone, key=lambda each: -each.lag)[:ROWS_AT_A_GLANCE]:
-        text = f"{group.lag:,} messages behind, and nobody reads as this group"
-        yield _word("notice", "nobody-reads", text, "group", group.name)
+async def _attention(call: Call, picture: Picture) -> list[o.Attention]:
+    """As many of each kind as somebody reads at a glance."""
+    figures = call.service.figures
+    # It asks the system, whose answers may wait for the disk.
+    known = None if figures is None else await asyncio.to_thread(figures)
     last = call.facts.live.samples[-1] if call.facts.live.samples else None
-    late_ms = 0.0 if last is None else last.loop_lag_p99_ms or 0.0
-    if late_ms > LOOP_LAG_MS:
-        text = f"the event loop came {late_ms:.0f} ms late: every client feels it"
-        yield _word("warning", "loop-lag", text, "node", "")
-
-
-def _word(level: str, code: str, text: str, kind: str, name: str) -> o.Attention:
-    assert level in ("notice", "warning", "critical")
-    return o.Attention(level=level, code=code, text=text, kind=kind, name=name)  # type: ignore[arg-type]
+    failed = call.service.commits.failed
+    machine = Machine(
+        call.service.disk.free_bytes(),
+        call.facts.settings.free_bytes_min,
+        None if known is None else known.open_files,
+        None if known is None else known.open_files_max,
+        None if failed is None else str(failed),
+        None if last is None else last.loop_lag_p99_ms,
+        None if last is None else last.sync_p99_ms,
+    )
+    told: Counter[str] = Counter()
+    words = []
+    for each in judge(picture.overview, machine):
+        told[each.code] += 1
+        if told[each.code] <= ROWS_AT_A_GLANCE:
+            words.append(
+                o.Attention(
+                    level=each.level, code=each.code, text=each.text, kind=each.kind,
+                    name=each.name,
+                )
+            )  # fmt: skip
+    return words
 
 
 # Rows.
