@@ -13,7 +13,7 @@ STAMP := .venv/.headrace-setup
 # Setting up compiles these; without a compiler their plain twins run.
 COMPILED := $(shell find src/headrace -name '*.pyx')
 PYTEST := .venv/bin/python -m pytest
-SHORT_TESTS := tests/test_tidy.py tests/unit tests/property tests/contract
+SHORT_TESTS := tests/test_tidy.py tests/unit tests/property
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 import pytest
 
-SHORT = ("tests/test_tidy.py", "tests/unit/", "tests/property/", "tests/contract/")
+SHORT = ("tests/test_tidy.py", "tests/unit/", "tests/property/")
 
 _SHELL = "/bin/sh"
 # The test that runs now and may not start a process.

@@ -191,7 +191,7 @@ def test_short_tests_say_which_of_them_start_a_process() -> None:
     starters = re.compile(
         r"^import subprocess|import .*\b(NodeProcess|DoorsProcess|Session)\b|\bstart: Start\b", re.M
     )
-    folders = [TESTS / name for name in ("unit", "property", "contract")]
+    folders = [TESTS / name for name in ("unit", "property")]
     silent = [
         shown(path)
         for path in python_files(*folders)

@@ -7,10 +7,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-pytestmark = pytest.mark.process
-
 _PROGRAM = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider

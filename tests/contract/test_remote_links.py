@@ -24,8 +24,6 @@ from headrace.client.socket_link import SocketLink
 from headrace.core.errors import Disconnected, InvalidArgument, Unreachable
 from headrace.wire.remote import codec
 
-pytestmark = pytest.mark.process
-
 # Nothing here may come back because a lease ended by time.
 HOURS = 6 * 3600
 WAIT = 60

@@ -19,8 +19,6 @@ from tests.interop.conftest import NodeProcess
 import headrace
 from headrace.core.errors import Unreachable
 
-pytestmark = pytest.mark.process
-
 WAIT = 60
 
 SHOP = """

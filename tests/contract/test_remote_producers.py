@@ -15,8 +15,6 @@ from tests.interop.conftest import NodeProcess
 
 import headrace
 
-pytestmark = pytest.mark.process
-
 WAIT = 60
 
 

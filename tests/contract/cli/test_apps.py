@@ -16,8 +16,6 @@ from tests.contract.cli.conftest import PROGRAM
 
 import headrace
 
-pytestmark = pytest.mark.process
-
 Run = Callable[..., Result]
 
 # These are about processes that share a directory.

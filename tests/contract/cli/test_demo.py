@@ -11,8 +11,6 @@ from tests.contract.cli.conftest import PROGRAM
 
 from headrace.cli.demo_clients import CLIENTS
 
-pytestmark = pytest.mark.process
-
 # Twice as many as fit into one poll, and one that cannot be worked among each thousand.
 ORDERS = 2_000
 DEMO = [sys.executable, "-c", PROGRAM, "demo", "--orders", str(ORDERS)]

@@ -38,8 +38,6 @@ from headrace.node import Node
 from headrace.platform.clock import SystemClock
 from headrace.testing import ManualClock, MemoryDisk
 
-pytestmark = pytest.mark.process
-
 __all__ = ["any_machine", "made"]
 
 

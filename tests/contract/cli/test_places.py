@@ -18,8 +18,6 @@ from tests.interop.conftest import NodeProcess
 
 from headrace.cli.main import cli
 
-pytestmark = pytest.mark.process
-
 Start = Callable[..., "subprocess.Popen[bytes]"]
 WAIT_SECONDS = 60
 

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-pytestmark = pytest.mark.process
-
 Run = Callable[..., Result]
 
 # These are about processes that share a directory.

@@ -88,7 +88,6 @@ def node(damaged: Path) -> Iterator[dict[str, str]]:
         process.communicate(timeout=60)
 
 
-@pytest.mark.process
 def test_a_node_serves_everything_but_the_queues_that_are_damaged_and_says_so(
     node: dict[str, str], damaged: Path
 ) -> None:

@@ -337,7 +337,6 @@ def test_the_version_is_that_of_the_package(run: Run) -> None:
     assert run("--version").stdout.startswith(f"headrace {version('headrace')} (")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_calls_back_into_headrace(run: Run, shell: str) -> None:
     assert "_HEADRACE_COMPLETE" in run("completion", shell).stdout

@@ -117,7 +117,6 @@ def row_of(lines: list[str], name: str) -> list[str]:
     return next((line.split()[1:] for line in lines if line.startswith(f"{name} ")), [])
 
 
-@pytest.mark.process
 def test_the_screen_follows_the_work_and_the_keys(node: NodeProcess, open_session: Open) -> None:
     session = open_session()
     lines = session.wait_for("billing ")
@@ -148,7 +147,6 @@ def test_the_screen_follows_the_work_and_the_keys(node: NodeProcess, open_sessio
     assert session.end() == 0
 
 
-@pytest.mark.process
 def test_a_resized_screen_is_drawn_anew(open_session: Open) -> None:
     session = open_session()
     session.wait_for("MEMBERS")
@@ -161,7 +159,6 @@ def test_a_resized_screen_is_drawn_anew(open_session: Open) -> None:
     assert session.end() == 0
 
 
-@pytest.mark.process
 def test_a_node_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> None:
     process = NodeProcess(tmp_path / "data")
     session = Session("top", "--server", process.bootstrap, "--every", "100ms", environment={})
@@ -181,7 +178,6 @@ def test_a_node_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> Non
         process.stop()
 
 
-@pytest.mark.process
 def test_without_colours_there_are_none(open_session: Open) -> None:
     session = open_session(environment={"NO_COLOR": "1"})
     session.wait_for("billing ")
@@ -190,7 +186,6 @@ def test_without_colours_there_are_none(open_session: Open) -> None:
     assert session.end() == 143
 
 
-@pytest.mark.process
 def test_ctrl_c_leaves_the_terminal_as_it_was(open_session: Open) -> None:
     session = open_session()
     session.wait_for("billing ")
