@@ -123,10 +123,11 @@ def test_dead_letters_are_redriven_after_a_dry_run(
     wait_text(page, "card declined", "3 messages")
     press(page, f"Redrive dead letters of {name}-group with “card declined”")
     page.wait("document.querySelector('dialog[open]').innerText.includes('A dry run says')")
+    page.wait("document.querySelector('dialog[open]').innerText.includes('ready again in place')")
     # Nothing has happened yet.
     assert len(done(node.get(f"/topics/{name}/dead-letters"))["messages"]) == 3
     press_in_dialog(page, "Redrive 3")
-    told(page, "3 messages went back")
+    told(page, "3 messages went back (3 in place, 0 as copies)")
     wait_text(page, "No dead letters")
     assert done(node.get(f"/topics/{name}/dead-letters"))["messages"] == []
     wanted = {"topics": [name], "count": 10}

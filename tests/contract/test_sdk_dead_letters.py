@@ -87,7 +87,9 @@ def test_a_redriven_message_comes_back_to_its_group_with_all_attempts(
     mail = orders.queue("orders", "mail")
     mail.receive()[0].ack()
     billing.receive()[0].reject()
-    assert orders.dead_letters("orders").redrive() == headrace.RedriveResult(1, 1, 0, None)
+    assert orders.dead_letters("orders").redrive() == headrace.RedriveResult(
+        1, 1, 0, None, in_place=1
+    )
     assert mail.receive(wait=100) == []
     [message] = billing.receive()
     assert (message.value, message.key, message.attempt) == ("text", b"k", 1)

@@ -23,23 +23,48 @@ def reject(handle: headrace.Headrace, topic: str, reason: str) -> None:
         queue.reject(queue.lease(1), reason=reason)
 
 
-def test_a_message_that_is_redriven_twice_is_a_chain(handle: headrace.Headrace) -> None:
+def test_a_message_that_is_redriven_in_place_tells_all_of_it(handle: headrace.Headrace) -> None:
     handle.create_topic("orders", 1)
     handle.publish("orders", b"x")
     for reason in ("first", "second"):
         reject(handle, "orders", reason)
         handle.dead_letters("orders").redrive()
+    with handle.queue("orders", "billing") as queue:
+        queue.ack(queue.lease(1))
+    trace = handle.trace("orders:0:0")
+    once = ["leased", "dead-lettered", "redriven"]
+    assert kinds(trace) == ["published", *once, *once, "leased", "acked"]
+    assert {each.reason for each in trace.events if each.kind == "redriven"} == {"in place"}
+    assert [each.attempt for each in trace.events if each.kind == "leased"] == [1, 1, 1]
+    assert state_of(trace, "billing") == "acked"
+    assert links(trace) == [("dead-letter", "orders.dlq:0:0"), ("dead-letter", "orders.dlq:0:1")]
+    for number in range(2):
+        letter = handle.trace(f"orders.dlq:0:{number}")
+        assert links(letter) == [("origin", "orders:0:0"), ("redriven-to", "orders:0:0")]
+        assert (letter.events[-1].to, letter.events[-1].reason) == ("orders:0:0", "in place")
+
+
+def test_a_message_that_is_redriven_as_a_copy_is_a_chain(handle: headrace.Headrace) -> None:
+    handle.create_topic("orders", 1)
+    handle.publish("orders", b"x")
+    reject(handle, "orders", "first")
+    handle.delete_records("orders", 0, 1)
+    handle.dead_letters("orders").redrive()
+    reject(handle, "orders", "second")
+    handle.dead_letters("orders").redrive()
     assert links(handle.trace("orders:0:0")) == [("dead-letter", "orders.dlq:0:0")]
-    assert links(handle.trace("orders.dlq:0:0")) == [
-        ("origin", "orders:0:0"), ("redriven-to", "orders:0:1"),
-    ]  # fmt: skip
-    second = handle.trace("orders:0:1")
-    assert links(second) == [
+    letter = handle.trace("orders.dlq:0:0")
+    assert links(letter) == [("origin", "orders:0:0"), ("redriven-to", "orders:0:1")]
+    assert (letter.events[-1].to, letter.events[-1].reason) == ("orders:0:1", "as a copy")
+    copy = handle.trace("orders:0:1")
+    assert links(copy) == [
         ("redriven-from", "orders.dlq:0:0"), ("dead-letter", "orders.dlq:0:1"),
     ]  # fmt: skip
-    assert second.events[-1].error == "second"
-    assert links(handle.trace("orders:0:2")) == [("redriven-from", "orders.dlq:0:1")]
-    assert kinds(handle.trace("orders:0:2")) == ["published"]
+    assert kinds(copy) == ["published", "leased", "dead-lettered", "redriven"]
+    assert copy.events[2].error == "second"
+    assert links(handle.trace("orders.dlq:0:1")) == [
+        ("origin", "orders:0:1"), ("redriven-to", "orders:0:1"),
+    ]  # fmt: skip
 
 
 def test_a_dead_letter_is_redriven_or_purged_and_nobody_acked_it(handle: headrace.Headrace) -> None:

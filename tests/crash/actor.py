@@ -159,16 +159,17 @@ class Actor:
 
     # Dead letters.
 
-    def _letters(self, topic: str, count: int) -> list[tuple[str, int]]:
+    def _letters(self, topic: str, count: int) -> list[tuple[int, int]]:
+        """Where the messages were."""
         return [
-            ((letter.raw or b"").decode(), letter.redrives)
+            (letter.source.partition, letter.source.offset)
             for letter in self.handle.dead_letters(topic).choose(limit=count)
         ]
 
     def redrive(self, topic: str, count: int) -> None:
         def act() -> dict[str, Any]:
-            self.handle.dead_letters(topic).redrive(limit=count, force=True)
-            return {}
+            done = self.handle.dead_letters(topic).redrive(limit=count, force=True)
+            return {"in_place": done.in_place, "copied": done.copied}
 
         letters = self._letters(topic, count)
         if letters:

@@ -158,6 +158,10 @@ def _check_fates(handle: Headrace, ledger: Ledger, topic: str) -> None:
             message.fates.add(ACKED)
         assert fate in message.fates, f"{message} is {status}"
         message.fates = {fate}
+        if message.may_be_revived:
+            if fate != DEAD:
+                ledger.on_revived(message)
+            message.may_be_revived = False
         if fate == ALIVE:
             assert message.attempts_least <= status.attempts <= message.attempts_most, (
                 f"{message} has been delivered {status.attempts} times"
@@ -172,16 +176,15 @@ def _check_letters(handle: Headrace, ledger: Ledger, topic: str) -> None:
         key = ((letter.raw or b"").decode(), letter.redrives)
         assert key not in found, f"two dead letters of {key}: {found[key]} and {letter.id}"
         found[key] = letter.id
-        message = ledger.messages.get((topic, *key))
-        assert message is not None, f"a dead letter that nobody sent: {key}"
-        assert message.place is None or letter.source == MessageId(topic, *message.place)
+        message = ledger.at(topic, (letter.source.partition, letter.source.offset))
+        assert key == (message.value, message.redrives + message.revived), f"of {message}: {key}"
         assert message.fates == {DEAD}, f"{message} has a dead letter, {letter.id}"
     for message in ledger.in_topic(topic):
         if message.fates == {DEAD}:
-            now = KEPT if (message.value, message.redrives) in found else GONE
+            now = KEPT if (message.value, message.redrives + message.revived) in found else GONE
             assert now in message.letter, f"the dead letter of {message} is {now}"
             message.letter = {now}
-            again = ledger.messages.get((topic, message.value, message.redrives + 1))
+            again = ledger.messages.get(message.copy_key)
             if now == KEPT:
                 assert again is None, f"redriven and still a dead letter: {message}"
             elif message.redriven:

@@ -13,6 +13,8 @@ looking.
     message   (topic, value, redrives)     values are never used twice
     fate      alive, acked, dead, cancelled
     letter    a dead message's copy: kept, or gone by redrive or purge
+    redrive   the message is alive again where it is, or there is a copy: whoever
+              sees the one or the other knows which it was
 
 Rejected: comparing with a second queue in memory. It would have to be as clever as
 the first one; a ledger only knows what it was told.
@@ -45,6 +47,9 @@ class Message:
     letter: set[str] = field(default_factory=lambda: {KEPT})
     # Whether the letter goes, if it goes, by becoming a message again.
     redriven: bool = False
+    # How often it was redriven in place, and whether that may just have happened.
+    revived: int = 0
+    may_be_revived: bool = False
     # Bounds of the delivery count, as long as it is alive.
     attempts_least: int = 0
     attempts_most: int = 0
@@ -54,6 +59,11 @@ class Message:
     # Whether it has a TTL, and so may end by itself.
     may_expire: bool = False
     key: str | None = None
+
+    @property
+    def copy_key(self) -> Key:
+        """Under which the next redrive, if it makes a copy, puts that."""
+        return self.topic, self.value, self.redrives + self.revived + 1
 
 
 @dataclass
@@ -151,7 +161,7 @@ class Ledger:
 
     def _done_delete_records(self, fact: Fact) -> None:
         for message in self._below(fact):
-            message.fates = {CANCELLED}
+            message.fates = {CANCELLED} | (message.fates & {DEAD})
 
     def _below(self, fact: Fact) -> list[Message]:
         return [
@@ -199,6 +209,8 @@ class Ledger:
             message = self.messages[fact["topic"], value, redrives]
             # Another thread's publish may not have been answered yet.
             self.put(message, partition, offset)
+            if message.may_be_revived:
+                self.on_revived(message)
             assert ALIVE in message.fates, f"{message} was delivered again"
             assert message.attempts_least < attempt <= message.attempts_most + 1, (
                 f"{message} was delivered for the {attempt}. time"
@@ -290,22 +302,36 @@ class Ledger:
     def _try_redrive(self, fact: Fact) -> None:
         for message in self._letters(fact):
             message.letter.add(GONE)
-            message.redriven = True
+            message.redriven = message.may_be_revived = True
+            message.fates.add(ALIVE)
+            message.attempts_least = message.attempts_most = message.attempts_now = 0
             # The copy has the id of the first, and outlives it in the dedup window.
-            again = Message(
-                message.topic, message.value, message.redrives + 1, dedup_id=message.dedup_id
-            )
-            self.messages[again.topic, again.value, again.redrives] = again
+            topic, value, redrives = message.copy_key
+            again = Message(topic, value, redrives, dedup_id=message.dedup_id)
+            self.messages[message.copy_key] = again
 
     def _done_redrive(self, fact: Fact) -> None:
+        """Of some in place and some copies nobody said which was which."""
         for message in self._letters(fact):
             message.letter = {GONE}
-            self.messages[message.topic, message.value, message.redrives + 1].promised = True
+            if fact["copied"] == len(fact["letters"]):
+                message.fates -= {ALIVE}
+                message.may_be_revived = False
+                self.messages[message.copy_key].promised = True
+            elif fact["in_place"] == len(fact["letters"]) and message.may_be_revived:
+                self.on_revived(message)
+                message.fates = {ALIVE}
+
+    def on_revived(self, message: Message) -> None:
+        """Somebody has seen it alive again in its place."""
+        copy = self.messages.pop(message.copy_key, None)
+        assert copy is None or copy.place is None, f"{message} came back twice, also as {copy}"
+        message.revived += 1
+        message.may_be_revived = message.redriven = False
+        message.letter = {KEPT}
 
     def _letters(self, fact: Fact) -> list[Message]:
-        return [
-            self.messages[fact["topic"], value, redrives] for value, redrives in fact["letters"]
-        ]
+        return [self.at(fact["topic"], source) for source in fact["letters"]]
 
     # Cursors.
 

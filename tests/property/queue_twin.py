@@ -73,6 +73,18 @@ class Twin:
         self.totals["dead_lettered"] += 1
         self.buried.append((place, reason))
 
+    def has_dead(self, place: Place, now_ms: int) -> bool:
+        """Whether what was given up there can be made ready where it is."""
+        message = self.messages.get(place)
+        if message is None or message["state"] != "dead-lettered":
+            return False
+        return not 0 < message["expires"] <= now_ms
+
+    def revive(self, place: Place, redrives: int) -> None:
+        self.messages[place].update(
+            state="pending", attempts=0, error=None, due=None, redrives=redrives
+        )
+
     def pending(self) -> list[Place]:
         return [p for p in sorted(self.messages) if self.messages[p]["state"] == "pending"]
 

@@ -338,13 +338,17 @@ class QueueAgainstTwin(RuleBasedStateMachine):
             return
         ids = [letter_id for letter_id, _ in found]
         dry = self.node.redrive(TOPIC, ids, dry_run=True, force=force)
-        result = self.node.redrive(TOPIC, ids, force=force)
+        assert dry == (done := self.node.redrive(TOPIC, ids, force=force))
         back = [(i, s) for i, s in found if force or s["redrives"] < REDRIVES_MAX]
-        assert (result.matched, result.redriven) == (len(found), len(back))
-        assert result.looping == len(found) - len(back)
-        assert dry == result
         now_ms = self.clock.time_ms
+        in_place = [i for i, s in back if self.twins[s["group"]].has_dead(s["source"], now_ms)]
+        stay, copied = len(found) - len(back), len(back) - len(in_place)
+        assert done == (len(found), len(back), stay, None, 0, len(in_place), copied)
         for letter_id, story in sorted(back, key=lambda pair: pair[0]):
+            del self.letters[letter_id]
+            if letter_id in in_place:
+                self.twins[story["group"]].revive(story["source"], story["redrives"] + 1)
+                continue
             partition = story["source"][0]
             expires = now_ms + story["ttl"] if story["ttl"] else 0
             changes = {
@@ -352,7 +356,6 @@ class QueueAgainstTwin(RuleBasedStateMachine):
                 "redrives": story["redrives"] + 1, "cancelled": False,
             }  # fmt: skip
             self.see((partition, self.ends[partition]), {**story, **changes})
-            del self.letters[letter_id]
 
     @rule(data=st.data())
     def purge(self, data: st.DataObject) -> None:

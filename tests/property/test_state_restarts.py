@@ -2,7 +2,7 @@
 
 A seeded script works on a topic with several queue groups, with chunks of 16 offsets
 instead of 65,536 and segments of a few messages, so that short histories cross their
-borders: messages are published, leased, settled, delayed and called off while retention,
+borders: messages are published, leased, settled, delayed, called off and redriven while retention,
 DeleteRecords and compaction take the log away from under them. Snapshots come early or
 late, so that a state log may speak of much that is gone. Every few steps the directory
 is opened beside the node and compared with it, and now and then the node itself starts
@@ -92,6 +92,7 @@ class Script:
         self.groups: list[str] = []
         self.open_group()
         self.held: dict[str, list[Delivery]] = {}
+        self.in_place = 0
 
     def _open(self, *, read_only: bool = False) -> Node:
         return Node.open(":memory:", disk=self.disk, clock=self.clock, read_only=read_only)
@@ -110,6 +111,7 @@ class Script:
             (8, self.settle),
             (3, self.pass_time),
             (2, self.cancel),
+            (4, self.redrive),
             (3, self.delete_records),
             (2, self.maintain),
             (1, self.open_group),
@@ -182,6 +184,18 @@ class Script:
         end = self._partition(partition).high_watermark
         if end:
             self.node.cancel(MessageId(TOPIC, partition, self.random.randrange(end)))
+
+    def redrive(self) -> None:
+        """Some of the dead letters, in place or as copies; then what is sent back is
+        taken at once, or waits."""
+        letters = self.node.dead_letters(TOPIC, limit=100)
+        ids = [MessageId(each.topic, each.partition, each.offset) for each in letters]
+        chosen = self.random.sample(ids, self.random.randint(0, len(ids)))
+        dry = self.node.redrive(TOPIC, chosen, dry_run=True)
+        done = self.node.redrive(TOPIC, chosen)
+        assert done == dry
+        assert done.redriven == done.in_place + done.copied
+        self.in_place += done.in_place
 
     # What happens beside them.
 
@@ -273,6 +287,7 @@ def dump_of(partition: Partition, view: QueueView) -> Dump:
             (o, due) for due, o in view.retries if o in live and window.state_at(o) == RETRYING
         ),
         "failures": {o: failure for o, failure in view.failures.items() if o in live},
+        "redrives": {o: times for o, times in view.redrives.items() if o in there},
         "moves": {number: above(move.runs, start) for number, move in view.moves.items()},
         "numbers": (view.next_grant, view.next_move),
         "totals": {name: view.totals[name] for name in COMPARED_TOTALS},

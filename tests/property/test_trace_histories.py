@@ -162,19 +162,20 @@ class TraceAgainstModel(RuleBasedStateMachine):
         end = self.node.partition_info(TOPIC, 0).end_offset
         ids = [MessageId(each.topic, each.partition, each.offset) for each in letters]
         assert self.node.redrive(TOPIC, ids).redriven == len(ids)
-        for number, (id, letter) in enumerate(zip(ids, letters, strict=True)):
+        for id, letter in zip(ids, letters, strict=True):
             message, group, told = self.letters[str(id)]
-            told.append(
-                TraceEvent(
-                    self.now_ms, "redriven", "__dead-letters", to=f"{TOPIC}:0:{end + number}"
-                )
-            )
-            ttl_ms = max(0, message.expires_at_ms - message.published_ms)
-            copy = self.twin.publish(
-                MessageId(TOPIC, 0, end + number), self.now_ms, 0, ttl_ms, letter.group
-            )
             assert letter.group == group
-            copy.redriven_from = str(id)
+            if self.twin.revive(message, group, self.now_ms):
+                way, to = "in place", message.id
+            else:
+                way, to = "as a copy", MessageId(TOPIC, 0, end)
+                ttl_ms = max(0, message.expires_at_ms - message.published_ms)
+                copy = self.twin.publish(to, self.now_ms, 0, ttl_ms, group)
+                copy.redriven_from = str(id)
+                end += 1
+            told.append(
+                TraceEvent(self.now_ms, "redriven", "__dead-letters", reason=way, to=str(to))
+            )
         self.tick()
 
     @rule(is_killed=st.booleans())

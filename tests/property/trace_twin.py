@@ -125,6 +125,17 @@ class TraceTwin:
         seen = self.messages[offset].groups[group]
         self._bury(group, seen, now_ms, seen.consumer, "rejected", reason)
 
+    def revive(self, message: Message, group: str, now_ms: int) -> bool:
+        """Whether it is ready again where it is: not once its TTL is over."""
+        if 0 < message.expires_at_ms <= now_ms:
+            return False
+        seen = message.groups[group]
+        assert seen.state == "dead-lettered"
+        seen.events.append(TraceEvent(now_ms, "redriven", group, reason="in place"))
+        seen.attempts = 0
+        self._become(seen, "pending")
+        return True
+
     def extend(self, group: str, offset: int, visibility_ms: int, now_ms: int) -> None:
         seen = self.messages[offset].groups[group]
         seen.due_ms = now_ms + visibility_ms

@@ -41,6 +41,7 @@ from headrace.cli.output import (
     progress,
     say,
     shown_text,
+    ways_of,
     write_json,
     write_json_line,
 )
@@ -182,6 +183,9 @@ def redrive(
 ) -> int | None:
     """Give dead letters back to the queue group in which they failed.
 
+    A message that is still in its topic is made ready again in its place, and nobody else
+    sees anything of it. Of one that is not, a copy is published, which streams see.
+
     Exit code 3 when none matched, 1 when it stopped before the end.
     """
     if plan is not None:
@@ -200,9 +204,9 @@ def redrive(
         result = expected
         if expected.matched and not dry_run:
             if not yes:
-                count = expected.matched - expected.looping
+                going = counted(expected.redriven, "dead letter")
                 click.confirm(
-                    f"Redrive {counted(count, 'dead letter')} of {topic}?", abort=True, err=True
+                    f"Redrive {going} of {topic}{ways_of(expected)}?", abort=True, err=True
                 )
             with progress("redriving", expected.matched) as bar:
                 result = letters.redrive(
@@ -215,8 +219,8 @@ def redrive(
         write_json(result._asdict() | {"dry_run": dry_run})
     else:
         verb = "would be redriven" if dry_run else "redriven"
-        count = result.matched - result.looping if dry_run else result.redriven
-        say(f"{count:,} of {counted(result.matched, 'dead letter')} {verb}")
+        total = counted(result.matched, "dead letter")
+        say(f"{result.redriven:,} of {total} {verb}{ways_of(result)}")
         if result.orphaned:
             say(f"{result.orphaned:,} failed in a group that is gone, and stay; purge them")
         if result.looping:

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 import click
 
-from headrace.core.values import Headers
+from headrace.core.values import Headers, RedriveResult
 from headrace.core.wording import counted as counted
 from headrace.core.wording import shown_bytes as shown_bytes
 from headrace.core.wording import shown_duration as shown_duration
@@ -129,6 +129,14 @@ def shown_string(text: str, characters_max: int | None = None) -> str:
     if characters_max is not None and len(text) > characters_max:
         return text[: characters_max - 1] + "…"
     return text
+
+
+def ways_of(result: RedriveResult) -> str:
+    """How many of what was redriven came back in which way, to be put behind it."""
+    copies = "1 as a copy" if result.copied == 1 else f"{result.copied:,} as copies"
+    ways = [f"{result.in_place:,} in place"] if result.in_place else []
+    ways += [copies] if result.copied else []
+    return f" ({', '.join(ways)})" if ways else ""
 
 
 # Tables.

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from headrace.cli.command import EXIT_FAILED, EXIT_NOTHING_FOUND
-from headrace.cli.output import counted, print_table, progress, say, write_json
+from headrace.cli.output import counted, print_table, progress, say, ways_of, write_json
+from headrace.core.values import RedriveResult
 from headrace.pipelines.triage.plan import Step, read_plan
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ class Result(NamedTuple):
     step: Step
     matched: int
     done: int
-    stopped: str | None
+    redriven: RedriveResult = RedriveResult(0, 0, 0, None)
+
+    @property
+    def stopped(self) -> str | None:
+        return self.redriven.stopped
 
 
 def carry_out(
@@ -61,18 +66,20 @@ def _choice(step: Step) -> Choice:
 
 def _do(handle: Headrace, step: Step, matched: int, *, dry_run: bool, force: bool) -> Result:
     letters = handle.dead_letters(step.topic)
-    if dry_run or not matched:
-        return Result(step, matched, matched, None)
+    if not matched:
+        return Result(step, 0, 0)
     if step.action == "purge":
-        return Result(step, matched, letters.purge(**_choice(step)), None)
-    found = letters.redrive(rate=step.rate, force=force, **_choice(step))
-    return Result(step, matched, found.redriven, found.stopped)
+        return Result(step, matched, matched if dry_run else letters.purge(**_choice(step)))
+    rate = None if dry_run else step.rate
+    found = letters.redrive(rate=rate, dry_run=dry_run, force=force, **_choice(step))
+    return Result(step, matched, found.redriven, found)
 
 
 def _answer(results: list[Result], *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         documents: list[dict[str, Any]] = [
             {**each.step._asdict(), "matched": each.matched, "done": each.done}
+            | {"in_place": each.redriven.in_place, "copied": each.redriven.copied}
             | {"stopped": each.stopped, "dry_run": dry_run}
             for each in results
         ]
@@ -91,7 +98,10 @@ def _answer(results: list[Result], *, dry_run: bool, as_json: bool) -> None:
     redriven = [each for each in results if each.step.action == "redrive"]
     verb = "would be redriven" if dry_run else "redriven"
     total = counted(sum(each.matched for each in redriven), "dead letter")
-    say(f"{sum(each.done for each in redriven):,} of {total} {verb}")
+    whole = RedriveResult(0, 0, 0, None)
+    for each in redriven:
+        whole = whole.plus(each.redriven)
+    say(f"{whole.redriven:,} of {total} {verb}{ways_of(whole)}")
     for each in results:
         if each.stopped:
             say(f"stopped before the end: {each.stopped}")

@@ -53,14 +53,7 @@ class Redrive:
         """One batch, then the look, then the pause. Sets `result.stopped` when
         the rest should stay where it is."""
         answer = self._backend.redrive(self._topic, batch, dry_run=self._dry_run, force=self._force)
-        before = self.result
-        self.result = RedriveResult(
-            before.matched + answer.matched,
-            before.redriven + answer.redriven,
-            before.looping + answer.looping,
-            answer.stopped,
-            before.orphaned + answer.orphaned,
-        )
+        self.result = self.result.plus(answer)
         if self._dry_run or answer.stopped is not None:
             return
         self._keep_pace()

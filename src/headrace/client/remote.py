@@ -360,16 +360,10 @@ class RemoteBackend(LeaseCaller):
     def redrive(
         self, topic: str, ids: Sequence[MessageId], *, dry_run: bool = False, force: bool = False
     ) -> RedriveResult:
-        total = RedriveResult(0, 0, 0, None, 0)
+        total = RedriveResult(0, 0, 0, None)
         for part in _slices(ids):
             done: RedriveResult = self._call("redrive", topic, part, dry_run, force)
-            total = RedriveResult(
-                total.matched + done.matched,
-                total.redriven + done.redriven,
-                total.looping + done.looping,
-                done.stopped,
-                total.orphaned + done.orphaned,
-            )
+            total = total.plus(done)
             if done.stopped is not None:
                 break
         return total

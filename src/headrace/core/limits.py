@@ -153,6 +153,8 @@ SHARE_RANGES_MAX: Final = 2_000
 SHARE_SESSIONS_MAX: Final = 10_000
 SHARE_SESSION_PARTITIONS_MAX: Final = 100_000
 REDRIVES_MAX: Final = 3
+# Messages of a partition that a queue group keeps as redriven in place; others are copied.
+REVIVED_MAX: Final = 100_000
 PAGE_ITEMS_MAX: Final = 1_000
 # Messages that one worker function handles at the same time.
 CONCURRENCY_MAX: Final = 1_000

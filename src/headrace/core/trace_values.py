@@ -50,7 +50,8 @@ class TraceEvent(NamedTuple):
     attempt: int | None = None
     # The end of the delay or of the lease, or when it is delivered again.
     until_ms: int | None = None
-    # Why: of a dead letter the rule that gave it up, and what the consumer said.
+    # Why: of a dead letter the rule that gave it up, and what the consumer said. Of a
+    # redrive how it was done: "in place" or "as a copy".
     reason: str | None = None
     error: str | None = None
     # Where it went, as an id; an offset that is not known any more is missing.

@@ -336,7 +336,10 @@ class DeadLetter(NamedTuple):
 
 
 class RedriveResult(NamedTuple):
+    """What a redrive did, or what a dry run says that it would do."""
+
     matched: int
+    # Sent back: those in place and the copies together.
     redriven: int
     # Left where they are because they came back too often already.
     looping: int
@@ -344,6 +347,22 @@ class RedriveResult(NamedTuple):
     stopped: str | None
     # Left where they are because the group in which they failed is gone.
     orphaned: int = 0
+    # Ready again where they were, seen by the queue group alone in which they failed.
+    in_place: int = 0
+    # Published as copies, since the message was not there any more. Streams see those.
+    copied: int = 0
+
+    def plus(self, more: RedriveResult) -> RedriveResult:
+        """This and the next part of one redrive."""
+        return RedriveResult(
+            matched=self.matched + more.matched,
+            redriven=self.redriven + more.redriven,
+            looping=self.looping + more.looping,
+            stopped=more.stopped,
+            orphaned=self.orphaned + more.orphaned,
+            in_place=self.in_place + more.in_place,
+            copied=self.copied + more.copied,
+        )
 
 
 class MessageStatus(NamedTuple):

@@ -47,6 +47,7 @@ from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
+from headrace.engine.redriving import redrive
 from headrace.engine.retain import Steps, carry_out, retain, retention
 from headrace.engine.runs import runs_of
 from headrace.engine.scanner import NORMAL
@@ -371,35 +372,11 @@ class Broker:
         dry_run: bool,
         force: bool,
     ) -> RedriveResult:
-        """Send dead letters back to the topic, for the group they failed in."""
-        matched = redriven = looping = orphaned = 0
-        for partition, view, offsets in self._kept(topic, messages):
-            targets: dict[int, list[int]] = {}
-            for record in partition.read(runs_of(sorted(offsets))):
-                letter = dead_letter.read_letter(partition.topic.name, partition.index, record)
-                matched += 1
-                if letter.redrives >= limits.REDRIVES_MAX and not force:
-                    looping += 1
-                    continue
-                if letter.group and letter.group not in self.topics.catalog.groups:
-                    # Nobody would ever see it.
-                    orphaned += 1
-                    continue
-                redriven += 1
-                index = letter.source.partition % topic.partitions
-                targets.setdefault(index, []).append(record.offset)
-            if dry_run:
-                continue
-            for index, chosen in targets.items():
-                target = self.topics.partition(topic, index)
-                event = self.moves.intend(
-                    partition, view, chosen, target, who="redrive", reason="redrive",
-                    error=None, now_ms=now_ms, outcome=ACKED, redrive=True,
-                )  # fmt: skip
-                end = partition.write(view, event, now_ms, wait=True)
-                commit.state.append((partition, end))
-                commit.moves.append(self.moves.begin(partition, view, event, end))
-        return RedriveResult(matched, redriven, looping, None, orphaned)
+        """Send dead letters back to the group that they failed in."""
+        kept = self._kept(topic, messages)
+        return redrive(
+            self.topics, self.moves, topic, kept, now_ms, commit, dry_run=dry_run, force=force
+        )
 
     def purge(
         self, topic: Topic, messages: Sequence[MessageId], now_ms: int, commit: Commit

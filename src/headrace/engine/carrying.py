@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ from headrace.engine.sampling import Sample
 from headrace.engine.state_log import TransactionDecided
 from headrace.engine.state_reading import Placed, Raw, SegmentTwins, read_raw
 from headrace.log.compaction import some
+
+T = TypeVar("T")
 
 # Of a piece of the log, held in memory about twice as large.
 HELD_BYTES_MAX = 16 * 1024 * 1024
@@ -181,6 +183,7 @@ class Carrying:
                 | events.MoveIntended()
                 | events.Purged()
                 | events.Cancelled()
+                | events.Revived()
             ):
                 self._failed.add(event.runs)
             case events.SnapshotRest():
@@ -251,13 +254,11 @@ class Carrying:
             if len(runs) == 2 and runs[1] - runs[0] == 1 and not self._is_chosen(runs[0]):
                 return
             if isinstance(event, events.Granted):
-                runs = []
-                attempts: list[int] = []
-                for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
-                    part = self._clip([start, end])
-                    runs += part
-                    attempts += [attempt] * (len(part) // 2)
+                runs, attempts = self._clip_marked(runs, event.attempts)
                 event = msgspec.structs.replace(event, runs=runs, attempts=attempts)
+            elif isinstance(event, events.Revived):
+                runs, marks = self._clip_marked(runs, event.marks)
+                event = msgspec.structs.replace(event, runs=runs, marks=marks)
             else:
                 runs = self._clip(runs)
                 event = msgspec.structs.replace(event, runs=runs)
@@ -275,6 +276,16 @@ class Carrying:
             spans = self._held.setdefault(event.producer, {})
             first, last = spans.get(event.group, (NO_END, 0))
             spans[event.group] = (min(first, runs[0]), max(last, runs[-1] - 1))
+
+    def _clip_marked(self, runs: Runs, marks: list[T]) -> tuple[Runs, list[T]]:
+        """The same of runs that have a mark each."""
+        kept: Runs = []
+        kept_marks: list[T] = []
+        for (start, end), mark in zip(pairs(runs), marks, strict=True):
+            part = self._clip([start, end])
+            kept += part
+            kept_marks += [mark] * (len(part) // 2)
+        return kept, kept_marks
 
     def _clip(self, runs: Runs) -> Runs:
         """The part of the runs that is chosen."""

@@ -7,18 +7,25 @@ begins later than it did; at its end a loss of power takes what was not synced.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from headrace.engine.runs import Runs, above, below, pairs
-from headrace.engine.state import Granted, MessageEvent
+from headrace.engine.state import Granted, MessageEvent, Revived
+
+T = TypeVar("T")
 
 
 def clipped(event: MessageEvent, start: int, end: int | None = None) -> MessageEvent:
     """The event with its runs cut to what lies from `start` on and below `end`. It may
     have none left: it is to be applied all the same, since its numbers were used."""
     if isinstance(event, Granted):
-        runs, attempts = _clip_counted(event.runs, event.attempts, start, end)
+        runs, attempts = _clip_marked(event.runs, event.attempts, start, end)
         return msgspec.structs.replace(event, runs=runs, attempts=attempts)
+    if isinstance(event, Revived):
+        runs, marks = _clip_marked(event.runs, event.marks, start, end)
+        return msgspec.structs.replace(event, runs=runs, marks=marks)
     return msgspec.structs.replace(event, runs=_clip(event.runs, start, end))
 
 
@@ -27,15 +34,13 @@ def _clip(runs: Runs, start: int, end: int | None) -> Runs:
     return kept if end is None else below(kept, end)
 
 
-def _clip_counted(
-    runs: Runs, attempts: list[int], start: int, end: int | None
-) -> tuple[Runs, list[int]]:
-    """Runs that have a number each."""
+def _clip_marked(runs: Runs, marks: list[T], start: int, end: int | None) -> tuple[Runs, list[T]]:
+    """Runs that have a mark each."""
     kept: Runs = []
-    numbers: list[int] = []
-    for (first, stop), number in zip(pairs(runs), attempts, strict=True):
+    kept_marks: list[T] = []
+    for (first, stop), mark in zip(pairs(runs), marks, strict=True):
         part = _clip([first, stop], start, end)
         if part:
             kept += part
-            numbers.append(number)
-    return kept, numbers
+            kept_marks.append(mark)
+    return kept, kept_marks

@@ -1,12 +1,14 @@
 """Dead letters: a given-up record, copied whole, with headers that tell its story.
 
-The same headers bring it back: a redrive copies it to the topic it came from,
-marked for the one group in which it failed. Other queue groups pass it over; a
-stream sees it as a new record.
+The same headers bring it back. Where the record is still in its place, a redrive makes it
+ready again there (`engine/revival.py`); else it copies the letter to the topic it came
+from, marked for the one group in which it failed. Other queue groups pass the copy over;
+a stream sees it as a new record.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final, NamedTuple
 
 from headrace.core.values import DeadLetter, Headers, MessageId
@@ -41,10 +43,35 @@ class Story(NamedTuple):
     error: str | None
     attempts: int
     failed_at_ms: int
+    # How often the record was redriven where it is; a copy says so itself.
+    redrives: int = 0
+
+
+class Origin(NamedTuple):
+    topic_id: bytes
+    partition: int
+    group_id: int
+    move: int
+    offset: int
 
 
 def origin_of(topic_id: bytes, partition: int, group_id: int, move: int, offset: int) -> bytes:
     return f"{topic_id.hex()}/{partition}/{group_id}/{move}/{offset}".encode()
+
+
+def read_origin(record: Record) -> Origin | None:
+    """Where a dead letter, or a redriven copy, was copied from. Anybody may write such a
+    header, so what it says has to be looked up."""
+    for name, value in record.headers:
+        if name == ORIGIN and value is not None:
+            topic_id, *numbers = value.split(b"/")
+            is_whole = len(numbers) == 4 and all(
+                each.isdigit() and len(each) < 20 for each in numbers
+            )
+            with contextlib.suppress(ValueError):
+                if is_whole:
+                    return Origin(bytes.fromhex(topic_id.decode("ascii")), *map(int, numbers))
+    return None
 
 
 def bury(record: Record, story: Story, origin: bytes) -> NewRecord:
@@ -52,6 +79,9 @@ def bury(record: Record, story: Story, origin: bytes) -> NewRecord:
     headers: list[tuple[str, bytes | None]] = [
         header for header in record.headers if header[0] not in _STORY
     ]
+    if story.redrives:
+        headers = [header for header in headers if header[0] != REDRIVES]
+        headers.append((REDRIVES, b"%d" % story.redrives))
     headers += [
         (TOPIC, story.topic.encode()),
         (PARTITION, b"%d" % story.partition),

@@ -47,7 +47,8 @@ def on_delivered(partition: Partition, event: events.Granted, offsets: Iterable[
     """Count which of these, which were delayed, go out for the first time."""
     if partition.scanner is None:
         return
-    delayed = sorted(offsets)
+    redriven = partition.views[event.group].redrives
+    delayed = sorted(offset for offset in offsets if offset not in redriven)
     partition.scanner.delays_ended["delivered"] += sum(
         bisect_left(delayed, end) - bisect_left(delayed, start)
         for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True)

@@ -1,6 +1,8 @@
-"""The grant: what one lease call gave out with one deadline."""
+"""The grant: what one lease call gave out with one deadline; and how leases end badly."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from headrace.engine.latency import Since
 from headrace.engine.runs import Runs
@@ -20,3 +22,15 @@ class Grant:
         self.max_attempts: dict[int, int] = {}
         # Since when its messages waited; not known of leases from before a restart.
         self.since: Since | None = None
+
+
+class Failure(NamedTuple):
+    at_ms: int
+    error: str | None
+
+
+class Overdue(NamedTuple):
+    """Leases that ran out: ready again, or out of attempts."""
+
+    ended: Runs
+    exhausted: list[int]

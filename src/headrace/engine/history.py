@@ -125,6 +125,8 @@ class History:
         match event:
             case events.Acked() | events.Expired() | events.MoveDone() | events.Purged():
                 self._open -= self._named_in(event.group, event.runs)
+            case events.Revived():
+                self._open |= self._named_in(event.group, event.runs) & self._known
             case events.Opened():
                 self._open |= {each for each in self._known if each[0] == event.group}
                 self._open -= self._named_in(event.group, [0, event.start])

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.engine import state as events
-from headrace.engine.runs import Runs, offsets_of, pairs
+from headrace.engine.runs import Runs, offsets_of, pairs, runs_of
 from headrace.record import Record
 
 if TYPE_CHECKING:
@@ -211,7 +211,15 @@ def on_leased(view: QueueView, event: events.Granted, since: Since) -> None:
         grant.since = since
     for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
         if attempt == 1:
-            since.count(view.to_lease, start, end, event.at)
+            for first, stop in pairs(_not_redriven(view, start, end)):
+                since.count(view.to_lease, first, stop, event.at)
+
+
+def _not_redriven(view: QueueView, start: int, end: int) -> Runs:
+    """A message that was redriven in place had its first lease long ago."""
+    if not view.redrives:
+        return [start, end]
+    return runs_of(offset for offset in range(start, end) if offset not in view.redrives)
 
 
 def on_acked(view: QueueView, held: Iterable[Held], now_ms: int) -> None:

@@ -24,11 +24,12 @@ from headrace.engine import statistics
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
+from headrace.engine.grant import Failure
 from headrace.engine.groups import Groups, Serving
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import on_leased, since_of
 from headrace.engine.partition import Partition
-from headrace.engine.queue import Failure, QueueView
+from headrace.engine.queue import QueueView
 from headrace.engine.records import Allowance
 from headrace.engine.runs import Runs, count_of, offsets_of, pairs, runs_of
 from headrace.record import Record, read_attributes

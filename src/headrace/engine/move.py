@@ -9,21 +9,28 @@
 Dead-lettering and redriving are both moves. A recovery that finds an intent
 without its completion looks in the target, from the noted end on, for the origins
 before it copies the rest.
+
+A redrive in place copies nothing: between intent and completion stands the event that
+revives the messages, in the state log of the target. What cannot be revived any more when
+it comes to that is copied, by a move of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.core.errors import CorruptBatch, CorruptLog, DiskFull
+from headrace.core.values import DeadLetter
 from headrace.engine import dead_letter
 from headrace.engine import state as events
 from headrace.engine.catalog import Topic
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.records import iterate_batches
+from headrace.engine.revival import Letter, choose_revivable, find_originals, revive
 from headrace.engine.runs import offsets_of, runs_of
 from headrace.engine.topics import Topics
+from headrace.engine.window import ACKED, DEAD
 from headrace.record import NewRecord, Record, build_batch, read_header, read_records
 
 COPY_BYTES_MAX = 1024 * 1024
@@ -39,6 +46,8 @@ class Move:
         self.intent_end = intent_end
         self.target: Partition | None = None
         self.copied_end: int | None = None
+        # As `copied_end`, of the target's state log, for a redrive in place.
+        self.revived_end = 0
         self.is_done = False
         # The disk is full; the intent lasts, and the copy is tried again later.
         self.is_blocked = False
@@ -53,6 +62,8 @@ class Moves:
         self._topics = topics
         self._dead_letters = dead_letters
         self._active: list[Move] = []
+        # By other moves, while those went on.
+        self._begun: list[Move] = []
 
     def __len__(self) -> int:
         return len(self._active)
@@ -71,8 +82,9 @@ class Moves:
         reason: str,
         error: str | None,
         now_ms: int,
-        outcome: int,
+        outcome: int = DEAD,
         redrive: bool = False,
+        in_place: bool = False,
     ) -> events.MoveIntended:
         """The event that begins a move; `begin` is to be called once it is
         written."""
@@ -88,7 +100,8 @@ class Moves:
             error=error,
             runs=runs_of(sorted(offsets)),
             redrive=redrive,
-            outcome=outcome,
+            outcome=ACKED if redrive else outcome,
+            in_place=in_place,
         )
         view.next_move += 1
         return event
@@ -119,8 +132,10 @@ class Moves:
                 # Part of the copy may be there; the next attempt looks first.
                 move.is_resumed = True
                 move.is_blocked = True
-        if any(move.is_done for move in self._active):
-            self._active = [move for move in self._active if not move.is_done]
+        if self._begun or any(move.is_done for move in self._active):
+            dirty |= {move.source for move in self._begun}
+            self._active = [move for move in self._active if not move.is_done] + self._begun
+            self._begun = []
         return dirty
 
     def _go_on(self, move: Move, dirty: set[Partition], now_ms: int) -> None:
@@ -132,6 +147,7 @@ class Moves:
             move.copied_end is not None
             and move.target is not None
             and move.target.high_watermark >= move.copied_end
+            and move.target.state_end >= move.revived_end
         ):
             self._complete(move, now_ms)
 
@@ -150,9 +166,12 @@ class Moves:
         if target is None:
             # The topic that it should go back to is gone; it stays a dead letter.
             stays = events.Released(event.group, event.who, now_ms, event.runs)
-            move.source.write(move.view, stays, now_ms, wait=False)
-            move.view.moves.pop(event.move, None)
+            ended = events.MoveDone(event.group, event.move, now_ms, event.outcome, [])
+            move.source.write_all([(move.view, stays), (move.view, ended)], now_ms, wait=False)
             move.is_done = True
+            return
+        if event.in_place:
+            self._revive(move, target, now_ms)
             return
         offsets = set(offsets_of(event.runs))
         rotten = target
@@ -170,6 +189,70 @@ class Moves:
         self._append(target, copies, now_ms)
         move.is_blocked = False
         move.copied_end = target.log.end_offset
+
+    def _revive(self, move: Move, target: Partition, now_ms: int) -> None:
+        event, rotten = move.event, move.source
+        try:
+            letters = [(each, self._letter(move, each)) for each in move.source.read(event.runs)]
+            rotten = target
+            originals = find_originals(target, letters)
+        except CorruptLog as error:
+            rotten.stopped = error
+            move.is_blocked = True
+            return
+        done: set[int] = set()
+        if move.is_resumed:
+            done = {place for place, each in originals.items() if each.was_revived}
+        left = {place: each for place, each in originals.items() if place not in done}
+        chosen = choose_revivable(target, left, now_ms)
+        others = [each for each in letters if each[0].offset not in done | chosen.keys()]
+        if others:
+            self._divide(move, target, sorted(done), sorted(chosen), others, now_ms)
+            return
+        if chosen:
+            move.revived_end = revive(target, list(chosen.values()), event.who, now_ms)
+        move.is_blocked = False
+        move.copied_end = 0
+
+    def _divide(
+        self,
+        move: Move,
+        target: Partition,
+        done: list[int],
+        in_place: list[int],
+        others: Sequence[Letter],
+        now_ms: int,
+    ) -> None:
+        """Messages of `others` went away after the intent was written. This move ends with
+        what it did before a crash; two others take up the rest, all in one batch. A letter
+        whose group went away as well stays."""
+        event, source, view = move.event, move.source, move.view
+        groups = self._topics.catalog.groups
+        copied = [record.offset for record, letter in others if letter.group in groups]
+        freed = sorted([*in_place, *(record.offset for record, _ in others)])
+        intents = [
+            self.intend(
+                source, view, offsets, target, who=event.who, reason=event.reason,
+                error=None, now_ms=now_ms, redrive=True, in_place=offsets is in_place,
+            )
+            for offsets in (in_place, copied)
+            if offsets
+        ]  # fmt: skip
+        changes: list[tuple[QueueView, events.MessageEvent]] = [
+            (view, events.Released(event.group, event.who, now_ms, runs_of(freed))),
+            (view, events.MoveDone(event.group, event.move, now_ms, event.outcome, runs_of(done))),
+            *((view, intent) for intent in intents),
+        ]
+        end = source.write_all(changes, now_ms, wait=True)
+        for intent in intents:
+            begun = Move(source, view, intent, end)
+            begun.is_resumed = move.is_resumed and intent.in_place
+            self._begun.append(begun)
+        move.is_done = True
+
+    @staticmethod
+    def _letter(move: Move, record: Record) -> DeadLetter:
+        return dead_letter.read_letter(move.source.topic.name, move.source.index, record)
 
     def _target(self, move: Move, now_ms: int) -> Partition | None:
         event = move.event
@@ -209,8 +292,7 @@ class Moves:
         event = move.event
         origin = self._origin(move, record.offset)
         if event.redrive:
-            letter = dead_letter.read_letter(move.source.topic.name, move.source.index, record)
-            return dead_letter.revive(record, letter, origin, now_ms)
+            return dead_letter.revive(record, self._letter(move, record), origin, now_ms)
         failure = move.view.failures.get(record.offset)
         error = event.error if event.error is not None or failure is None else failure.error
         story = dead_letter.Story(
@@ -221,6 +303,7 @@ class Moves:
             error=error,
             attempts=move.view.window.attempts_at(record.offset),
             failed_at_ms=event.at,
+            redrives=move.view.redrives.get(record.offset, 0),
         )
         return dead_letter.bury(record, story, origin)
 

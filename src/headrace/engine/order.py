@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from headrace.engine.window import (
     CHUNK,
     CHUNK_BITS,
+    DEAD,
     LEASED,
     READY,
     RETRYING,
@@ -51,6 +52,8 @@ class KeyOrder:
         # Its highest offset, and all messages that joined behind a higher one.
         self._peaks: dict[int, int] = {}
         self._late: set[int] = set()
+        # Given up while they waited, and still linked: passed over when their turn comes.
+        self._given_up: set[int] = set()
         self.is_asleep = False
 
     def __len__(self) -> int:
@@ -116,6 +119,8 @@ class KeyOrder:
         if offset != head:
             if offset in self._late:
                 self._unlink(key_hash, head, offset)
+            elif self._window.state_at(offset) == DEAD:
+                self._given_up.add(offset)
         else:
             self._late.discard(offset)
             after = self._after(offset)
@@ -123,12 +128,21 @@ class KeyOrder:
             while after is not None and self._window.state_at(after) != WAITING:
                 self._keys[after >> CHUNK_BITS][after & (CHUNK - 1)] = 0
                 self._late.discard(after)
+                self._given_up.discard(after)
                 after = self._after(after)
             if after is None:
                 del self._heads[key_hash], self._tails[key_hash], self._peaks[key_hash]
             else:
                 self._heads[key_hash] = after
                 self._become(after, READY)
+
+    def rejoin(self, offset: int) -> None:
+        """One that was given up can be had again: it comes behind those of its key."""
+        if offset in self._given_up:
+            self._given_up.discard(offset)
+            key_hash = self._key_of(offset)
+            self._unlink(key_hash, self._heads[key_hash], offset)
+        self.join(offset)
 
     def _unlink(self, key_hash: int, head: int, offset: int) -> None:
         """A late one has ended while it waited. No chain may lead through it: its
@@ -148,7 +162,7 @@ class KeyOrder:
         so that nothing passes them; the others follow as they were published.
         What is on its way to the dead letters holds nobody up."""
         self.is_asleep = False
-        for chains in (self._heads, self._tails, self._peaks, self._late):
+        for chains in (self._heads, self._tails, self._peaks, self._late, self._given_up):
             chains.clear()
         find = self._window.find_state
         held = [offset for state in (LEASED, SETTLING, RETRYING) for offset in find(state)]

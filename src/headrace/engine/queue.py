@@ -18,7 +18,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -28,7 +28,7 @@ from headrace.core.values import Receipt
 from headrace.engine import state as events
 from headrace.engine.clipping import clipped
 from headrace.engine.due import DueTimes
-from headrace.engine.grant import Grant
+from headrace.engine.grant import Failure, Grant, Overdue
 from headrace.engine.held_acks import HeldAcks, apply_decision
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Latency, since_of_runs
@@ -39,6 +39,7 @@ from headrace.engine.totals import count_event
 from headrace.engine.window import (
     ACKED,
     CANCELLED,
+    DEAD,
     DELAYED,
     EXPIRED,
     LEASED,
@@ -54,18 +55,6 @@ from headrace.engine.window import (
 # Failures are for people to look at: beyond this many at once, the oldest are
 # forgotten, and the message keeps its attempts.
 FAILURES_MAX = 100_000
-
-
-class Failure(NamedTuple):
-    at_ms: int
-    error: str | None
-
-
-class Overdue(NamedTuple):
-    """Leases that ran out: ready again, or out of attempts."""
-
-    ended: Runs
-    exhausted: list[int]
 
 
 class QueueView:
@@ -84,6 +73,8 @@ class QueueView:
         self.failures: dict[int, Failure] = {}
         self.moves: dict[int, events.MoveIntended] = {}
         self.held_acks = HeldAcks()
+        # How often messages were redriven in place; also of those that are dead again.
+        self.redrives: dict[int, int] = {}
         self.totals: Counter[str] = Counter()
         # Since the view was opened in this process, for rates.
         self.seen_in = [0] * LANE_COUNT
@@ -293,7 +284,7 @@ class QueueView:
         them, while the event waited to be synced or, in a replay, at any time since."""
         count_event(self.totals, event)
         if isinstance(event, events.MessageEvent) and event.runs:
-            if event.runs[0] < self.window.start:
+            if event.runs[0] < self.window.start and not isinstance(event, events.Revived):
                 event = clipped(event, self.window.start)
         match event:
             case events.Granted():
@@ -333,6 +324,8 @@ class QueueView:
                 if event.runs:
                     self.held_acks.hold(event)
                 self.next_grant = max(self.next_grant, event.grant + 1)
+            case events.Revived():
+                self._on_revived(event)
             case events.HeldDecided():
                 apply_decision(self, event)
             case events.SnapshotGroup():
@@ -369,6 +362,7 @@ class QueueView:
         if self.order is not None and not self.order.is_asleep:
             self.order.rebuild()
         self.failures = {o: f for o, f in self.failures.items() if o < end}
+        self.redrives = {o: times for o, times in self.redrives.items() if o < end}
         resting = [(due, o) for due, o in self.retries if o < end]
         self.retries.clear()
         for due, offset in resting:
@@ -397,6 +391,7 @@ class QueueView:
         self.window.forget_below(start)
         self.moves = {number: m for number, m in self.moves.items() if m.runs[-1] > start}
         self.failures = {o: f for o, f in self.failures.items() if o >= start}
+        self.redrives = {o: times for o, times in self.redrives.items() if o >= start}
         if self.order is not None and not self.order.is_asleep:
             self.order.rebuild()
 
@@ -437,6 +432,18 @@ class QueueView:
             self.retries.add(event.due, offset)
             self.note_failure(offset, Failure(event.at, event.error))
 
+    def _on_revived(self, event: events.Revived) -> None:
+        for (start, end), mark in zip(pairs(event.runs), event.marks, strict=True):
+            lane, redrives, key_hash = mark
+            self.window.reopen(start)
+            self._ungrant([start, end])
+            self.window.revive(start, end, lane)
+            for offset in range(start, end):
+                self.redrives[offset] = redrives
+                if self.order is not None:
+                    self.order.set_key(offset, key_hash)
+                    self.order.rejoin(offset)
+
     def note_failure(self, offset: int, failure: Failure) -> None:
         if offset not in self.failures:
             self._failed.append(offset)
@@ -453,6 +460,9 @@ class QueueView:
         if self.failures:
             for offset in offsets_of(runs):
                 self.failures.pop(offset, None)
+        if self.redrives and outcome != DEAD:
+            for offset in offsets_of(runs):
+                self.redrives.pop(offset, None)
         if runs and runs[0] == self.window.start:
             self.window.advance()
             if self.order is not None:
@@ -487,3 +497,4 @@ class QueueView:
         self.moves = {move.move: move for move in event.moves}
         for held in event.held:
             self.held_acks.hold(held)
+        self.redrives = dict(event.redrives)

@@ -131,6 +131,9 @@ class Replay:
         if isinstance(event, events.Retried):
             dues = self._rests.setdefault(view.group_id, {})
             dues.update(dict.fromkeys(offsets_of(event.runs), event.due))
+        if isinstance(event, events.Revived):
+            # It reaches below the window, but not below what the log still has.
+            event = clipped(event, self._scanner.log_start)
         end = event.runs[-1] if event.runs else 0
         if end > view.window.end:
             self._catch_up([view])

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from headrace.core.errors import CorruptLog, HeadraceError
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
+from headrace.engine.grant import Failure
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.loading import (
     DAMAGE,
@@ -30,7 +31,7 @@ from headrace.engine.loading import (
     new_replay,
 )
 from headrace.engine.partition import Partition
-from headrace.engine.queue import Failure, QueueView
+from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, count_of, pairs
 from headrace.engine.snapshot import parts_of
 from headrace.engine.state_log import StateLog, TransactionDecided, events_in

@@ -14,7 +14,7 @@ from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, runs_of
 from headrace.engine.unreadable import Unreadable
-from headrace.record import BatchHeader, read_raw_parts, scan_attributes
+from headrace.record import Attributes, BatchHeader, read_raw_parts, scan_attributes
 
 
 class Row(NamedTuple):
@@ -97,20 +97,24 @@ def key_hash(key: bytes | None) -> int:
     return 0 if key is None else zlib.crc32(key) or 1
 
 
+def row_of(offset: int, found: Attributes) -> Row:
+    return Row(
+        offset,
+        offset + 1,
+        found.lane,
+        found.deliver_at_ms,
+        found.expires_at_ms,
+        found.redrive_group,
+        found.max_attempts,
+        found.visibility_ms,
+        found.delay_ms,
+    )
+
+
 def _rows(batch: Buffer) -> tuple[Row, ...]:
     rows: list[Row] = []
     for offset, found in scan_attributes(batch):
-        row = Row(
-            offset,
-            offset + 1,
-            found.lane,
-            found.deliver_at_ms,
-            found.expires_at_ms,
-            found.redrive_group,
-            found.max_attempts,
-            found.visibility_ms,
-            found.delay_ms,
-        )
+        row = row_of(offset, found)
         if rows and rows[-1].end == offset and rows[-1][2:] == row[2:]:
             rows[-1] = rows[-1]._replace(end=offset + 1)
         else:

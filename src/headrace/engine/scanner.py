@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.core.ports import Buffer, Disk
@@ -26,13 +26,13 @@ from headrace.engine.lane import LANE_COUNT
 from headrace.engine.queue import QueueView
 from headrace.engine.records import iterate_batches
 from headrace.engine.runs import Runs, offsets_of, pairs
-from headrace.engine.scan import Row, Scan, scan_batch
+from headrace.engine.scan import Row, Scan, row_of, scan_batch
 from headrace.engine.sidecar import Damaged, Sidecar
 from headrace.engine.unreadable import Unreadable
 from headrace.engine.window import ABSENT, CANCELLED, DELAYED, READY, is_done
 from headrace.log import Log
 from headrace.log.aborted import covers
-from headrace.record import BatchHeader, read_header
+from headrace.record import BatchHeader, Record, read_attributes, read_header
 
 NORMAL = 2
 # Batches that wait in memory for a transaction to end. Beyond it they are found again
@@ -94,6 +94,11 @@ class Scanner:
         if self._sidecar.is_empty or not (log.start_offset <= self._sidecar.end <= log.synced_end):
             self._sidecar.begin(log.start_offset)
         self._scan_log()
+
+    @property
+    def log_start(self) -> int:
+        """The first offset that the log still has."""
+        return self._log.start_offset
 
     # Looking.
 
@@ -246,7 +251,24 @@ class Scanner:
         if lives:
             self.expiries.add_many(lives, living)
 
+    def note_revived(self, records: Iterable[Record]) -> None:
+        """What these ask for, and when their lives end, may have been forgotten, since
+        every group was done with them. Their delays are over."""
+        self._note_due(
+            [
+                row_of(
+                    record.offset, read_attributes(record.headers, record.timestamp_ms)
+                )._replace(deliver_at_ms=0, delay_ms=0)
+                for record in records
+            ]
+        )
+
     # Time.
+
+    def expires_at_ms(self, record: Record) -> int | None:
+        """When its TTL is over, by the clock as it is set now; None for never."""
+        expires_at_ms = read_attributes(record.headers, record.timestamp_ms).expires_at_ms
+        return expires_at_ms + self.moved_ms(record.offset) if expires_at_ms > 0 else None
 
     def due_ms(self, offset: int, deliver_at_ms: int, delay_ms: int) -> int:
         """When a message comes, by the clock as it is set now. A delay from before the

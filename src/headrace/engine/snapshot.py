@@ -60,6 +60,7 @@ def _rest_of(view: QueueView) -> events.SnapshotRest:
         grants=[_granted(view, number, grant) for number, grant in view.grants.items()],
         moves=list(view.moves.values()),
         held=list(view.held_acks),
+        redrives=list(view.redrives.items()),
     )
 
 

@@ -120,6 +120,8 @@ class MoveIntended(msgspec.Struct, array_like=True, tag=10, frozen=True, gc=Fals
     runs: Runs
     redrive: bool
     outcome: int
+    # A redrive that copies nothing: the messages are revived where they were.
+    in_place: bool = False
 
 
 class MoveDone(msgspec.Struct, array_like=True, tag=11, frozen=True, gc=False):
@@ -175,6 +177,18 @@ class HeldDecided(msgspec.Struct, array_like=True, tag=16, frozen=True, gc=False
     commit: bool
 
 
+class Revived(msgspec.Struct, array_like=True, tag=17, frozen=True, gc=False):
+    """Redriven in place: dead-lettered messages are ready again, with all attempts.
+    `marks` has for each run its lane, how often it was redriven by now, and the hash of
+    its key (0 for none, or where the topic has no order of keys)."""
+
+    group: int
+    who: str
+    at: int
+    runs: Runs
+    marks: list[tuple[int, int, int]]
+
+
 class SnapshotPartition(msgspec.Struct, array_like=True, tag=20, frozen=True, gc=False):
     """Begins a snapshot: whatever came before is replaced by what follows, up
     to its end."""
@@ -220,6 +234,8 @@ class SnapshotRest(msgspec.Struct, array_like=True, tag=24, frozen=True, gc=Fals
     grants: list[Granted]
     moves: list[MoveIntended]
     held: list[AckHeld] = []
+    # Messages that were redriven in place, and how often.
+    redrives: list[tuple[int, int]] = []
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=25, frozen=True, gc=False):
@@ -241,6 +257,7 @@ MessageEvent = (
     | MoveDone
     | Purged
     | AckHeld
+    | Revived
 )
 SnapshotEvent = SnapshotGroup | SnapshotChunk | SnapshotKeys | SnapshotRest
 GroupEvent = Opened | MessageEvent | HeldDecided | SnapshotEvent

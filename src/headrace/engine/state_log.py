@@ -31,6 +31,7 @@ from headrace.engine.state import (
     HeldDecided,
     MessageEvent,
     Opened,
+    Revived,
     SnapshotEnd,
     SnapshotPartition,
     decode_event,
@@ -79,7 +80,8 @@ class StateLog:
         self._on_full = on_full
         self._data_end = data_end
         # Where to look for a message, and the last event that was about groups or about
-        # the log: from there on all that comes is about messages.
+        # the log, or brought back messages that were done: from there on all that comes
+        # is about messages that are not done.
         self.marks = Marks()
         self.turned_at = -1
         self._mark_due = MARK_BYTES
@@ -221,7 +223,7 @@ class StateLog:
     def _note(self, position: int, event: Event | TransactionDecided) -> None:
         if self._bytes >= self._mark_due:
             self._mark(position, self._told_end)
-        if isinstance(event, Opened | Closed | Cut):
+        if isinstance(event, Opened | Closed | Cut | Revived):
             self.turned_at = position
         told: int = event.start if isinstance(event, Opened) else _end_of(event)
         self._told_end = max(self._told_end, told)

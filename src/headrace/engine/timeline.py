@@ -3,6 +3,7 @@
     Granted          leased, by whom, until when, which attempt
     Retried          nacked, and when it comes again
     MoveIntended     dead-lettered, expired or redriven, and to where
+    Revived          redriven, in place
     AckHeld + marker ack-held, then acked or ack-aborted
     Cut              nothing of this happened: the message at that offset was lost, and
                      another has its place
@@ -23,6 +24,10 @@ from headrace.engine.runs import pairs
 from headrace.engine.state_log import TransactionDecided
 from headrace.engine.window import EXPIRED
 from headrace.record import Record, read_attributes
+
+# How a redrive brought a message back.
+IN_PLACE = "in place"
+COPIED = "as a copy"
 
 
 class Copy(NamedTuple):
@@ -112,6 +117,8 @@ class Timeline:
             case events.MoveIntended():
                 self.copies.append(Copy(event, len(self.events)))
                 return self._moved(event, group)
+            case events.Revived():
+                return TraceEvent(event.at, "redriven", group, reason=IN_PLACE)
             case events.Purged():
                 return TraceEvent(event.at, "purged", group, event.who or None)
             case events.AckHeld():
@@ -130,7 +137,8 @@ class Timeline:
     @staticmethod
     def _moved(event: events.MoveIntended, group: str) -> TraceEvent:
         if event.redrive:
-            return TraceEvent(event.at, "redriven", group)
+            way = IN_PLACE if event.in_place else COPIED
+            return TraceEvent(event.at, "redriven", group, reason=way)
         return TraceEvent(
             event.at,
             "expired" if event.outcome == EXPIRED else "dead-lettered",

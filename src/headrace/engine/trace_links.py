@@ -2,6 +2,7 @@
 
     origin  --dead-letter-->  letter  --redriven-to-->  copy
             <----origin-----          <-redriven-from--
+            <--redriven-to--  where the message was made ready again in its place
 
 Backwards the record itself says where it comes from, in its headers. Forwards the event
 of the move says which partition the copy went to and where that ended then: from there
@@ -58,13 +59,18 @@ def _id_of_origin(broker: Broker, origin: bytes) -> MessageId | None:
 
 
 def follow_copies(
-    broker: Broker, partition: Partition, timelines: Mapping[int, Timeline]
+    broker: Broker,
+    partition: Partition,
+    timelines: Mapping[int, Timeline],
+    records: Mapping[int, Record],
 ) -> Steps[dict[int, list[TraceLink]]]:
     """Find what was made of messages elsewhere, and say so in their timelines too. What
     went in one move is searched for together."""
     moves: dict[tuple[int, int], list[int]] = {}
     for offset, timeline in timelines.items():
         for copy in timeline.copies:
+            if copy.event.in_place:
+                continue
             moves.setdefault((copy.event.group, copy.event.move), []).append(offset)
     found: dict[tuple[int, int, int], int] = {}
     for (group, move), offsets in moves.items():
@@ -87,12 +93,17 @@ def follow_copies(
                 pass
         found.update({(group, move, offset): place for offset, place in search.found.items()})
     return {
-        offset: _linked(broker, offset, timeline, found) for offset, timeline in timelines.items()
+        offset: _linked(broker, offset, timeline, found, records.get(offset))
+        for offset, timeline in timelines.items()
     }
 
 
 def _linked(
-    broker: Broker, offset: int, timeline: Timeline, found: Mapping[tuple[int, int, int], int]
+    broker: Broker,
+    offset: int,
+    timeline: Timeline,
+    found: Mapping[tuple[int, int, int], int],
+    record: Record | None,
 ) -> list[TraceLink]:
     links: list[TraceLink] = []
     for event, told in timeline.copies:
@@ -101,6 +112,9 @@ def _linked(
             continue
         place = f"{topic.name}:{event.target_partition}"
         copy = found.get((event.group, event.move, offset))
+        if event.in_place and record is not None:
+            origin = dead_letter.read_origin(record)
+            copy = None if origin is None else origin.offset
         if copy is not None:
             place = f"{place}:{copy}"
             links.append(TraceLink("redriven-to" if event.redrive else "dead-letter", place))

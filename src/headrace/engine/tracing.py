@@ -88,7 +88,7 @@ def trace_many(
         timelines[offset] = timeline = Timeline(offset, name_of)
         timeline.tell(history.of(offset))
         timeline.begin(records.get(offset), has_attributes=partition.topic.source_id is None)
-    links = yield from follow_copies(broker, partition, timelines)
+    links = yield from follow_copies(broker, partition, timelines, records)
     sample = Sample(partition.topic.id, partition.index, partition.topic.settings.trace_sample)
     is_cut = partition.state is not None and partition.state.log.start_offset > 0
     traces: list[MessageTrace] = []

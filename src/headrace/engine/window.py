@@ -16,8 +16,8 @@ The states, and every way from one to another:
     DELAYED --due--> READY --grant--> LEASED --reserve--> SETTLING --> ACKED
        |              ^ ^ ^              |                   |-------> RETRYING --due--> READY
      cancel           | | +-- lease over-+                   +-------> MOVING ---> DEAD
-       v              | +---- released --+
-    CANCELLED    WAITING (behind its key's head)
+       v              | +---- released --+                                          |
+    CANCELLED    WAITING (behind its key's head)            READY or WAITING <--revived
     EXPIRED: READY, WAITING, RETRYING or DELAYED for longer than its TTL
     ABSENT: an offset without a message for this group (a control record, a gap)
 
@@ -36,6 +36,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
+from headrace.engine.chunk import Chunk
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.runs import Runs
 
@@ -90,43 +91,6 @@ def _is_uniform(column: array[int]) -> bool:
     each of them as a number would take longer than everything else together."""
     data = column.tobytes()
     return data == data[: column.itemsize] * len(column)
-
-
-class Chunk:
-    __slots__ = ("attempts", "grants", "packed", "state")
-
-    def __init__(self) -> None:
-        self.state = bytearray()
-        self.attempts: bytearray | None = None
-        self.grants: array[int] | None = None
-        self.packed: tuple[bytes, bytes | None] | None = None
-
-    def pack(self) -> None:
-        attempts = None if self.attempts is None else zlib.compress(self.attempts, 1)
-        self.packed = (zlib.compress(self.state, 1), attempts)
-        self.state = bytearray()
-        self.attempts = self.grants = None
-
-    def unpack(self) -> None:
-        if self.packed is not None:
-            state, attempts = self.packed
-            self.state = bytearray(zlib.decompress(state))
-            if attempts is not None:
-                self.attempts = bytearray(zlib.decompress(attempts))
-            self.packed = None
-
-    def columns(self) -> tuple[bytearray, array[int]]:
-        """Attempts and grants, as long as the state column."""
-        if self.attempts is None:
-            self.attempts = bytearray()
-        if self.grants is None:
-            self.grants = array("I")
-        size = len(self.state)
-        if len(self.attempts) < size:
-            self.attempts.extend(bytes(size - len(self.attempts)))
-        if len(self.grants) < size:
-            self.grants.frombytes(bytes((size - len(self.grants)) * self.grants.itemsize))
-        return self.attempts, self.grants
 
 
 class Window:
@@ -363,6 +327,39 @@ class Window:
             attempts, _ = chunk.columns()
             attempts[first:last] = attempts[first:last].translate(_ONE_LESS)
 
+    def reopen(self, offset: int) -> None:
+        """Begin here again, if the window begins later: one that is done will be live.
+        What lies between stays done, packed as far as its chunks were dropped."""
+        if offset >= self.start:
+            return
+        acked: bytes | None = None
+        for number in range(offset >> CHUNK_BITS, (self.start - 1 >> CHUNK_BITS) + 1):
+            if number in self._chunks:
+                continue
+            chunk = self._chunks[number] = Chunk()
+            size = min(CHUNK, self.end - (number << CHUNK_BITS))
+            if size < CHUNK:
+                chunk.state += bytes((ACKED,)) * size
+                continue
+            packed = self._outcomes.pop(number, None)
+            if packed is None:
+                acked = packed = acked or zlib.compress(bytes((ACKED,)) * CHUNK, 1)
+            chunk.packed = (packed, None)
+        self.start = offset
+
+    def revive(self, start: int, end: int, lane: int) -> None:
+        """To READY in this lane, as if never delivered. Done states have no lane, so it
+        has to be given; the window is open at `start`."""
+        value = lane << 4 | READY
+        for chunk, first, last in self._slices(start, end):
+            attempts, _ = chunk.columns()
+            for old in chunk.state[first:last]:
+                self.counts[old] -= 1
+            chunk.state[first:last] = bytes((value,)) * (last - first)
+            attempts[first:last] = bytes(last - first)
+        self.counts[value] += end - start
+        self._hints[lane] = min(self._hints[lane], start)
+
     def attempts_in(self, start: int, end: int) -> bytes:
         parts = []
         for chunk, first, last in self._slices(start, end):
@@ -434,6 +431,9 @@ class Window:
                 base = number << CHUNK_BITS
                 if base < offset:
                     chunk = self._chunks[number]
+                    if base + CHUNK <= offset and not _LIVE.search(self._state_of(chunk)):
+                        # Done throughout, and about to be dropped as it is.
+                        continue
                     chunk.unpack()
                     size = min(len(chunk.state), offset - base)
                     self.put(base, base + size, ABSENT)

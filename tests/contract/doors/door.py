@@ -142,8 +142,8 @@ class Door(Protocol):
 
     def redrive(
         self, topic: str, letters: Sequence[Letter], *, dry_run: bool = False
-    ) -> tuple[int, int]:
-        """How many were found, and how many were sent back."""
+    ) -> tuple[int, int, int]:
+        """How many were found, sent back in place, and sent back as copies."""
 
     def purge(self, topic: str, letters: Sequence[Letter]) -> int: ...
 

@@ -168,11 +168,11 @@ class GrpcDoor:
 
     def redrive(
         self, topic: str, letters: Sequence[Letter], *, dry_run: bool = False
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, int]:
         wanted = pb.RedriveRequest(topic=topic, ids=_ids(letters), dry_run=dry_run)
         with _refusing():
             found = self._client.letters.Redrive(wanted)
-        return found.matched, found.redriven
+        return found.matched, found.in_place, found.copied
 
     def purge(self, topic: str, letters: Sequence[Letter]) -> int:
         with _refusing():

@@ -122,10 +122,10 @@ class HttpDoor:
 
     def redrive(
         self, topic: str, letters: Sequence[Letter], *, dry_run: bool = False
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, int]:
         body = {"ids": [each.id for each in letters], "dry_run": dry_run}
         found = self._ask("POST", f"/topics/{topic}/dead-letters/redrive", body)
-        return found["matched"], found["redriven"]
+        return found["matched"], found["in_place"], found["copied"]
 
     def purge(self, topic: str, letters: Sequence[Letter]) -> int:
         body = {"ids": [each.id for each in letters]}

@@ -141,13 +141,13 @@ class SdkDoor:
 
     def redrive(
         self, topic: str, letters: Sequence[Letter], *, dry_run: bool = False
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, int]:
         ids = {each.id for each in letters}
         with _refusing():
             result = self._handle.dead_letters(topic).redrive(
                 filter=lambda letter: str(letter.id) in ids, dry_run=dry_run
             )
-            return result.matched, result.redriven
+            return result.matched, result.in_place, result.copied
 
     def purge(self, topic: str, letters: Sequence[Letter]) -> int:
         ids = {each.id for each in letters}

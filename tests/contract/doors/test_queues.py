@@ -255,12 +255,27 @@ def test_a_redriven_message_comes_back_to_its_group(door: Door, topic: str, grou
     door.settle("reject", receipts(door.lease(topic, group)))
     door.lease(topic, f"{group}-2", 1)
     [first, second] = door.letters(topic)
-    assert door.redrive(topic, [first], dry_run=True) == (1, 1)
+    assert door.redrive(topic, [first], dry_run=True) == (1, 1, 0)
     assert door.lease(topic, group) == []
-    assert door.redrive(topic, [first]) == (1, 1)
+    assert door.redrive(topic, [first]) == (1, 1, 0)
     [again] = door.lease(topic, group)
-    assert (again.value, again.attempt) == (b"x", 1)
+    assert (again.seen.offset, again.value, again.attempt) == (0, b"x", 1)
     assert door.letters(topic) == [second]
+
+
+def test_a_redrive_that_cannot_be_in_place_publishes_copies(
+    door: Door, topic: str, group: str
+) -> None:
+    """The group was made again, and has its own view of the messages."""
+    door.publish(topic, New(b"x"), New(b"y"))
+    door.settle("reject", receipts(door.lease(topic, group)))
+    door.delete_group(group)
+    door.settle("ack", receipts(door.lease(topic, group)))
+    letters = door.letters(topic)
+    assert door.redrive(topic, letters, dry_run=True) == (2, 0, 2)
+    assert door.redrive(topic, letters) == (2, 0, 2)
+    again = sorted((each.seen.offset, each.value) for each in door.lease(topic, group))
+    assert again == [(2, b"x"), (3, b"y")]
 
 
 # Groups.

@@ -53,14 +53,21 @@ def test_the_life_of_a_message_is_told_from_publish_to_redrive(
     assert told.links == (TraceLink("dead-letter", f"{topic}.dlq:0:0"),)
     # A receipt that is not good any more still says which message it was for.
     assert door.trace(first.receipt) == told
-    assert door.redrive(topic, door.letters(topic)) == (1, 1)
-    assert door.trace(f"{topic}.dlq:0:0").links == (
+    assert door.redrive(topic, door.letters(topic)) == (1, 1, 0)
+    letter = door.trace(f"{topic}.dlq:0:0")
+    assert letter.links == (
         TraceLink("origin", f"{topic}:0:0"),
-        TraceLink("redriven-to", f"{topic}:0:1"),
+        TraceLink("redriven-to", f"{topic}:0:0"),
     )
-    copy = door.trace(f"{topic}:0:1")
-    assert copy.links == (TraceLink("redriven-from", f"{topic}.dlq:0:0"),)
-    assert copy.traceparent == TRACEPARENT
+    assert (letter.events[-1].to, letter.events[-1].reason) == (f"{topic}:0:0", "in place")
+    assert letter.traceparent == TRACEPARENT
+    again = door.trace(f"{topic}:0:0")
+    assert again.events == (*told.events, event(at, "redriven", group, reason="in place"))
+    assert again.groups == (GroupTrace(group, "queue", "pending", 0),)
+    [third] = door.lease(topic, group)
+    assert door.settle("ack", [third.receipt]) == [None]
+    kinds = [each.kind for each in door.trace(f"{topic}:0:0").events]
+    assert kinds[-4:] == ["dead-lettered", "redriven", "leased", "acked"]
 
 
 def test_a_stream_group_has_read_what_its_cursor_has_passed(door: Door, topic: str) -> None:

@@ -61,9 +61,11 @@ def test_a_dead_letter_is_written_once_wherever_the_process_dies(
 def test_a_redriven_message_comes_back_once_wherever_the_process_dies(
     bench: Any, copy_disk: CopyDisk, step: int
 ) -> None:
+    """As a copy; in place is in test_redrive_in_place.py."""
     bench.make()
     bench.publish(b"bad")
     bench.node.reject(bench.group, bench.receipts())
+    bench.node.delete_records(bench.topic, 0, 1)
     letter = MessageId("orders.dlq", 0, 0)
     act = lambda: bench.node.redrive(bench.topic, [letter])  # noqa: E731
     bench.crash(crash_points(bench, copy_disk, act)[step])
@@ -101,16 +103,17 @@ def test_a_dead_letter_tells_where_it_came_from_and_why(bench: Any) -> None:
     assert ("headrace-priority", b"1") in letter.headers
 
 
-def test_a_redrive_reaches_only_the_group_in_which_the_message_failed(bench: Any) -> None:
+def test_a_redriven_copy_reaches_only_the_group_in_which_the_message_failed(bench: Any) -> None:
     bench.make()
     bench.node.open_queue("others", [bench.topic], "bob")
     bench.publish(b"bad")
     bench.node.reject(bench.group, bench.receipts())
     bench.node.ack("others", bench.receipts(group="others"))
+    bench.node.delete_records(bench.topic, 0, 1)
     bench.node.redrive(bench.topic, [MessageId("orders.dlq", 0, 0)])
     bench.node.open_queue("later", [bench.topic], "eve")
     assert bench.values(group="others") == []
-    assert bench.values(group="later") == [b"bad"], "the first one, not the redriven one"
+    assert bench.values(group="later") == []
     (delivery,) = bench.lease()
     assert (delivery.value, delivery.offset, delivery.attempt) == (b"bad", 1, 1)
     assert bench.node.queue_statistics("others").depth == 0

@@ -37,6 +37,8 @@ ADDED: dict[int, dict[str, set[Any]]] = {
             "backoff_max_ms", "leases_per_consumer_max", "starvation_ms", "isolation",
         },
     },
+    # A message that is redriven in place.
+    2: {"state events": {17}},
 }  # fmt: skip
 
 

@@ -186,17 +186,23 @@ async function redrive(topic, choice, words) {
     dry.looping && `${plural(dry.looping, "message")} came back too often already and would stay`,
     dry.orphaned && `${plural(dry.orphaned, "message")} would stay because the group is gone`,
   ].filter(Boolean);
-  const going = dry.matched - dry.looping - dry.orphaned;
+  const going = dry.redriven;
+  const ways = [
+    dry.in_place && `${plural(dry.in_place, "message")} would be ready again in place, and nothing is published`,
+    dry.copied && `${plural(dry.copied, "message")} would be published to ${topic} as a copy, which streams see, since the original is not there any more`,
+  ].filter(Boolean);
   await confirm({
     title: `Redrive ${plural(going, "message")}?`,
     words: h("div", {},
-      h("p", {}, "A dry run says: of ", h("b", {}, words), ", ", h("b", {}, plural(going, "message")), " would go back to ", h("b", {}, topic), ", for the queue group in which they failed and no other. Streams see the copies."),
+      h("p", {}, "A dry run says: of ", h("b", {}, words), ", ", h("b", {}, plural(going, "message")), " would go back to the queue group in which they failed, and to no other."),
+      ways.map((each) => h("p", {}, `${each}.`)),
       stays.map((each) => h("p", {}, `${each}.`))),
     action: `Redrive ${count(going)}`,
     tone: "primary",
     async submit() {
       const done = await post(where, choice);
-      tell(done.stopped ? `${plural(done.redriven, "message")} went back, then it stopped: ${done.stopped}.` : `${plural(done.redriven, "message")} went back to ${topic}.`);
+      const back = `${plural(done.redriven, "message")} went back (${count(done.in_place)} in place, ${count(done.copied)} as copies)`;
+      tell(done.stopped ? `${back}, then it stopped: ${done.stopped}.` : `${back}.`);
       return true;
     },
   });

@@ -13,7 +13,7 @@ const TONES = {
 };
 const RELATIONS = {
   origin: "It is the dead letter of", "dead-letter": "Its dead letter is",
-  "redriven-to": "It was redriven as", "redriven-from": "It was redriven from",
+  "redriven-to": "It was redriven to", "redriven-from": "It was redriven from",
 };
 const OUTCOMES = ["", "pending", "delayed", "leased", "retrying", "acked", "dead-lettered", "expired", "cancelled", "redriven", "purged"];
 const PAGE = 30;

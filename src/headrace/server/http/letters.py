@@ -118,13 +118,7 @@ async def redrive(call: Call) -> bodies.Redriven:
         result = await call.run(
             Face.redrive, call.path["topic"], batch, dry_run=wanted.dry_run, force=wanted.force
         )
-        total = RedriveResult(
-            total.matched + result.matched,
-            total.redriven + result.redriven,
-            total.looping + result.looping,
-            result.stopped,
-            total.orphaned + result.orphaned,
-        )
+        total = total.plus(result)
     return bodies.Redriven(**total._asdict())
 
 

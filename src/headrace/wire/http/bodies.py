@@ -319,6 +319,8 @@ class Redrive(LetterChoice):
 class Redriven(Answer):
     matched: int
     redriven: int
+    in_place: int
+    copied: int
     looping: int
     orphaned: int
     stopped: str | None

@@ -896,18 +896,22 @@ class RedriveRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., ids: _Optional[_Iterable[_Union[MessageId, _Mapping]]] = ..., dry_run: _Optional[bool] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class RedriveResponse(_message.Message):
-    __slots__ = ("matched", "redriven", "looping", "orphaned", "stopped")
+    __slots__ = ("matched", "redriven", "looping", "orphaned", "stopped", "in_place", "copied")
     MATCHED_FIELD_NUMBER: _ClassVar[int]
     REDRIVEN_FIELD_NUMBER: _ClassVar[int]
     LOOPING_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FIELD_NUMBER: _ClassVar[int]
     matched: int
     redriven: int
     looping: int
     orphaned: int
     stopped: str
-    def __init__(self, matched: _Optional[int] = ..., redriven: _Optional[int] = ..., looping: _Optional[int] = ..., orphaned: _Optional[int] = ..., stopped: _Optional[str] = ...) -> None: ...
+    in_place: int
+    copied: int
+    def __init__(self, matched: _Optional[int] = ..., redriven: _Optional[int] = ..., looping: _Optional[int] = ..., orphaned: _Optional[int] = ..., stopped: _Optional[str] = ..., in_place: _Optional[int] = ..., copied: _Optional[int] = ...) -> None: ...
 
 class PurgeRequest(_message.Message):
     __slots__ = ("topic", "ids")
