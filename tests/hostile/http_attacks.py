@@ -61,7 +61,7 @@ async def requests_by_the_thousand(target: Target) -> None:
 async def answers_that_nobody_reads(target: Target) -> None:
     """Whole pages of messages, asked for by connections that take nothing."""
     asked = target.request("GET", f"/topics/{BOMBED}/messages?count=1000&offset=0")
-    async with target.crowd(target.http, 50) as peers:
+    async with target.crowd(target.http, 200) as peers:
         for peer in peers:
             peer.go_deaf()
             peer.writer.write(asked * 50)

@@ -117,6 +117,8 @@ PRODUCER_BUFFER_BYTES_MAX: Final = 1024 * 1024 * 1024
 HTTP_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 HTTP_HEAD_BYTES_MAX: Final = 64 * 1024
 HTTP_MEMBERS_MAX: Final = 10_000
+# Answers of one route with messages in them that are made at once; others wait in line.
+HTTP_ANSWERS_AT_ONCE_MAX: Final = 4
 # WebSockets: what one connection may ask for at once, and how long it waits for news
 # before it looks whether the client is still there.
 SOCKET_CREDIT_MAX: Final = 10_000

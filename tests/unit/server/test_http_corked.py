@@ -12,6 +12,10 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_closed = False
+        self.unsent = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.is_closed
@@ -65,5 +69,17 @@ def test_what_was_written_goes_out_before_the_end_and_nothing_after() -> None:
         corked.write(b"too late")
         await asyncio.sleep(0)
         assert (transport.written, transport.is_closed) == ([b"last"], True)
+
+    asyncio.run(run())
+
+
+def test_a_piece_is_held_whole_until_all_of_it_is_sent() -> None:
+    async def run() -> None:
+        transport = Transport()
+        corked = CorkedTransport(transport, asyncio.get_running_loop())
+        corked.write(bytes(FLUSH_BYTES + 1))
+        assert corked.held_bytes == 0
+        transport.unsent = 1
+        assert corked.held_bytes > FLUSH_BYTES
 
     asyncio.run(run())

@@ -23,11 +23,19 @@ class CorkedTransport:
         self._loop = loop
         self._parts: list[bytes] = []
         self._size = 0
-        # All that was ever handed to the transport.
+        # All that was ever handed to the transport, and the last piece of it.
         self.written_bytes = 0
+        self._last_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    @property
+    def held_bytes(self) -> int:
+        """About what is in memory for a client that does not read. A piece stays whole
+        until its last byte is sent, and so does the answer of which it is a copy."""
+        unsent = self._transport.get_write_buffer_size()
+        return unsent + 2 * self._last_bytes if unsent else 0
 
     def write(self, data: bytes) -> None:
         if not self._parts:
@@ -43,6 +51,7 @@ class CorkedTransport:
         self._parts, self._size = [], 0
         if parts and not self._transport.is_closing():
             data = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._last_bytes = len(data)
             self.written_bytes += len(data)
             self._transport.write(data)
 

@@ -106,8 +106,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     @property
     def untaken_bytes(self) -> int:
-        size: int = self.transport.get_write_buffer_size()
-        return size
+        return _untaken_bytes(self)
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
@@ -146,8 +145,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
 
     @property
     def untaken_bytes(self) -> int:
-        size: int = self.transport.get_write_buffer_size()
-        return size
+        return _untaken_bytes(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.addresses.leave(_host(self))
@@ -158,10 +156,15 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
 
 
 def _answer_stall(connection: Any, now: float, limit_seconds: float) -> str:
-    unsent = connection.untaken_bytes
+    unsent = connection.transport.get_write_buffer_size()
     taken = connection.transport.written_bytes - unsent
     is_stalled = connection.answer_watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0)
     return "answer" if is_stalled else ""
+
+
+def _untaken_bytes(connection: Any) -> int:
+    size: int = connection.transport.held_bytes
+    return size
 
 
 def _host(connection: Any) -> str:

@@ -24,6 +24,7 @@ from headrace.core.errors import InvalidArgument, LimitExceeded
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.facts import Facts
 from headrace.server.http.members import Members
+from headrace.server.http.turns import Turns
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
@@ -73,14 +74,15 @@ class Call:
     """One request on its way: what was asked, and what may be called."""
 
     __slots__ = (
-        "_budget", "aftermath", "body", "calls", "facts", "members", "path", "query", "request",
-        "run", "service",
+        "_budget", "_has_turn", "_turns", "aftermath", "body", "calls", "facts", "members", "path",
+        "query", "request", "run", "service",
     )  # fmt: skip
 
     def __init__(
         self, request: Request, calls: Calls, members: Members, facts: Facts, budget: Budget,
-        aftermath: Aftermath,
+        aftermath: Aftermath, turns: Turns | None = None,
     ) -> None:  # fmt: skip
+        """`turns` are those of a route whose answers have messages in them."""
         self.request = request
         self.aftermath = aftermath
         self.calls = calls
@@ -92,6 +94,19 @@ class Call:
         self.path: dict[str, str] = request.path_params
         self.body: Any = None
         self.query: Any = None
+        self._turns = turns
+        self._has_turn = False
+
+    async def take_turn(self) -> None:
+        """Wait until this may make its answer; `end_turn` lets the next one."""
+        if self._turns is not None:
+            await self._turns.take()
+            self._has_turn = True
+
+    def end_turn(self, answer_bytes: int = 0) -> None:
+        if self._turns is not None and self._has_turn:
+            self._has_turn = False
+            self._turns.end(answer_bytes)
 
     async def read_body(self) -> bytes:
         return await self._budget.read_body(self.request)
@@ -103,7 +118,18 @@ class Call:
     ) -> list[T]:
         """What the work finds, or ClientDisconnect as soon as nobody waits for it:
         then it is cancelled, or undone if it was over by then. Nothing when the node
-        closes: whoever waits is told in time, and asks again when there is a node."""
+        closes: whoever waits is told in time, and asks again when there is a node. The
+        turn is others' meanwhile."""
+        self.end_turn()
+        found = await self._unless_gone(work, undo)
+        await self.take_turn()
+        return found
+
+    async def _unless_gone(
+        self,
+        work: Coroutine[Any, Any, list[T]],
+        undo: Callable[[list[T]], Awaitable[None]] | None,
+    ) -> list[T]:
         working = asyncio.ensure_future(work)
         leaving = asyncio.ensure_future(_leaves(self.request))
         closing = self.service.closing
@@ -146,6 +172,8 @@ class Route:
     raw_body: bool = False
     answer_type: str = JSON_TYPE
     detail: str = ""
+    # Its answers may have megabytes of messages in them: only some are made at once.
+    has_messages: bool = False
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -221,8 +249,10 @@ def endpoint(
     route: Route, calls: Calls, members: Members, facts: Facts, budget: Budget,
     aftermath: Aftermath,
 ) -> Callable[[Request], Awaitable[Response]]:  # fmt: skip
+    turns = Turns() if route.has_messages else None
+
     async def serve(request: Request) -> Response:
-        call = Call(request, calls, members, facts, budget, aftermath)
+        call = Call(request, calls, members, facts, budget, aftermath, turns)
         if route.query is not None:
             call.query = decode_query(route.query, request)
         elif request.query_params and not route.raw_body:
@@ -238,10 +268,17 @@ def endpoint(
             if call.body is None:
                 call.body = decode_body(route.body, body)
         request.scope[WAITED] = getattr(call.body or call.query, "wait", 0)
-        answer = await route.handler(call)
-        if isinstance(answer, Response):
-            return answer
-        content = b"" if answer is None else encode(answer)
+        await call.take_turn()
+        content = b""
+        try:
+            answer = await route.handler(call)
+            if isinstance(answer, Response):
+                content = getattr(answer, "body", b"")
+                return answer
+            if answer is not None:
+                content = encode(answer)
+        finally:
+            call.end_turn(len(content))
         return Response(content, route.status, media_type=None if answer is None else JSON_TYPE)
 
     return serve

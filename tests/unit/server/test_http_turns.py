@@ -1,0 +1,110 @@
+"""Answers that may be large are made a few at a time, and who waits for news does not count."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+from starlette.requests import Request
+
+from headrace.core import limits
+from headrace.server.http.route import Budget, Call, Route, endpoint
+from headrace.server.http.turns import LARGE_BYTES, Turns
+
+MAX = limits.HTTP_ANSWERS_AT_ONCE_MAX
+
+
+class Made:
+    """A route whose answers are under way until the test says otherwise."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self._waits = waits
+        self.begun = 0
+        self.may_end = asyncio.Event()
+        service = SimpleNamespace(closing=asyncio.get_running_loop().create_future())
+        calls: Any = SimpleNamespace(run=None, service=service)
+        nothing: Any = None
+        route = Route("GET", "/large", self._handle, "", "", has_messages=True)
+        self._serve = endpoint(route, calls, nothing, nothing, Budget(), nothing)
+
+    async def _handle(self, call: Call) -> dict[str, str]:
+        self.begun += 1
+        if self._waits:
+            await call.unless_gone(self._wait())
+        else:
+            await self.may_end.wait()
+        return {}
+
+    async def _wait(self) -> list[Any]:
+        await self.may_end.wait()
+        return []
+
+    def ask(self) -> asyncio.Task[Any]:
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        scope = {"type": "http", "method": "GET", "headers": [], "query_string": b""}
+        return asyncio.create_task(_serve(self._serve, Request(scope, receive)))
+
+
+async def _serve(serve: Any, request: Request) -> Any:
+    return await serve(request)
+
+
+async def settle() -> None:
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+def test_only_some_large_answers_are_made_at_once_and_all_in_the_end() -> None:
+    async def play() -> None:
+        made = Made()
+        asked = [made.ask() for _ in range(3 * MAX)]
+        await settle()
+        assert made.begun == MAX
+        # One that is given up lets the next one.
+        asked[0].cancel()
+        await settle()
+        assert made.begun == MAX + 1
+        made.may_end.set()
+        answers = await asyncio.gather(*asked[1:])
+        assert {answer.status_code for answer in answers} == {200}
+        assert made.begun == 3 * MAX
+
+    asyncio.run(play())
+
+
+def test_after_a_large_answer_others_have_their_turn_of_the_loop() -> None:
+    async def play() -> None:
+        turns = Turns()
+        begun: list[int] = []
+
+        async def answer(number: int) -> None:
+            await turns.take()
+            begun.append(number)
+            turns.end(LARGE_BYTES)
+
+        asked = [asyncio.create_task(answer(number)) for number in range(4 * MAX)]
+        counts = []
+        while len(begun) < len(asked):
+            counts.append(len(begun))
+            await asyncio.sleep(0)
+        # The first few at once, then one in a turn.
+        assert max(after - before for before, after in pairwise(counts[2:])) <= 1
+        await asyncio.gather(*asked)
+
+    asyncio.run(play())
+
+
+def test_requests_that_wait_for_messages_take_no_turns() -> None:
+    async def play() -> None:
+        made = Made(waits=True)
+        asked = [made.ask() for _ in range(3 * MAX)]
+        await settle()
+        assert made.begun == 3 * MAX
+        made.may_end.set()
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+
+    asyncio.run(play())
