@@ -173,7 +173,7 @@ def test_a_stream_delivers_as_far_as_there_is_credit(client: GrpcClient, topic: 
 
 
 @pytest.mark.parametrize("how", ["cancelled", "cut"])
-def test_a_stream_that_breaks_gives_its_leases_back(
+def test_what_a_broken_stream_held_comes_back_after_the_grace_and_counts(
     client: GrpcClient, doors: DoorsProcess, topic: str, how: str
 ) -> None:
     client.publish(topic, b"one", b"two")
@@ -190,16 +190,38 @@ def test_a_stream_that_breaks_gives_its_leases_back(
         stream.call.cancel()
     other.close()
     [again] = client.lease(topic, "g-" + topic, wait_ms=20_000, count=10)
-    assert again.value == b"two"
+    assert (again.value, again.attempt) == (b"two", 2)
     stream.end()
 
 
-def test_one_consumer_has_one_stream_in_a_group(client: GrpcClient, topic: str) -> None:
-    opening = {"group": "g-" + topic, "topics": [topic], "consumer": "worker", "credit": 1}
+def test_what_an_ended_stream_held_goes_back_at_no_attempt(client: GrpcClient, topic: str) -> None:
+    client.publish(topic, b"one")
+    stream = Conversation(client, group="g-" + topic, topics=[topic], credit=1)
+    stream.next()
+    assert len(stream.deliveries(1)) == 1
+    stream.end()
+    assert list(stream.call) == []
+    [again] = client.lease(topic, "g-" + topic, wait_ms=20_000)
+    assert again.attempt == 1
+
+
+def test_who_comes_with_the_id_of_an_open_stream_takes_over_what_it_has_in_hand(
+    client: GrpcClient, topic: str
+) -> None:
+    client.publish(topic, *(b"%d" % number for number in range(3)))
+    opening = {"group": "g-" + topic, "topics": [topic], "consumer": "worker", "credit": 3}
     first = Conversation(client, **opening)
     first.next()
-    second = Conversation(client, **opening)
-    refused(second.next, grpc.StatusCode.FAILED_PRECONDITION, "group-in-use")
+    held = first.deliveries(3)
+    in_hand = [each.receipt for each in held[:2]]
+    second = Conversation(client, **opening, in_hand=in_hand)
+    second.next()
+    refused(first.next, grpc.StatusCode.FAILED_PRECONDITION, "group-in-use")
+    # The last one it never got, as far as it knows.
+    [again] = second.deliveries(1)
+    assert (again.value, again.attempt) == (b"2", 1)
+    second.send(id=7, ack=pb.AckRequest(receipts=in_hand))
+    assert [each.ok for each in second.next().settled.results] == [True, True]
     for each in (first, second):
         each.end()
 

@@ -93,7 +93,7 @@ def test_nothing_comes_beyond_the_credit(
         assert first + second == list(range(7))
 
 
-def test_what_a_dropped_connection_held_is_delivered_again_at_once(
+def test_what_a_broken_connection_held_comes_back_after_the_grace_and_counts(
     doors: DoorsProcess, topic: str
 ) -> None:
     with peer(doors) as one, peer(doors) as other:
@@ -104,7 +104,37 @@ def test_what_a_dropped_connection_held_is_delivered_again_at_once(
         other.ask(op="dequeue", id=1, topics=[topic], group=topic, credit=2)
         one.connection.socket.close()
         again = other.read()["message"]
-        assert again["value"] == 2
+        assert (again["value"], again["attempt"]) == (2, 2)
+
+
+def test_what_a_closed_connection_held_is_delivered_again_at_no_attempt(
+    doors: DoorsProcess, topic: str
+) -> None:
+    with peer(doors) as other:
+        with peer(doors) as one:
+            one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": 1}])
+            one.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=1, visibility=3600)
+            assert one.read()["message"]["attempt"] == 1
+            other.ask(op="dequeue", id=1, topics=[topic], group=topic, credit=2)
+        assert other.read()["message"]["attempt"] == 1
+
+
+def test_who_comes_back_keeps_what_it_has_in_hand(doors: DoorsProcess, topic: str) -> None:
+    with peer(doors) as one:
+        one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": n} for n in range(3)])
+        one.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=3, visibility=3600)
+        held = [one.read()["message"] for _ in range(3)]
+        one.connection.socket.close()
+        with peer(doors, one.consumer) as back:
+            # The last one it never got, as far as it knows.
+            in_hand = [each["receipt"] for each in held[:2]]
+            back.ask(op="dequeue", id=1, topics=[topic], group=topic, credit=3, in_hand=in_hand)
+            again = back.read()["message"]
+            assert (again["value"], again["attempt"]) == (2, 1)
+            answer = back.ask(op="ack", id=2, receipts=in_hand)
+            assert [each["ok"] for each in answer["results"]] == [True, True]
+            wrong = back.ask(op="dequeue", id=3, topics=[topic], group=topic, in_hand=["x"])
+            assert wrong["code"] == "invalid-receipt"
 
 
 def test_who_comes_back_with_its_id_goes_on_after_its_last_ack(

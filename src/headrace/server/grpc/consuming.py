@@ -4,8 +4,12 @@
     client   <-  opened  deliveries  settled ...
 
 Requests of one stream are carried out one after the other, so a client that sends
-faster than the disk takes is slowed down by HTTP/2's flow control. However the
-stream ends, what it still has under lease is free for others at once.
+faster than the disk takes is slowed down by HTTP/2's flow control. A client that has no
+more requests has taken leave: what it still has under lease is free for others at once.
+A stream that is cut off or cancelled leaves that for a grace (`orphans.py`): who opens
+another one with its id keeps what it says it has in hand. Whoever comes with the id of a
+stream that is still open takes over from it: a client knows that its connection is dead
+long before a node does.
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ from headrace.core import limits
 from headrace.core.errors import GroupInUse, HeadraceError, InvalidArgument
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.queues import leasing_for, settled
-from headrace.server.grpc.shown import given, shown_deliveries
+from headrace.server.grpc.shown import shown_deliveries
 from headrace.server.leasing import Leasing
 from headrace.server.loop_calls import Calls
+from headrace.server.orphans import Orphans, receipts_in_hand
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Messages that go out between two looks at what else there is to do.
@@ -34,7 +39,8 @@ class Streams:
     def __init__(self, calls: Calls, aftermath: Aftermath) -> None:
         self._calls = calls
         self._aftermath = aftermath
-        self._open: set[tuple[str, str]] = set()
+        self._orphans = Orphans(calls)
+        self._open: dict[tuple[str, str], _Stream] = {}
 
     async def consume(self, requests: AsyncIterator[Any], context: Any) -> None:
         first = await anext(requests, None)
@@ -43,31 +49,38 @@ class Streams:
         if first is None or first.WhichOneof("request") != "open":
             raise InvalidArgument("the first request of a stream is `open`")
         wanted = first.open
-        # Before it is opened: of two streams with one id the second must not take
-        # away what the first has.
-        name = (wanted.group, given(wanted, "consumer") or "")
-        if name in self._open:
-            raise GroupInUse(f"{name[1]} has a stream open; leave the id out to get another")
         credit = _checked(wanted.credit, least=0)
-        if name[1]:
-            self._open.add(name)
+        in_hand = receipts_in_hand(list(wanted.in_hand))
+        leasing = await leasing_for(
+            self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
+        )
+        name = (leasing.group, leasing.consumer)
+        stream = _Stream(self._calls, leasing, context, credit)
+        before = self._open.get(name)
+        self._open[name] = stream
+        is_over = False
         try:
-            leasing = await leasing_for(
-                self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
-            )
-            try:
-                await context.write(
-                    pb.ConsumeResponse(
-                        id=first.id, opened=pb.ConsumeOpened(consumer=leasing.consumer)
-                    )
-                )
-                await _Stream(self._calls, leasing, context, credit).serve(requests)
-            finally:
-                leave = self._calls.run(Face.leave, leasing.group, leasing.consumer)
+            if before is not None:
+                await before.give_way()
+            await self._orphans.come_back(*name, in_hand)
+            opened = pb.ConsumeOpened(consumer=leasing.consumer)
+            await context.write(pb.ConsumeResponse(id=first.id, opened=opened))
+            await stream.serve(requests)
+            is_over = not stream.is_replaced
+        except HeadraceError:
+            # The client is told, and knows that it is over.
+            is_over = not stream.is_replaced
+            raise
+        finally:
+            if self._open.get(name) is stream:
+                del self._open[name]
+            if is_over or self._calls.service.closing.done():
+                leave = self._calls.run(Face.leave, *name)
                 # Our own task may be cancelled already.
                 await asyncio.shield(self._aftermath.begin(leave))
-        finally:
-            self._open.discard(name)
+            else:
+                self._orphans.begin_grace(*name)
+            stream.ended.set()
 
 
 class _Stream:
@@ -79,19 +92,37 @@ class _Stream:
         self._more = asyncio.Event()
         # grpc sends one message of a stream at a time.
         self._writing = asyncio.Lock()
+        self._carrying_out = asyncio.Lock()
+        self.is_replaced = False
+        self._giving_way = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def give_way(self) -> None:
+        """To a stream with the same id. What is being carried out is finished."""
+        self.is_replaced = True
+        self._giving_way.set()
+        await self.ended.wait()
 
     async def serve(self, requests: AsyncIterator[Any]) -> None:
         feeding = asyncio.create_task(self._feed())
         listening = asyncio.create_task(self._listen(requests))
+        replaced = asyncio.create_task(self._wait_replaced())
+        tasks = (feeding, listening, replaced)
         try:
-            await asyncio.wait((feeding, listening), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (feeding, listening):
+            for task in tasks:
                 task.cancel()
-            outcomes = await asyncio.gather(feeding, listening, return_exceptions=True)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
+
+    async def _wait_replaced(self) -> None:
+        await self._giving_way.wait()
+        # Receipts that are on their way to the disk.
+        async with self._carrying_out:
+            raise GroupInUse("another stream has come with this id")
 
     async def _listen(self, requests: AsyncIterator[Any]) -> None:
         async for request in requests:
@@ -105,7 +136,8 @@ class _Stream:
             elif kind in (None, "open"):
                 raise InvalidArgument("a stream is opened once; then come credit and receipts")
             else:
-                answer = await settled(self._calls, kind, getattr(request, kind))
+                async with self._carrying_out:
+                    answer = await settled(self._calls, kind, getattr(request, kind))
                 await self._write(pb.ConsumeResponse(id=request.id, settled=answer))
 
     async def _feed(self) -> None:

@@ -25,6 +25,8 @@ from headrace.server.stalls import Addresses, Watch, find_surplus
 from headrace.wire.http.group_bodies import Problem
 
 SWEEP_SECONDS = 1.0
+# What WebSockets call the end of a connection that broke (RFC 6455, 7.4.1).
+BROKEN_CODE = 1006
 
 
 class Guard:
@@ -149,6 +151,9 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.addresses.leave(_host(self))
+        if self.conn.close_rcvd is None:
+            # Uvicorn says 1005, as of a client that has closed it without saying why.
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": BROKEN_CODE})
         super().connection_lost(exc)
 
     def stall(self, now: float, limit_seconds: float) -> str:

@@ -1,9 +1,9 @@
 """WebSockets: a queue and a tail for a browser, with flow control by credit.
 
 A connection has one consumer id, made here unless the client comes back with its
-own (`/ws?consumer=...`). When it breaks, everything that it leased goes back at once,
-at no attempt; whoever comes back goes on after its last ack, since what was
-acked is done and what was not is delivered again. A tail goes on from where that
+own (`/ws?consumer=...`). When it is closed, everything that it leased goes back at once,
+at no attempt. When it breaks, that is kept for a grace (`orphans.py`): who comes back with
+its id says in `dequeue` what it has in hand, and keeps that. A tail goes on from where that
 consumer last committed. Whoever comes with the id of a connection that is still open
 takes over from it: a client knows that its connection is dead long before a node does.
 
@@ -39,6 +39,7 @@ from headrace.server.http.members import Members
 from headrace.server.http.shown import milliseconds_in, shown_places
 from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls, Watch
+from headrace.server.orphans import Orphans, receipts_in_hand
 from headrace.server.publishing import publish_all
 from headrace.server.settling import settle
 from headrace.server.tailing import Tail
@@ -50,6 +51,9 @@ logger = logging.getLogger("headrace.http")
 
 # Messages that go out between two looks at what else there is to do.
 AT_ONCE = 100
+# What the end of a connection is called that nobody has closed: it broke, or did not answer
+# a ping.
+BROKEN = (1006, 1011)
 
 # Waits for up to so many messages, or until it is told to stop.
 Take = Callable[[int], Awaitable[list[Any]]]
@@ -62,6 +66,7 @@ class Sockets:
         self._calls = calls
         self._members = members
         self._aftermath = aftermath
+        self._orphans = Orphans(calls)
         self._connected: dict[str, _Socket] = {}
 
     async def serve(self, websocket: WebSocket) -> None:
@@ -74,7 +79,7 @@ class Sockets:
         except HeadraceError as error:
             await websocket.close(1008, str(error)[:120])
             return
-        socket = _Socket(websocket, self._calls, self._aftermath, consumer)
+        socket = _Socket(websocket, self._calls, self._aftermath, self._orphans, consumer)
         before = self._connected.get(consumer)
         self._connected[consumer] = socket
         try:
@@ -138,9 +143,15 @@ class _Subscription:
 
 class _Socket:
     def __init__(
-        self, websocket: WebSocket, calls: Calls, aftermath: Aftermath, consumer: str
+        self,
+        websocket: WebSocket,
+        calls: Calls,
+        aftermath: Aftermath,
+        orphans: Orphans,
+        consumer: str,
     ) -> None:
         self._websocket = websocket
+        self._orphans = orphans
         self._calls = calls
         self._aftermath = aftermath
         self._run = calls.run
@@ -150,13 +161,15 @@ class _Socket:
         self._groups: set[str] = set()
         self._tails: dict[frames.Id, str] = {}
         self.is_replaced = False
+        # It may come back: nobody has taken leave.
+        self._is_broken = True
         self._is_carrying_out = False
         self._serving: asyncio.Future[None] | None = None
         self._ended = asyncio.Event()
 
     async def run(self, before: _Socket | None) -> None:
         """Until the connection ends or another one takes over; as soon as that which was
-        there before has given back what it had."""
+        there before has ended."""
         try:
             if before is not None:
                 await before.give_way()
@@ -165,6 +178,8 @@ class _Socket:
                 await self._serving
         except asyncio.CancelledError:
             if not self.is_replaced:
+                # The node stops.
+                self._is_broken = False
                 raise
         finally:
             await self._close()
@@ -183,6 +198,7 @@ class _Socket:
         while not self.is_replaced:
             received = await self._websocket.receive()
             if received["type"] == "websocket.disconnect":
+                self._is_broken = received.get("code") in BROKEN
                 return
             binary = received.get("bytes")
             form = form_of(is_binary=binary is not None)
@@ -255,6 +271,7 @@ class _Socket:
 
     async def _dequeue(self, request: frames.Dequeue, form: Form) -> frames.Done:
         self._check_room(request.id)
+        in_hand = receipts_in_hand(request.in_hand)
         leasing = await open_leasing(
             self._calls,
             self._aftermath,
@@ -265,7 +282,9 @@ class _Socket:
             milliseconds_in("visibility", request.visibility),
             bytes_max=limits.SOCKET_FEED_BYTES_MAX,
         )
-        self._groups.add(request.group)
+        if request.group not in self._groups:
+            self._groups.add(request.group)
+            await self._orphans.come_back(request.group, self._consumer, in_hand)
 
         stop = Stop()
 
@@ -367,12 +386,15 @@ class _Socket:
             task.exception()
 
     async def _close(self) -> None:
-        """Its leases are free for others at once."""
+        """Its leases are free for others at once, or when it has not come back."""
         tasks = [each.task for each in self._subscriptions.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for group in self._groups:
+            if self._is_broken or self.is_replaced:
+                self._orphans.begin_grace(group, self._consumer)
+                continue
             with contextlib.suppress(HeadraceError):
                 await self._run(Face.leave, group, self._consumer)
 

@@ -39,6 +39,7 @@ from headrace.engine.leasing import check_lease
 from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
 from headrace.server.loop_calls import Calls, Watch
+from headrace.server.orphans import end_leases
 from headrace.server.pages import delayed_page, letters_page
 from headrace.server.service import Service
 from headrace.server.tracing import trace, traces
@@ -350,25 +351,7 @@ class Session:
         # A group that is gone, or a disk that is, leaves nothing to give back.
         with contextlib.suppress(HeadraceError, OSError):
             if owned.kind == "queue":
-                self._end_leases(owned.group, owned.name)
+                end_leases(self._service, owned.group, owned.name)
             else:
                 self._service.broker.cursors.leave(owned.group, owned.name)
                 self._service.wake_watching()
-
-    def _end_leases(self, name: str, consumer: str) -> None:
-        service = self._service
-        group = service.broker.topics.catalog.groups.get(name)
-        if group is None:
-            return
-        commit = service.commit()
-        freed = service.broker.sharing.end_leases(group, consumer, service.clock.now_ms(), commit)
-        waiting = service.submit(commit)
-        if waiting is not None:
-            # A failure is heard of elsewhere; here nobody waits.
-            waiting.add_done_callback(_ignore)
-        service.wake_partitions(freed)
-
-
-def _ignore(done: asyncio.Future[None]) -> None:
-    if not done.cancelled():
-        done.exception()

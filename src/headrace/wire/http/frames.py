@@ -48,6 +48,7 @@ class Dequeue(Frame, tag="dequeue", kw_only=True):
     credit: Credit = 1
     visibility: Seconds | None = None
     settings: dict[str, Any] = {}
+    in_hand: list[str] = []
 
 
 class Tail(Frame, tag="tail", kw_only=True):

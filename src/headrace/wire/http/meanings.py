@@ -327,6 +327,8 @@ FRAMES: Mapping[str, str] = {
     "Ack.group": "When given, receipts of other groups are refused.",
     "Release.group": "When given, receipts of other groups are refused.",
     "credit": "How many more messages may come before more credit does.",
+    "in_hand": "Receipts that you have when you come back after your connection broke: these "
+    "leases stay yours. All else that you held goes back at once, at no attempt.",
     "id": "The request's own; it comes back with the answer.",
     "Delivered.message": "The message, as over HTTP.",
     "Done.messages": "The places of what was enqueued.",

@@ -454,7 +454,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, id: _Optional[int] = ..., open: _Optional[_Union[ConsumeOpen, _Mapping]] = ..., credit: _Optional[int] = ..., ack: _Optional[_Union[AckRequest, _Mapping]] = ..., nack: _Optional[_Union[NackRequest, _Mapping]] = ..., reject: _Optional[_Union[RejectRequest, _Mapping]] = ..., extend: _Optional[_Union[ExtendRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseRequest, _Mapping]] = ...) -> None: ...
 
 class ConsumeOpen(_message.Message):
-    __slots__ = ("group", "topics", "consumer", "credit", "visibility_ms", "settings")
+    __slots__ = ("group", "topics", "consumer", "credit", "visibility_ms", "settings", "in_hand")
     class SettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -468,13 +468,15 @@ class ConsumeOpen(_message.Message):
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     VISIBILITY_MS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    IN_HAND_FIELD_NUMBER: _ClassVar[int]
     group: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     consumer: str
     credit: int
     visibility_ms: int
     settings: _containers.ScalarMap[str, str]
-    def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    in_hand: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., in_hand: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("id", "opened", "deliveries", "settled")

@@ -1,0 +1,95 @@
+"""Leases of consumers whose connection broke: kept for a grace.
+
+    broken ---- grace ----> they end, and each was a delivery
+       |
+       '--- it comes back ---> what it says it has in hand stays its own, with its receipts;
+                               the rest, of which it never heard, goes back at no attempt
+
+It comes back with its consumer id. Whoever takes leave in words has no grace: see the doors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from headrace.calls import Face
+from headrace.core import limits
+from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.core.values import Receipt
+from headrace.server.loop_calls import Calls
+from headrace.server.service import Service
+
+
+class Orphans:
+    """Those of one door, by group and consumer."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._service = calls.service
+        self._graces: dict[tuple[str, str], asyncio.TimerHandle] = {}
+
+    def begin_grace(self, group: str, consumer: str) -> None:
+        """Its connection is gone, or it is taking over from one that it gave up."""
+        self._end_grace(group, consumer)
+        self._graces[group, consumer] = self._service.loop.call_later(
+            self._service.lease_grace_ms / 1000, self._on_over, group, consumer
+        )
+
+    async def come_back(self, group: str, consumer: str, in_hand: Sequence[Receipt]) -> None:
+        """It is there again, and has these."""
+        if not self._end_grace(group, consumer):
+            return
+        held = await self._calls.run(Face.held, group, consumer)
+        # An extension is another lease with the same nonce.
+        known = {(each.topic_id, each.partition, each.offset, each.nonce) for each in in_hand}
+        unheard = [
+            each
+            for each in held.values()
+            if (each.topic_id, each.partition, each.offset, each.nonce) not in known
+        ]
+        if unheard:
+            await self._calls.run(Face.release, group, unheard)
+
+    def _end_grace(self, group: str, consumer: str) -> bool:
+        """Whether there was one."""
+        timer = self._graces.pop((group, consumer), None)
+        if timer is None:
+            return False
+        timer.cancel()
+        return True
+
+    def _on_over(self, group: str, consumer: str) -> None:
+        del self._graces[group, consumer]
+        if not self._service.closing.done():
+            # A group that is gone, or a disk that is, leaves nothing to give back.
+            with contextlib.suppress(HeadraceError, OSError):
+                end_leases(self._service, group, consumer)
+
+
+def receipts_in_hand(tokens: Sequence[str]) -> list[Receipt]:
+    """InvalidReceipt, InvalidArgument: what a client says that it has cannot be."""
+    if len(tokens) > limits.LEASE_MESSAGES_MAX:
+        raise InvalidArgument(f"at most {limits.LEASE_MESSAGES_MAX} receipts are in hand at once")
+    return [Receipt.parse(token) for token in tokens]
+
+
+def end_leases(service: Service, name: str, consumer: str) -> None:
+    """It is gone without a word, perhaps because of what it was given: the deliveries
+    count."""
+    group = service.broker.topics.catalog.groups.get(name)
+    if group is None:
+        return
+    commit = service.commit()
+    freed = service.broker.sharing.end_leases(group, consumer, service.clock.now_ms(), commit)
+    waiting = service.submit(commit)
+    if waiting is not None:
+        # A failure is heard of elsewhere; here nobody waits.
+        waiting.add_done_callback(_ignore)
+    service.wake_partitions(freed)
+
+
+def _ignore(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()
