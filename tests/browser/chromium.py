@@ -130,7 +130,10 @@ class Page:
 
     def go(self, url: str) -> None:
         self._loading = self._loaded = None
-        wanted = self.call("Page.navigate", url=url)["loaderId"]
+        wanted = self.call("Page.navigate", url=url).get("loaderId")
+        if wanted is None:
+            # To another place in the same document.
+            return
         # The page before, or the empty one of a new window, may be done with loading only now.
         while self._loaded != wanted:
             self._receive()

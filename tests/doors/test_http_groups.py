@@ -155,6 +155,8 @@ def test_the_document_and_its_page_need_nothing_from_elsewhere(http: httpx.Clien
     assert page.headers["content-type"].startswith("text/html")
     assert "http://" not in page.text.replace("http://127.0.0.1", "")
     assert "https://" not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    # Also where no script runs.
     for path in document["paths"]:
         assert path in page.text.replace("&#x27;", "'")
 

@@ -8,6 +8,7 @@ import { icon } from "./icons.js";
 import { showKeys, startKeys } from "./keys.js";
 import { badge, button } from "./parts.js";
 import { startRouter } from "./router.js";
+import { themeButton } from "./theme_button.js";
 import { delayed } from "./views/delayed.js";
 import { group } from "./views/group.js";
 import { groups } from "./views/groups.js";
@@ -83,26 +84,6 @@ function showReach(error) {
   const words = `${error.message.replace(/\.?$/, ".")} ${next}`;
   document.querySelector(".top").after(h("div", { class: "offline", role: "alert" }, words));
   return undefined;
-}
-
-function themeButton() {
-  const root = document.documentElement;
-  const isDark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const draw = () => replace(toggle, icon(isDark() ? "sun" : "moon"));
-  const toggle = button("", () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    try {
-      localStorage.setItem("headrace-theme", root.dataset.theme);
-    } catch {
-      // It holds for this page then.
-    }
-    toggle.setAttribute("aria-pressed", String(isDark()));
-    draw();
-  }, { tone: "quiet", label: "Dark theme" });
-  toggle.setAttribute("aria-pressed", String(isDark()));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  draw();
-  return toggle;
 }
 
 async function start() {

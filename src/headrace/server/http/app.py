@@ -20,7 +20,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,6 +35,7 @@ from headrace.server.http.members import Members
 from headrace.server.http.metrics import metrics_endpoint
 from headrace.server.http.paths import Paths
 from headrace.server.http.problems import problem, problem_response
+from headrace.server.http.reference_page import reference_routes
 from headrace.server.http.route import WAITED, Budget, endpoint
 from headrace.server.http.table import ROUTES
 from headrace.server.loop_calls import Calls
@@ -70,7 +71,7 @@ def make_app(
         *api,
         *dashboard_routes(facts.settings, api),
         Path("/openapi.json", _document, methods=["GET"]),
-        Path("/docs", _page, methods=["GET"]),
+        *reference_routes(facts.settings),
         Path(
             "/metrics",
             _guarded(metrics_endpoint(scrapes), counts.endpoint("http", "GET /metrics"), requests),
@@ -92,10 +93,6 @@ def make_app(
 
 async def _document(request: Request) -> Response:
     return JSONResponse(openapi.document())
-
-
-async def _page(request: Request) -> Response:
-    return HTMLResponse(openapi.page())
 
 
 def _guarded(

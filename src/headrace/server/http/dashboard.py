@@ -43,6 +43,9 @@ HOME = "/dashboard"
 OURS = "x-headrace-dashboard"
 PREFIX_SEGMENTS = len(f"{HOME}/api".split("/"))
 SHELL = "index.html"
+# The reference of the API at /docs is made of the same parts; see `reference_page`.
+DOCS = "/docs"
+REFERENCE = "reference/docs.html"
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -84,15 +87,17 @@ def assets() -> dict[str, Asset]:
     modules = "\n".join(
         f'<link rel="modulepreload" href="{HOME}/assets/{digest}/{name}">'
         for name in sorted(found)
-        if name.endswith(".js") and name != "theme.js"
+        if name.endswith(".js") and name != "theme.js" and not name.startswith("reference/")
     )
     shell = found[SHELL].decode()
     shell = shell.replace("{modules}", modules).replace("{assets}", f"{HOME}/assets/{digest}")
     found[SHELL] = shell.encode()
-    return {name: _asset(name, body) for name, body in found.items()}
+    reference = found[REFERENCE].decode().replace("{assets}", f"{DOCS}/assets/{digest}")
+    found[REFERENCE] = reference.encode()
+    return {name: make_asset(name, body) for name, body in found.items()}
 
 
-def _asset(name: str, body: bytes) -> Asset:
+def make_asset(name: str, body: bytes) -> Asset:
     packed = gzip.compress(body, 9, mtime=0)
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     return Asset(body, packed, TYPES[f".{name.rpartition('.')[2]}"], etag)
@@ -105,17 +110,11 @@ def dashboard_routes(settings: NodeSettings, api: list[BaseRoute]) -> list[BaseR
 
     async def shell(request: Request) -> Response:
         policy = _policy(request.headers.get("host", ""), origins)
-        return _served(request, assets()[SHELL], {
+        return served(request, assets()[SHELL], {
             "cache-control": "no-cache", "content-security-policy": policy,
             "referrer-policy": "no-referrer", "x-frame-options": "DENY",
             "cross-origin-opener-policy": "same-origin",
         })  # fmt: skip
-
-    async def asset(request: Request) -> Response:
-        found = assets().get(request.path_params["name"])
-        if found is None:
-            return Response(status_code=404)
-        return _served(request, found, {"cache-control": FOREVER})
 
     async def home(request: Request) -> Response:
         return RedirectResponse(HOME, 307)
@@ -131,6 +130,13 @@ def dashboard_routes(settings: NodeSettings, api: list[BaseRoute]) -> list[BaseR
         Path(HOME, shell, methods=["GET"]),
         Path(f"{HOME}/{{view:path}}", shell, methods=["GET"]),
     ]
+
+
+async def asset(request: Request) -> Response:
+    found = assets().get(request.path_params["name"])
+    if found is None:
+        return Response(status_code=404)
+    return served(request, found, {"cache-control": FOREVER})
 
 
 class _Ruled:
@@ -176,7 +182,7 @@ def _policy(host: str, origins: list[str]) -> str:
     """What the page may do: run and style itself with its own files, and connect to
     its API. An address in brackets cannot be written in a policy, nor can any host."""
     api = f"{HOME}/api/"
-    if "[" in host or "*" in origins or not _is_plain(host):
+    if "[" in host or "*" in origins or not is_plain(host):
         reach = "'self'"
     else:
         reach = " ".join([f"{host}{api}", *(f"{each}{api}" for each in origins)])
@@ -187,11 +193,11 @@ def _policy(host: str, origins: list[str]) -> str:
     )
 
 
-def _is_plain(host: str) -> bool:
+def is_plain(host: str) -> bool:
     return host.isascii() and all(each.isalnum() or each in ".-:_" for each in host)
 
 
-def _served(request: Request, asset: Asset, headers: dict[str, str]) -> Response:
+def served(request: Request, asset: Asset, headers: dict[str, str]) -> Response:
     headers = {
         **headers,
         "etag": asset.etag,

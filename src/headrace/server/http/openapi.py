@@ -1,10 +1,9 @@
-"""The OpenAPI 3.1 document, made from the table of routes, and a page that shows it."""
+"""The OpenAPI 3.1 document, made from the table of routes."""
 
 from __future__ import annotations
 
-import html
-import json
 import re
+from collections import Counter
 from functools import cache
 from importlib.metadata import version
 from typing import Any, get_args
@@ -15,11 +14,13 @@ from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import JSON_TYPE, Route
 from headrace.server.http.table import ROUTES
 from headrace.wire.http.bodies import RawQuery
+from headrace.wire.http.examples import EXAMPLES
 from headrace.wire.http.group_bodies import Problem
 from headrace.wire.http.meanings import MEANINGS, describe
 
 _REFERENCE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
+_NAMES = Counter((route.tag, route.handler.__name__) for route in ROUTES)
 # What every route may answer besides what it is for.
 _PROBLEMS = {
     "400": "The request is wrong; `detail` says how",
@@ -84,7 +85,7 @@ def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
             for name, schema in described["properties"].items()
         ]  # fmt: skip
     operation: dict[str, Any] = {
-        "operationId": f"{route.tag}-{route.handler.__name__}".replace(" ", "-"),
+        "operationId": _operation_id(route),
         "summary": route.summary,
         "tags": [route.tag],
         "responses": _responses(route),
@@ -94,11 +95,20 @@ def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
-        content: dict[str, Any] = {JSON_TYPE: {"schema": _schema(route.body)}}
+        body = {"schema": _schema(route.body), "example": EXAMPLES[f"{route.method} {route.path}"]}
+        content: dict[str, Any] = {JSON_TYPE: body}
         if route.raw_body:
             content["application/octet-stream"] = {"schema": {}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
+
+
+def _operation_id(route: Route) -> str:
+    """Handlers of one name in one chapter are told apart by their modules."""
+    name = route.handler.__name__
+    if _NAMES[route.tag, name] > 1:
+        name = f"{route.handler.__module__.rpartition('.')[2]}-{name}"
+    return f"{route.tag}-{name}".replace(" ", "-")
 
 
 def _path_schema(name: str) -> dict[str, Any]:
@@ -124,72 +134,3 @@ def _responses(route: Route) -> dict[str, Any]:
             for status, text in _PROBLEMS.items()
         },
     }
-
-
-# The page.
-
-
-@cache
-def page() -> str:
-    """Every route with its bodies, as one page that needs nothing from elsewhere."""
-    schemas = document()["components"]["schemas"]
-    tags: dict[str, list[str]] = {}
-    for route in ROUTES:
-        tags.setdefault(route.tag, []).append(_row(route))
-    sections = "".join(
-        f"<section><h2>{html.escape(tag)}</h2>{''.join(rows)}</section>"
-        for tag, rows in tags.items()
-    )
-    bodies = "".join(
-        f"<details id='{name}'><summary>{name}</summary>"
-        f"<p>{html.escape(schema.get('description', ''))}</p>"
-        f"<pre>{html.escape(json.dumps(schema.get('properties', {}), indent=2))}</pre></details>"
-        for name, schema in sorted(schemas.items())
-    )
-    return _PAGE.format(sections=sections, bodies=bodies, version=version("headrace"))
-
-
-def _row(route: Route) -> str:
-    kinds = [
-        f"{label} {_links(kind)}"
-        for label, kind in (("takes", route.body or route.query), ("answers", route.answer))
-        if kind is not None
-    ]
-    detail = f"<p>{html.escape(route.detail)}</p>" if route.detail else ""
-    return (
-        f"<article><h3><code><b>{route.method}</b> {html.escape(route.path)}</code></h3>"
-        f"<p>{html.escape(route.summary)}. {', '.join(kinds)}</p>{detail}</article>"
-    )
-
-
-def _links(kind: Any) -> str:
-    return " or ".join(f"<a href='#{each.__name__}'>{each.__name__}</a>" for each in _parts(kind))
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>Headrace: the HTTP API</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; }}
-body {{ padding: 0 1rem; }}
-h3 {{ margin: 1rem 0 0; font-size: 1rem; }}
-article p {{ margin: .2rem 0; }}
-pre {{ overflow-x: auto; font-size: .85rem; }}
-details {{ margin: .3rem 0; }}
-</style>
-</head>
-<body>
-<h1>Headrace {version}: the HTTP API</h1>
-<p>The same as a document for tools: <a href="openapi.json">openapi.json</a>. Errors are
-<code>application/problem+json</code> with a <code>code</code> that never changes.</p>
-{sections}
-<h2>Bodies</h2>
-{bodies}
-</body>
-</html>
-"""
