@@ -24,6 +24,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 # One byte now and then is not getting on.
@@ -106,9 +107,13 @@ class Addresses:
                 del self._counts[host]
 
     def _is_counted(self, host: str) -> bool:
-        if not self._count_max or not host:
-            return False
-        try:
-            return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
-        except ValueError:
-            return False
+        return bool(self._count_max) and _is_elsewhere(host)
+
+
+@lru_cache(1_024)
+def _is_elsewhere(host: str) -> bool:
+    """Whether it is another machine's."""
+    try:
+        return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

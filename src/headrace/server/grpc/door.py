@@ -27,7 +27,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.core import limits
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, LimitExceeded
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
@@ -35,6 +35,7 @@ from headrace.server.grpc.groups import Groups
 from headrace.server.grpc.letters import Letters
 from headrace.server.grpc.measured import Measured, MeasuredCall, count_connections
 from headrace.server.grpc.messages import Messages
+from headrace.server.grpc.places import Places
 from headrace.server.grpc.queues import Queues
 from headrace.server.grpc.requests import decoder_of
 from headrace.server.grpc.sdk import SdkStreams
@@ -76,6 +77,7 @@ class GrpcDoor:
         self._service = service
         self._settings = settings
         self._aftermath = Aftermath()
+        self._places = Places(service, settings)
         self._sdk = SdkStreams(service)
         self._health = health.aio.HealthServicer()
         self.address = Address("", 0)
@@ -124,7 +126,7 @@ class GrpcDoor:
             grpc.method_handlers_generic_handler(
                 service.full_name,
                 {
-                    method.name: _handler(method, nouns[name], self._service)
+                    method.name: _handler(method, nouns[name], self._service, self._places)
                     for method in service.methods
                 },
             )
@@ -134,8 +136,15 @@ class GrpcDoor:
     def _sdk_handler(self) -> Any:
         """The calls of our own clients: bytes in, bytes out."""
         return grpc.method_handlers_generic_handler(
-            GRPC_SERVICE, {GRPC_NAME: grpc.stream_stream_rpc_method_handler(self._sdk.connect)}
+            GRPC_SERVICE, {GRPC_NAME: grpc.stream_stream_rpc_method_handler(self._connect)}
         )
+
+    async def _connect(self, requests: Any, context: Any) -> None:
+        try:
+            with self._places.taken(context):
+                await self._sdk.connect(requests, context)
+        except LimitExceeded as error:
+            await refuse(context, error, "")
 
     async def close(self) -> None:
         """Take nothing new, let what is under way be answered, and end the streams."""
@@ -158,10 +167,10 @@ class _Node:
         )
 
 
-def _handler(method: Any, nouns: tuple[Any, ...], service: Service) -> Any:
+def _handler(method: Any, nouns: tuple[Any, ...], service: Service, places: Places) -> Any:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower()
     act = next(getattr(noun, name) for noun in nouns if hasattr(noun, name))
-    measured = Measured(service, f"{method.containing_service.name}/{method.name}")
+    measured = Measured(service, places, f"{method.containing_service.name}/{method.name}")
     codec = {
         "request_deserializer": decoder_of(method.input_type.name),
         "response_serializer": getattr(pb, method.output_type.name).SerializeToString,
@@ -179,7 +188,8 @@ def _answer(act: Any, measured: Measured) -> Any:
             try:
                 if isinstance(request, HeadraceError):
                     raise request
-                return await act(request, context)
+                with measured.places.taken(context):
+                    return await act(request, context)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -193,8 +203,9 @@ def _answers(act: Any, measured: Measured) -> Any:
             try:
                 if isinstance(request, HeadraceError):
                     raise request
-                async for each in act(request, context):
-                    await context.write(each)
+                with measured.places.taken(context):
+                    async for each in act(request, context):
+                        await context.write(each)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -206,7 +217,8 @@ def _conversation(act: Any, measured: Measured) -> Any:
     async def conversation(requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
-                await act(requests, context)
+                with measured.places.taken(context):
+                    await act(requests, context)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)

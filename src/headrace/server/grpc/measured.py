@@ -22,6 +22,7 @@ from grpc.aio import AbortError
 from grpc_channelz.v1 import channelz, channelz_pb2
 
 from headrace.core.event_log import log_event
+from headrace.server.grpc.places import Places
 from headrace.server.grpc.statuses import REQUEST_ID_KEY
 from headrace.server.requests import accepted_id
 from headrace.server.service import Service
@@ -55,8 +56,10 @@ class MeasuredCall:
 class Measured:
     """One method."""
 
-    def __init__(self, service: Service, name: str) -> None:
+    def __init__(self, service: Service, places: Places, name: str) -> None:
         self._service = service
+        # Of the address of each call.
+        self.places = places
         self._endpoint = service.counts.endpoint("grpc", name)
 
     @contextlib.contextmanager

@@ -1,0 +1,101 @@
+"""A client address has so many calls under way at the gRPC door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from headrace.core.errors import LimitExceeded
+from headrace.core.node_settings import NodeSettings
+from headrace.engine.broker import Broker
+from headrace.platform.clock import SystemClock
+from headrace.platform.entropy import SystemEntropy
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.grpc.door import _answer, _answers, _conversation
+from headrace.server.grpc.measured import Measured
+from headrace.server.grpc.places import Places, host_of
+from headrace.server.service import Service
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.1:5000", "10.0.0.1"),
+        ("ipv6:%5Bfe80::1%5D:5000", "fe80::1"),
+        ("ipv6:[fe80::1]:5000", "fe80::1"),
+        ("unix:/tmp/socket", ""),
+        ("", ""),
+    ],
+)
+def test_the_host_of_a_peer_is_found_in_every_form(peer: str, host: str) -> None:
+    assert host_of(peer) == host
+
+
+def test_places_are_counted_by_address_and_come_back() -> None:
+    service: Any = SimpleNamespace(counts=SimpleNamespace(cuts={("grpc", "address"): 0}))
+    places = Places(service, NodeSettings(connections_per_address_max=1))
+    one, other, own = (
+        SimpleNamespace(peer=lambda peer=peer: peer)
+        for peer in ("ipv4:10.0.0.1:5000", "ipv4:10.0.0.2:5000", "ipv4:127.0.0.1:5000")
+    )
+    for _ in range(2):
+        with places.taken(one), places.taken(other), places.taken(own), places.taken(own):
+            with pytest.raises(LimitExceeded, match="connections_per_address_max"):
+                with places.taken(one):
+                    pass
+    assert service.counts.cuts == {("grpc", "address"): 2}
+
+
+class Context:
+    """What grpc tells of a call."""
+
+    def __init__(self) -> None:
+        self.aborted: grpc.StatusCode | None = None
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:5000"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    async def abort(self, status: grpc.StatusCode, *_: object) -> None:
+        self.aborted = status
+
+
+def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on() -> None:
+    async def play() -> None:
+        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+        broker = Broker(disk, entropy, clock.now_ms())
+        service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="c")
+        places = Places(service, NodeSettings(connections_per_address_max=1))
+        measured = Measured(service, places, "Queues/Lease")
+        may_end = asyncio.Event()
+
+        async def act(_request: Any, _context: Any) -> str:
+            await may_end.wait()
+            return "answer"
+
+        async def act_often(request: Any, context: Any) -> AsyncIterator[str]:
+            yield await act(request, context)
+
+        first = asyncio.create_task(_answer(act, measured)(None, Context()))
+        await asyncio.sleep(0)
+        for beyond in (_answer(act, measured), _answers(act_often, measured)):
+            context = Context()
+            await beyond(None, context)
+            assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await _conversation(act, measured)(None, context := Context())
+        assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
+        may_end.set()
+        assert await first == "answer"
+        assert await _answer(act, measured)(None, Context()) == "answer"
+        assert +service.counts.cuts == {("grpc", "address"): 3}
+        await service.close()
+        broker.close()
+
+    asyncio.run(play())
