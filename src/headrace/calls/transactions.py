@@ -48,6 +48,7 @@ from headrace.core.values import (
     TransactionPlace,
     check_name,
 )
+from headrace.core.wording import counted
 from headrace.engine.commit import Commit
 from headrace.engine.coordinator.transaction import (
     NEVER_MS,
@@ -285,7 +286,7 @@ class TransactionCalls(Served):
 def _check_for_new_topic(topic: str, message: Outgoing, partitions: int) -> None:
     if (message.partition or 0) >= partitions:
         raise UnknownPartition(
-            f"topic {topic!r} would be made with {partitions} partitions, and "
+            f"topic {topic!r} would be made with {counted(partitions, 'partition')}, and "
             f"{message.partition} is none of them"
         )
     size = len(message.value or b"") + len(message.key or b"")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.demo_words import note, say
 from headrace.cli.output import Progress, print_table, progress
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +184,8 @@ def begin_metrics(demo: Demo) -> None:
     demo.metrics = Metrics(demo, demo.folder)
     demo.metrics.begin()
     say(
-        f"a generator publishes {demo.metrics.total:,} metrics, {PER_SECOND:,} a second, late and "
+        f"a generator publishes {counted(demo.metrics.total, 'metric')}, {PER_SECOND:,} a "
+        "second, late and "
         "broken ones among them; Spark starts beside it"
     )
 

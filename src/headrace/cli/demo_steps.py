@@ -14,6 +14,7 @@ from headrace.cli.demo_metrics import Metrics, begin_metrics, roll_up, triage
 from headrace.cli.demo_node import DemoNode
 from headrace.cli.demo_words import note, say
 from headrace.cli.output import Progress, progress
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.client.handle import Headrace
@@ -76,9 +77,12 @@ def produce(demo: Demo) -> None:
     name = "the SDK" if demo.client is None else demo.client.name
     if demo.client is None:
         say("skipped: Kafka clients (pip install confluent-kafka). The SDK stands in for them")
-        say(f"the SDK publishes {demo.orders:,} orders, each on disk when it is told so")
+        say(f"the SDK publishes {counted(demo.orders, 'order')}, each on disk when it is told so")
     else:
-        say(f"{name}, unmodified, publishes {demo.orders:,} orders, each on disk when acknowledged")
+        say(
+            f"{name}, unmodified, publishes {counted(demo.orders, 'order')}, each on disk "
+            "when acknowledged"
+        )
     began = time.perf_counter()
     with progress("publishing", demo.orders) as bar:
         if demo.client is None:
@@ -241,7 +245,7 @@ def crash(demo: Demo) -> None:
             values += [int(record.value) for record in found]
     kept = sum(number == value for number, value in zip(acknowledged, values, strict=False))
     note(
-        f"killed after {len(acknowledged)} acknowledged messages, ready again after "
+        f"killed after {counted(len(acknowledged), 'acknowledged message')}, ready again after "
         f"{demo.node.start_seconds:.2f} s; {kept} of them are there, in order"
     )
     demo.checks.append(("acknowledged messages there after kill -9", len(acknowledged), kept))

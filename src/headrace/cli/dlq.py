@@ -31,7 +31,6 @@ from headrace.cli.command import (
 )
 from headrace.cli.output import (
     CELL_CHARACTERS_MAX,
-    counted,
     flush_lines,
     iso_moment,
     json_bytes,
@@ -46,6 +45,7 @@ from headrace.cli.output import (
     write_json_line,
 )
 from headrace.core.values import MessageId
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.client.dead_letters import Choice

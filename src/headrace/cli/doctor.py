@@ -29,7 +29,6 @@ from headrace.cli import doctor_state as state
 from headrace.cli.command import Place, check_exists, command, json_option
 from headrace.cli.findings import Checked, Finding, Outcome, carry_out, exit_code
 from headrace.cli.output import (
-    counted,
     progress,
     shown_bytes,
     shown_duration,
@@ -39,6 +38,7 @@ from headrace.cli.output import (
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address
 from headrace.core.overview_values import NodeFigures, Overview
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.client.backend import Backend
@@ -139,7 +139,7 @@ def few_files(allowed: int) -> list[Finding]:
         Finding(
             "warn",
             "open files",
-            f"a process may open {allowed:,} files",
+            f"a process may open {counted(allowed, 'file')}",
             "connections are refused, and files are closed and opened again all the time",
             "raise the hard limit: ulimit -Hn 65536, or LimitNOFILE= of the service",
         )

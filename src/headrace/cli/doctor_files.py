@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from headrace.cli.findings import Finding, Outcome
-from headrace.cli.output import counted, shown_bytes
+from headrace.cli.output import shown_bytes
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import NodeSettings, sourced_settings
+from headrace.core.wording import counted
 from headrace.engine.catalog import Catalog
 from headrace.inspect import (
     STATE_FOLDER,

@@ -29,7 +29,7 @@ def check_letters(overview: Overview) -> Outcome:
         Finding(
             "warn",
             topic.name,
-            f"{counted(topic.dead_letters, 'dead letter')} wait for somebody",
+            f"{counted(topic.dead_letters, 'dead letter')} to be seen to",
             "messages that were given up stay until they are redriven or purged",
             f"headrace dlq list {topic.name}, then headrace dlq redrive {topic.name}",
         )

@@ -29,7 +29,6 @@ from headrace.cli.command import (
 )
 from headrace.cli.consume import partition_records, record_document, start_positions
 from headrace.cli.output import (
-    counted,
     flush_lines,
     iso_time,
     json_bytes,
@@ -44,6 +43,7 @@ from headrace.cli.output import (
     write_line,
 )
 from headrace.core.errors import HeadraceError, InvalidArgument, UnknownPartition, UnknownTopic
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.engine.catalog import Catalog, Topic
@@ -127,8 +127,8 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
     else:
         _print_damage(found, catalog)
         verdict = counted(len(found), "problem") if found else "everything is as it was written"
-        read = f"{counted(len(folders), 'log')}, {batches:,} batches, {shown_bytes(size_bytes)}"
-        say(f"{read}: {verdict}")
+        read = f"{counted(len(folders), 'log')}, {counted(batches, 'batch')}"
+        say(f"{read}, {shown_bytes(size_bytes)}: {verdict}")
     return EXIT_FAILED if found else None
 
 

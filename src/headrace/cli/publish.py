@@ -41,7 +41,6 @@ from headrace.cli.command import (
 )
 from headrace.cli.output import (
     Progress,
-    counted,
     flush_lines,
     progress,
     say,
@@ -51,6 +50,7 @@ from headrace.cli.output import (
 )
 from headrace.core.errors import HeadraceError, InvalidArgument, RecordTooLarge
 from headrace.core.limits import RECORD_BYTES_MAX
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.client.handle import Headrace

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.command import EXIT_FAILED, check_exists, command, json_option, yes_option
-from headrace.cli.output import counted, say, write_json
+from headrace.cli.output import say, write_json
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.engine.salvage import Saved

@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.cli.attention import Remark
-from headrace.cli.output import counted, shown_bytes, shown_duration, shown_string
+from headrace.cli.output import shown_bytes, shown_duration, shown_string
 from headrace.cli.top_keys import HELP, View
 from headrace.cli.top_look import Frame
 from headrace.cli.top_tables import GROUP_COLUMNS, TOPIC_COLUMNS, Column, Row, number
+from headrace.core.wording import counted
 
 SPARKS = "▁▂▃▄▅▆▇█"
 NAME_CELLS_MIN = 16

@@ -14,9 +14,10 @@ from headrace.cli.command import (
     open_handle,
     yes_option,
 )
-from headrace.cli.output import counted, print_fields, print_table, say, shown_bytes, write_json
+from headrace.cli.output import print_fields, print_table, say, shown_bytes, write_json
 from headrace.core.settings import TopicSettings
 from headrace.core.values import TopicInfo
+from headrace.core.wording import counted
 
 topic = noun(
     "topic",

@@ -49,6 +49,7 @@ from headrace.core.trace_values import (
     TraceQuery,
     parse_traced,
 )
+from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.client.backend import Backend
@@ -153,7 +154,7 @@ def export(output: str | None, place: Place, key_text: str | None, **choice: Any
         for each in _search(backend, _query(key_text, choice)):
             write(document(each))
             count += 1
-    say(f"{count} traces")
+    say(counted(count, "trace"))
 
 
 @contextmanager
@@ -255,7 +256,7 @@ def _print_trace(trace: MessageTrace) -> None:
         fields.append(("record", "not retained any more"))
     else:
         fields.append(("published", iso_time(trace.published_at_ms)))
-        fields.append(("size", f"{trace.value_bytes} bytes"))
+        fields.append(("size", counted(trace.value_bytes or 0, "byte")))
     for name, value in (
         ("producer", trace.producer),
         ("transaction", trace.transaction),

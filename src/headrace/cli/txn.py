@@ -18,6 +18,7 @@ from headrace.cli.command import (
 )
 from headrace.cli.output import print_table, say, shown_duration, write_json
 from headrace.core.values import TransactionInfo
+from headrace.core.wording import counted
 
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
@@ -106,7 +107,7 @@ def abort_transaction(name: str, yes: bool, place: Place) -> None:
         if not yes:
             click.confirm(
                 f"Abort the transaction of {name}, open for {_open_for(found)}, in "
-                f"{len(found.places)} partitions?",
+                f"{counted(len(found.places), 'partition')}?",
                 abort=True,
                 err=True,
             )

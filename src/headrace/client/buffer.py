@@ -29,6 +29,7 @@ from headrace.core.errors import (
 )
 from headrace.core.ports import Clock
 from headrace.core.values import Outgoing
+from headrace.core.wording import counted
 from headrace.record import Codec
 
 FLIGHTS_MAX = 5
@@ -197,7 +198,8 @@ class Buffer:
         why = "" if self.trouble is None else f" ({self.trouble})"
         return BufferFull(
             f"{self._options.buffer_bytes} bytes wait to be sent and nothing got away for "
-            f"{self._options.timeout:g} seconds{why}; publish less, or give more buffer_bytes"
+            f"{counted(float(self._options.timeout), 'second')}{why}; publish less, or give "
+            "more buffer_bytes"
         )
 
     def _is_full(self, size: int) -> bool:

@@ -24,6 +24,7 @@ from headrace.client.station import Counts, Station
 from headrace.client.times import Duration, duration_ms
 from headrace.core.errors import InvalidArgument, WorkersHung
 from headrace.core.event_log import log_event
+from headrace.core.wording import counted
 
 GRACE_SECONDS = 30.0
 REPORT_SECONDS = 10.0
@@ -94,8 +95,8 @@ class Crew:
         hung = sum(each.hung for each in self._stations)
         if 2 * hung > slots and self._hung is None:
             self._hung = WorkersHung(
-                f"{hung} functions did not end when their timeout was over, more than half of "
-                f"{slots} slots; their threads end with the process"
+                f"{counted(hung, 'function')} did not end when the timeout was over, more than "
+                f"half of {counted(slots, 'slot')}; their threads end with the process"
             )
             log_event(logger, logging.ERROR, f"stopping: {self._hung}")
             self.stop()
@@ -116,7 +117,8 @@ class Crew:
                 handled += worked
                 if handled > messages_max:
                     raise InvalidArgument(
-                        f"there was still work after {messages_max:,} messages; a worker may feed "
+                        f"there was still work after {counted(messages_max, 'message')}; a "
+                        "worker may feed "
                         "itself, otherwise give a larger messages_max"
                     )
                 if worked:

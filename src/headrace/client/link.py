@@ -35,6 +35,7 @@ from typing import ClassVar
 
 from headrace.core.errors import Closed, Disconnected, HeadraceError, MalformedMessage
 from headrace.core.node_settings import Address
+from headrace.core.wording import counted
 from headrace.wire.remote.codec import CORRELATION_ID_MAX, decode_answer_id
 
 CONNECT_SECONDS = 5.0
@@ -73,7 +74,7 @@ class Pending:
         """The frame, from behind its size; raises what ended the link, or
         Disconnected when there is no answer in that time."""
         if not self._turn.acquire(timeout=seconds):
-            raise Disconnected(f"no answer within {seconds:g} seconds")
+            raise Disconnected(f"no answer within {counted(float(seconds), 'second')}")
         self._turn.release()
         if self.frame is None:
             assert self.error is not None

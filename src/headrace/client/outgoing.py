@@ -21,6 +21,7 @@ from headrace.client.times import Duration, Instant, duration_ms, instant_ms
 from headrace.client.values import encode_value
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import Headers, MessageId, Outgoing, Published
+from headrace.core.wording import counted
 from headrace.record.attribute_headers import PREFIX, attribute_headers
 from headrace.record.content_type import CONTENT_TYPE
 
@@ -110,7 +111,7 @@ class PublishedMessages(Sequence[PublishedMessage]):
             yield PublishedMessage(self._topic, *place)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} messages published to {self._topic}>"
+        return f"<{counted(len(self), 'message')} published to {self._topic}>"
 
 
 class SharedBatch(NamedTuple):

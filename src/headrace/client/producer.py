@@ -39,6 +39,7 @@ from headrace.client.times import Duration, duration_ms
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
+from headrace.core.wording import counted
 from headrace.record import NO_HEADERS, Codec, encode_headers
 from headrace.record.content_type import CONTENT_TYPE
 
@@ -100,7 +101,10 @@ class PendingPublish:
         """Where it is, once it is as durable as its topic says; raises why it is
         nowhere. TimeoutError when that takes longer than `timeout`; it goes on."""
         if not self.parcel.wait(_seconds(timeout)):
-            raise TimeoutError(f"not published within {timeout} seconds; it is still tried")
+            raise TimeoutError(
+                f"not published within {counted(_seconds(timeout) or 0.0, 'second')}; it is "
+                "still tried"
+            )
         return PublishedMessage(self._topic, *self.parcel.place_of(self._number))
 
     def add_done_callback(self, callback: Callable[[PendingPublish], None]) -> None:
@@ -139,7 +143,10 @@ class PendingPublishes:
         end = None if seconds is None else time.monotonic() + seconds
         for parcel in self.parcels:
             if not parcel.wait(None if end is None else end - time.monotonic()):
-                raise TimeoutError(f"not published within {timeout} seconds; they are still tried")
+                raise TimeoutError(
+                    f"not published within {counted(_seconds(timeout) or 0.0, 'second')}; "
+                    "they are still tried"
+                )
         return self.places()
 
     def places(self) -> PublishedMessages:

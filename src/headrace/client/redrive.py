@@ -19,6 +19,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.limits import PAGE_ITEMS_MAX
 from headrace.core.ports import steady_ms
 from headrace.core.values import MessageId, RedriveResult
+from headrace.core.wording import counted
 
 BATCH_ITEMS = 500
 # Under a rate, so many batches a second: smooth, and a look at what came back
@@ -74,7 +75,8 @@ class Redrive:
         self._history.append((sent, self._returned))
         if stopped:
             self.result = self.result._replace(
-                stopped=f"{self._returned} of {sent} redriven messages came back to the dead "
+                stopped=f"{self._returned} of {counted(sent, 'redriven message')} came back "
+                "to the dead "
                 "letters; repair the cause first, or redrive fewer with limit="
             )
 

@@ -53,6 +53,7 @@ from headrace.core.values import (
     TopicInfo,
     TransactionInfo,
 )
+from headrace.core.wording import counted
 from headrace.wire.remote.codec import decode_answer, error_of
 from headrace.wire.remote.methods import DelayedPage, LetterPage, Runs, Stored
 
@@ -422,7 +423,9 @@ def _batch_outcomes(batches: Sequence[PlacedBatch], pending: Pending) -> BatchOu
     try:
         answers: list[Stored] = decode_answer("publish_batches", pending.wait())
         if len(answers) != len(batches):
-            raise MalformedMessage(f"the node answered {len(answers)} of {len(batches)} batches")
+            raise MalformedMessage(
+                f"the node answered {len(answers)} of {counted(len(batches), 'batch')}"
+            )
     except HeadraceError as error:
         return error
     return [

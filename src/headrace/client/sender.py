@@ -24,6 +24,7 @@ from headrace.client.partition_writer import PartitionWriter
 from headrace.client.routing import Route, look_up
 from headrace.core.errors import Disconnected, HeadraceError, UnknownTopic, Unreachable
 from headrace.core.values import PlacedBatch
+from headrace.core.wording import counted
 
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 1.0
@@ -92,7 +93,9 @@ class Sender:
         end = None if seconds is None else time.monotonic() + seconds
         for parcel in self.buffer.begin_flush():
             if not parcel.wait(None if end is None else end - time.monotonic()):
-                raise TimeoutError(f"not everything was published within {seconds:g} seconds")
+                raise TimeoutError(
+                    f"not everything was published within {counted(seconds or 0.0, 'second')}"
+                )
         failure = self.buffer.failure()
         if failure is not None:
             raise failure

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace.core.errors import InvalidArgument
 from headrace.core.limits import TIMESTAMP_MS_MAX
+from headrace.core.wording import counted
 
 Duration = float | timedelta
 Instant = datetime | float
@@ -35,7 +36,9 @@ def duration_ms(name: str, value: object, *, least_ms: int = 0, rounds_up: bool 
     else:
         milliseconds = _seconds_to_ms(name, value, "seconds or a timedelta")
     if milliseconds < least_ms:
-        raise InvalidArgument(f"{name} must be at least {least_ms / 1000:g} seconds, not {value}")
+        raise InvalidArgument(
+            f"{name} must be at least {counted(least_ms / 1000, 'second')}, not {value}"
+        )
     if milliseconds > TIMESTAMP_MS_MAX:
         raise InvalidArgument(f"{name} is longer than time lasts: {value}")
     return milliseconds

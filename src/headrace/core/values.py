@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 from headrace.core.errors import InvalidArgument, InvalidName, InvalidReceipt
 from headrace.core.limits import NAME_CHARACTERS_MAX
+from headrace.core.wording import counted
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -89,7 +90,7 @@ class PublishedRuns(Sequence[Published]):
             return [self[number] for number in range(*index.indices(len(self)))]
         number = index + len(self) if index < 0 else index
         if not 0 <= number < len(self):
-            raise IndexError(f"{index} is not one of {len(self)} published messages")
+            raise IndexError(f"{index} is not one of {counted(len(self), 'published message')}")
         run = bisect_right(self._ends, number)
         partition, offset, count = self.runs[run]
         return Published(partition, offset + number - self._ends[run] + count)

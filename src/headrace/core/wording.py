@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 
-def counted(count: int, word: str) -> str:
-    """1 message, 2 messages."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+def counted(count: float, word: str) -> str:
+    """1 message, 2 messages, 1,000 batches. Words whose plural follows no rule are not
+    known here."""
+    number = f"{count:,g}" if isinstance(count, float) else f"{count:,}"
+    return f"{number} {word if count == 1 else _plural(word)}"
+
+
+def _plural(word: str) -> str:
+    if word.endswith(("s", "x", "ch", "sh")):
+        return f"{word}es"
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return f"{word[:-1]}ies"
+    return f"{word}s"
 
 
 def shown_bytes(size: int) -> str:

@@ -19,6 +19,7 @@ from headrace.core import limits
 from headrace.core.errors import CorruptLog, InvalidArgument, TooManyLeases
 from headrace.core.ports import Entropy
 from headrace.core.values import Delivery
+from headrace.core.wording import counted
 from headrace.engine import state as events
 from headrace.engine import statistics
 from headrace.engine.catalog import Group, Topic
@@ -97,7 +98,8 @@ class Leasing:
         held = sum([view.held.get(consumer, 0) for _, view in self._groups.views(group)])
         if held >= cap:
             raise TooManyLeases(
-                f"consumer {consumer!r} holds {held} messages, the most allowed; settle some "
+                f"consumer {consumer!r} holds {counted(held, 'message')}, the most allowed; "
+                "settle some "
                 "first, or raise leases_per_consumer_max of the group"
             )
         return min(count, cap - held)

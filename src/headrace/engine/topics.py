@@ -20,6 +20,7 @@ from headrace.core.ports import Disk, Entropy
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import check_name
+from headrace.core.wording import counted
 from headrace.engine.catalog import (
     DEAD_LETTER_SUFFIX,
     Catalog,
@@ -357,7 +358,8 @@ class Topics:
             )
         if partitions < topic.partitions:
             raise InvalidArgument(
-                f"topic {topic.name!r} has {topic.partitions} partitions; a topic cannot shrink"
+                f"topic {topic.name!r} has {counted(topic.partitions, 'partition')}; a "
+                "topic cannot shrink"
             )
         if topic.settings.dedup and not break_key_order:
             raise InvalidArgument(

@@ -159,7 +159,7 @@ def test_a_process_whose_functions_hang_is_replaced_and_goes_on(
     worker.send_signal(signal.SIGTERM)
     _, errors = worker.communicate(timeout=WAIT_SECONDS)
     assert worker.returncode == 0
-    assert b"1 functions did not end when their timeout was over" in errors
+    assert b"1 function did not end when the timeout was over" in errors
     assert b"starting again in 1 s" in errors
     answer = run("status", "orders:0:0", "--group", "billing", "--json").stdout
     assert '"state": "dead-lettered"' in answer

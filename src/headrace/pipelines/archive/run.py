@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.wording import counted
 from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import follow, read_stream, shown, until_told
@@ -19,7 +20,10 @@ def run(settings: ArchiveSettings, *, master: str | None, say: Say) -> int:
             report=lambda done: say(shown(done)),
             stopped=stopped,
         )
-    say(f"{outcome.rows_out:,} records archived in {outcome.batches} batches to {settings.lake}")
+    say(
+        f"{counted(outcome.rows_out, 'record')} archived in "
+        f"{counted(outcome.batches, 'batch')} to {settings.lake}"
+    )
     if outcome.rows_bad:
         say(f"{outcome.rows_bad:,} could not be decoded; they are in the table `bad`")
     return 0

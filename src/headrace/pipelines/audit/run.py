@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.core.wording import counted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
 from headrace.pipelines.archive.transform import below
@@ -73,7 +74,8 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
     missing = sum(each.missing for each in found.verdicts)
     duplicates = sum(each.duplicates for each in found.verdicts)
     say(
-        f"{total:,} rows arrived, {missing:,} missing, {duplicates:,} duplicates: {settings.report}"
+        f"{counted(total, 'row')} arrived, {missing:,} missing, "
+        f"{counted(duplicates, 'duplicate')}: {settings.report}"
     )
     return 0 if found.is_complete else 1
 

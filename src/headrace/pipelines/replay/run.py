@@ -15,6 +15,7 @@ from headrace.cli.arguments import parse_moment_ms
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.settings import check_between
 from headrace.core.values import check_name
+from headrace.core.wording import counted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam, starting_offsets
 from headrace.pipelines.ledger import check_written
@@ -110,7 +111,10 @@ def run(settings: ReplaySettings, *, master: str | None, say: Say) -> int:
     whole = plan.chunk >= plan.chunks
     if whole and plan.run and settings.exactly_once:
         _forget_marker(settings, plan)
-    say(f"{plan.records:,} records written to {settings.to_topic}{'' if whole else ' so far'}")
+    say(
+        f"{counted(plan.records, 'record')} written to "
+        f"{settings.to_topic}{'' if whole else ' so far'}"
+    )
     return 0
 
 
@@ -128,7 +132,7 @@ def replay(
         plan.chunk += 1
         plan.records += count
         plan.save(settings.state_path)
-        say(f"chunk {plan.chunk} of {plan.chunks}: {count:,} records")
+        say(f"chunk {plan.chunk} of {plan.chunks}: {counted(count, 'record')}")
         if settings.rate:
             _wait(started + count / settings.rate, stopped)
 

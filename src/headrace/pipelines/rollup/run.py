@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.wording import counted
 from headrace.pipelines.registry import Say
 from headrace.pipelines.rollup.job import RollupJob, RollupSettings
 from headrace.pipelines.running import follow, read_stream, shown, until_told
@@ -20,7 +21,9 @@ def run(settings: RollupSettings, *, master: str | None, say: Say) -> int:
             stopped=stopped,
         )
     say(
-        f"{outcome.rows_in:,} rows in = {outcome.rows_out:,} rolled + {outcome.rows_late:,} late "
-        f"+ {outcome.rows_bad:,} bad, in {outcome.batches} batches; tables in {settings.lake}"
+        f"{counted(outcome.rows_in, 'row')} in = {outcome.rows_out:,} rolled + "
+        f"{outcome.rows_late:,} late "
+        f"+ {outcome.rows_bad:,} bad, in {counted(outcome.batches, 'batch')}; tables in "
+        f"{settings.lake}"
     )
     return 0

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.settings import check_between
+from headrace.core.wording import counted
 from headrace.pipelines.page import Section, bars, cards, columns, page, paragraph, sample, table
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import place_options
@@ -71,7 +72,10 @@ def run(settings: TriageSettings, *, master: str | None, say: Say) -> int:
     proposed = sum(
         step.letters for step in plan_of(findings, settings.rate) if step.action == "redrive"
     )
-    say(f"{findings.total:,} dead letters of {len(findings.kinds)} kinds: {settings.report}")
+    say(
+        f"{counted(findings.total, 'dead letter')} of "
+        f"{counted(len(findings.kinds), 'kind')}: {settings.report}"
+    )
     say(f"{proposed:,} of them look worth another try: {settings.plan}")
     return 0
 
@@ -135,7 +139,9 @@ def report_of(findings: Findings, steps: list[Step], topic: str) -> str:
     for number, kind in enumerate(shown, 1):
         body = paragraph(f"group {kind.group or '–'}, payload {kind['shape']}", "sub")
         body += "".join(sample(_sample_text(each)) for each in kind.samples)
-        sections.append(Section(f"{number}. {kind.signature}: {kind.letters:,} letters", body))
+        sections.append(
+            Section(f"{number}. {kind.signature}: {counted(kind.letters, 'letter')}", body)
+        )
     return page(f"Dead letters of {topic}", f"made {_now()}", sections)
 
 

@@ -22,6 +22,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.values import StreamRecord, TopicInfo
+from headrace.core.wording import counted
 from headrace.server.http.route import Call, encode
 from headrace.server.http.search import has_texts
 from headrace.server.http.shown import shown_record
@@ -51,7 +52,9 @@ def _positions(call: Call, info: TopicInfo) -> dict[int, int]:
     known = {each.partition: each for each in info.partitions}
     if query.partition is not None:
         if query.partition not in known:
-            raise InvalidArgument(f"{info.name} has {len(known)} partitions, counted from 0")
+            raise InvalidArgument(
+                f"{info.name} has {counted(len(known), 'partition')}, counted from 0"
+            )
         known = {query.partition: known[query.partition]}
     elif query.offset is not None:
         raise InvalidArgument("an offset is one of a partition; give the partition too")

@@ -7,6 +7,7 @@ from heapq import nlargest
 from headrace.calls import Face
 from headrace.core.errors import GroupInUse, GroupKindMismatch, InvalidArgument, UnknownGroup
 from headrace.core.values import GroupInfo
+from headrace.core.wording import counted
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_group
 from headrace.server.slices import Slices
@@ -151,7 +152,9 @@ async def reset(call: Call) -> group_bodies.GroupLag:
             at = await call.run(Face.offset_at, topic.name, each.partition, at_ms)
         positions[topic.name, each.partition] = at
     if not positions:
-        raise InvalidArgument(f"{topic.name} has {len(topic.partitions)} partitions, from 0 on")
+        raise InvalidArgument(
+            f"{topic.name} has {counted(len(topic.partitions), 'partition')}, from 0 on"
+        )
     await call.run(Face.commit, name, positions)
     try:
         return await lag(call)

@@ -22,6 +22,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import StreamRecord
+from headrace.core.wording import counted
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_record
 from headrace.wire.http import bodies
@@ -125,7 +126,7 @@ async def _lanes(call: Call, topic: str, query: o.SearchQuery) -> list[_Lane]:
         chosen = list(range(known.partitions))
     else:
         raise InvalidArgument(
-            f"{topic} has {known.partitions} partitions, and at most "
+            f"{topic} has {counted(known.partitions, 'partition')}, and at most "
             f"{limits.SEARCH_PARTITIONS_MAX} are looked through at once; name one of them"
         )
     went_on = _parse(query.after)

@@ -15,6 +15,7 @@ from collections import Counter
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
 from headrace.core.limits import PARTITIONS_PER_TOPIC_MAX
+from headrace.core.wording import counted
 from headrace.engine.commit import Commit
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.door import Call
@@ -58,14 +59,16 @@ async def _grow(
             raise InvalidArgument(f"{name} is the node's own")
         if not topic.partitions < total <= PARTITIONS_PER_TOPIC_MAX:
             raise InvalidArgument(
-                f"topic {name!r} has {topic.partitions} partitions and can have more, up to "
+                f"topic {name!r} has {counted(topic.partitions, 'partition')} and can have "
+                "more, up to "
                 f"{PARTITIONS_PER_TOPIC_MAX}, not {total}"
             )
         code = Error.INVALID_REPLICA_ASSIGNMENT
         if assignments is not None:
             if len(assignments) != total - topic.partitions:
                 raise InvalidArgument(
-                    f"{len(assignments)} assignments for {total - topic.partitions} new partitions"
+                    f"{counted(len(assignments), 'assignment')} for "
+                    f"{counted(total - topic.partitions, 'new partition')}"
                 )
             check_replicas((each.broker_ids for each in assignments), service.node_id)
         code = Error.INVALID_REQUEST
