@@ -315,7 +315,7 @@ def _details(event: TraceEvent) -> str:
     if event.to is not None:
         words.append(f"to {event.to}")
     why = ": ".join(text for text in (event.reason, event.error) if text)
-    return ", ".join(words) + (f" ({why})" if why else "")
+    return " ".join(part for part in (", ".join(words), f"({why})" if why else "") if part)
 
 
 def _print_list(traces: list[MessageTrace]) -> None:
