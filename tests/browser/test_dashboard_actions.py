@@ -172,6 +172,26 @@ def test_several_dead_letters_are_selected_and_redriven_or_purged(
     assert [each["source"] for each in letters_of(node, name)] == [f"{name}:0:0"]
 
 
+def test_a_message_that_was_redriven_and_acked_says_so(
+    page: Page, node: httpx.Client, full: DoorsProcess, name: str
+) -> None:
+    make(node, name, {"value": 1})
+    reject_all(node, name, "card declined")
+    [letter] = letters_of(node, name)
+    redrive = f"/topics/{name}/dead-letters/redrive"
+    assert done(node.post(redrive, json={"all": True}))["redriven"] == 1
+    wanted = {"topics": [name], "consumer": "worker", "wait": 30}
+    [again] = done(node.post(f"/queues/{name}-group/lease", json=wanted))["messages"]
+    done(node.post("/messages/ack", json={"receipt": again["receipt"]}))
+    # From the dead letter one sees that what it became is done.
+    page.go(f"{full.http}/dashboard/trace?id={letter['id']}")
+    wait_text(page, "It was redriven", f"acked in {name}-group")
+    # And from the message that it was redriven.
+    page.go(f"{full.http}/dashboard/trace?id={letter['source']}")
+    dead = "[...document.querySelectorAll('.facts dd')].map((each) => each.innerText)"
+    page.wait(f"{dead}.some((each) => each.includes('.dlq:') && each.includes('redriven'))")
+
+
 def test_purging_wants_the_name_typed(
     page: Page, node: httpx.Client, full: DoorsProcess, name: str
 ) -> None:

@@ -61,7 +61,7 @@ export function kindBadge(kind) {
 
 const STATE_TONES = {
   acked: "good", pending: "accent", leased: "violet", delayed: "", retrying: "warn",
-  "dead-lettered": "bad", expired: "warn", cancelled: "", read: "good", unread: "accent",
+  "dead-lettered": "bad", expired: "warn", cancelled: "", redriven: "accent", purged: "bad", read: "good", unread: "accent",
 };
 
 export function stateBadge(state) {

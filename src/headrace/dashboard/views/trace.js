@@ -15,6 +15,9 @@ const RELATIONS = {
   origin: "It is the dead letter of", "dead-letter": "Its dead letter is",
   "redriven-to": "It was redriven to", "redriven-from": "It was redriven from",
 };
+// Of these it matters what became of them: a dead letter was perhaps redriven, and what it
+// was redriven to is perhaps done.
+const FATES = new Set(["dead-letter", "redriven-to"]);
 const OUTCOMES = ["", "pending", "delayed", "leased", "retrying", "acked", "dead-lettered", "expired", "cancelled", "redriven", "purged"];
 const PAGE = 30;
 
@@ -46,11 +49,11 @@ async function show(stage, element, id) {
     element,
     h("div", { class: "wide-narrow" },
       h("div", { class: "stack" }, panel("What happened", timeline(life)), panel("Where it stands", standing(life))),
-      h("div", { class: "stack" }, panel("Message", about(life)), await content(stage, life))),
+      h("div", { class: "stack" }, panel("Message", about(stage, life)), await content(stage, life))),
   );
 }
 
-function about(life) {
+function about(stage, life) {
   return h("div", { class: "panel-body" }, facts([
     ["Id", h("code", {}, life.id)],
     ["Topic", link(`/topics${place(life.topic)}?partition=${life.partition}`, life.topic)],
@@ -60,9 +63,19 @@ function about(life) {
     ["Producer", life.producer],
     ["Transaction", life.transaction],
     ["Trace context", life.traceparent && h("code", {}, life.traceparent)],
-    ...life.links.map((each) => [RELATIONS[each.relation], messageLink(each.id)]),
+    ...life.links.map((each) => [RELATIONS[each.relation], [messageLink(each.id), FATES.has(each.relation) && fate(stage, each.id)]]),
     ...Object.entries(life.headers).map(([name, value]) => [h("code", {}, name), h("code", {}, value ?? "null")]),
   ]));
+}
+
+// Where a message that this one became stands now, filled in when it is known.
+function fate(stage, id) {
+  const shown = h("span", {});
+  get(path("trace", id), stage.signal).then(
+    ({ groups }) => replace(shown, groups.filter((each) => each.kind === "queue").map((each) => [" ", stateBadge(each.state), each.group.startsWith("__") ? "" : ` in ${each.group}`])),
+    () => {},
+  );
+  return shown;
 }
 
 async function content(stage, life) {
