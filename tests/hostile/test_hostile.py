@@ -26,7 +26,7 @@ SECONDS = float(os.environ.get("HEADRACE_HOSTILE_SECONDS", "15"))
 IS_LONG = SECONDS >= 600
 QUIET_SECONDS = 120 if IS_LONG else 2
 # What docs/node.md promises.
-MEMORY_MEGABYTES_MAX = 1_024
+MEMORY_MEGABYTES_MAX = 1_536
 P99_FACTOR_MAX = 10
 Seen = dict[str, Latencies]
 

@@ -19,18 +19,26 @@ MAX = limits.HTTP_ANSWERS_AT_ONCE_MAX
 class Made:
     """A route whose answers are under way until the test says otherwise."""
 
-    def __init__(self, *, waits: bool = False) -> None:
+    def __init__(self, *, waits: bool = False, takes_turn: bool = False) -> None:
         self._waits = waits
-        self.begun = 0
+        self._takes_turn = takes_turn
+        self.begun = self.shown = 0
+        self.found = asyncio.Event()
         self.may_end = asyncio.Event()
         service = SimpleNamespace(closing=asyncio.get_running_loop().create_future())
         calls: Any = SimpleNamespace(run=None, service=service)
         nothing: Any = None
-        route = Route("GET", "/large", self._handle, "", "", has_messages=True)
+        route = Route(
+            "GET", "/large", self._handle, "", "", has_messages=True, takes_turn=takes_turn
+        )
         self._serve = endpoint(route, calls, nothing, nothing, Budget(), nothing)
 
     async def _handle(self, call: Call) -> dict[str, str]:
         self.begun += 1
+        if self._takes_turn:
+            await self.found.wait()
+            await call.take_turn()
+            self.shown += 1
         if self._waits:
             await call.unless_gone(self._wait())
         else:
@@ -94,6 +102,21 @@ def test_after_a_large_answer_others_have_their_turn_of_the_loop() -> None:
         # The first few at once, then one in a turn.
         assert max(after - before for before, after in pairwise(counts[2:])) <= 1
         await asyncio.gather(*asked)
+
+    asyncio.run(play())
+
+
+def test_a_handler_that_is_long_in_finding_messages_keeps_nobody_waiting() -> None:
+    async def play() -> None:
+        made = Made(takes_turn=True)
+        asked = [made.ask() for _ in range(3 * MAX)]
+        await settle()
+        assert (made.begun, made.shown) == (3 * MAX, 0)
+        made.found.set()
+        await settle()
+        assert made.shown == MAX
+        made.may_end.set()
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
 
     asyncio.run(play())
 

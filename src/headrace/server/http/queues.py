@@ -33,6 +33,7 @@ async def lease(call: Call) -> bodies.Leased:
     if not leased and wanted.wait:
         wait_ms = round(wanted.wait * 1000)
         leased = await call.unless_gone(leasing.find(wanted.count, wait_ms), leasing.give_back)
+    await call.take_turn()
     return bodies.Leased(consumer=leasing.consumer, messages=list(map(shown_delivery, leased)))
 
 

@@ -120,9 +120,11 @@ class Call:
         then it is cancelled, or undone if it was over by then. Nothing when the node
         closes: whoever waits is told in time, and asks again when there is a node. The
         turn is others' meanwhile."""
+        had_turn = self._has_turn
         self.end_turn()
         found = await self._unless_gone(work, undo)
-        await self.take_turn()
+        if had_turn:
+            await self.take_turn()
         return found
 
     async def _unless_gone(
@@ -172,8 +174,10 @@ class Route:
     raw_body: bool = False
     answer_type: str = JSON_TYPE
     detail: str = ""
-    # Its answers may have megabytes of messages in them: only some are made at once.
+    # Its answers may have megabytes of messages in them: only some are made at once. A
+    # handler that may be long in finding them takes its turn itself, when it has them.
     has_messages: bool = False
+    takes_turn: bool = False
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -268,7 +272,8 @@ def endpoint(
             if call.body is None:
                 call.body = decode_body(route.body, body)
         request.scope[WAITED] = getattr(call.body or call.query, "wait", 0)
-        await call.take_turn()
+        if not route.takes_turn:
+            await call.take_turn()
         content = b""
         try:
             answer = await route.handler(call)

@@ -94,7 +94,7 @@ ROUTES = (
           "Cancel a delayed message", "messages", answer=b.Cancelled),
     # Queues.
     Route("POST", "/queues/{group}/lease", queues.lease, "Lease messages", "queues",
-          body=b.Lease, answer=b.Leased, has_messages=True),
+          body=b.Lease, answer=b.Leased, has_messages=True, takes_turn=True),
     Route("POST", "/messages/ack", queues.ack, "Done", "queues",
           body=b.Receipts, answer=b.Settled | b.SettledAll),
     Route("POST", "/messages/nack", queues.nack, "Try again later", "queues",
