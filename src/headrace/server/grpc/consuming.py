@@ -31,6 +31,7 @@ from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Messages that go out between two looks at what else there is to do.
 AT_ONCE = 100
+LEAVE_SECONDS = 0.1
 
 
 class Streams:
@@ -66,6 +67,9 @@ class Streams:
             opened = pb.ConsumeOpened(consumer=leasing.consumer)
             await context.write(pb.ConsumeResponse(id=first.id, opened=opened))
             await stream.serve(requests)
+            # What is cut off looks like the end of the requests for an instant, before
+            # grpc cancels our task.
+            await asyncio.sleep(LEAVE_SECONDS)
             is_over = not stream.is_replaced
         except HeadraceError:
             # The client is told, and knows that it is over.
