@@ -140,7 +140,7 @@ def check_cuts(world: World) -> None:
 @checks(f.HELD_BYTES)
 def check_held_bytes(world: World) -> None:
     # The workload has no members of Kafka groups, and its requests have all arrived.
-    kinds = ("groups", "fetch_sessions", "share_sessions", "waiting", "receiving")
+    kinds = ("groups", "fetch_sessions", "share_sessions", "waiting", "receiving", "bodies")
     exactly(world, f.HELD_BYTES, {labels(what=what): 0 for what in kinds})
 
 

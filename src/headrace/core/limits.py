@@ -115,6 +115,8 @@ PRODUCER_BUFFER_BYTES_MAX: Final = 1024 * 1024 * 1024
 
 # HTTP: a request's body, what comes before it, and members of groups.
 HTTP_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+# What all of them may hold together while they arrive.
+HTTP_BODIES_BYTES_MAX: Final = 256 * 1024 * 1024
 HTTP_HEAD_BYTES_MAX: Final = 64 * 1024
 HTTP_MEMBERS_MAX: Final = 10_000
 # Answers of one route with messages in them that are made at once; others wait in line.

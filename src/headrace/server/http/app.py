@@ -53,6 +53,7 @@ def make_app(
     scrapes: Scrapes, extra: Iterable[BaseRoute] = (),
 ) -> ASGIApp:  # fmt: skip
     budget = Budget()
+    calls.service.held_bytes["bodies"] = lambda: budget.size_bytes
     requests = calls.service.requests
     counts = calls.service.counts
     api: list[BaseRoute] = [

@@ -47,7 +47,7 @@ class Budget:
     """What all bodies that are being received may hold together."""
 
     def __init__(self) -> None:
-        self._bytes = 0
+        self.size_bytes = 0
 
     async def read_body(self, request: Request) -> bytes:
         """All of it, or LimitExceeded as soon as it is too much."""
@@ -59,14 +59,14 @@ class Budget:
         try:
             async for chunk in request.stream():
                 size += len(chunk)
-                self._bytes += len(chunk)
+                self.size_bytes += len(chunk)
                 if size > limits.HTTP_BODY_BYTES_MAX:
                     raise _too_large()
-                if self._bytes > limits.RECEIVING_BYTES_MAX:
+                if self.size_bytes > limits.HTTP_BODIES_BYTES_MAX:
                     raise LimitExceeded("too much is being received at once; try again later")
                 chunks.append(chunk)
         finally:
-            self._bytes -= size
+            self.size_bytes -= size
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -72,7 +72,8 @@ HELD_BYTES = Family(
     "headrace_held_bytes", "gauge", ("what",),
     "Memory that is kept for clients and has a bound: what members of Kafka groups say of "
     "themselves (groups), fetch_sessions, share_sessions, fetches that wait for data (waiting), "
-    "requests that have not arrived whole or wait for their turn (receiving).",
+    "requests that have not arrived whole or wait for their turn (receiving), and those of HTTP "
+    "(bodies).",
 )  # fmt: skip
 
 # Groups.

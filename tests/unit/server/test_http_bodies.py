@@ -1,0 +1,49 @@
+"""Bodies of HTTP requests that are arriving are bounded in sum."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from headrace.core import limits
+from headrace.core.errors import LimitExceeded
+from headrace.server.http.route import Budget
+
+
+def test_a_body_that_is_too_much_beside_others_is_refused_and_room_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "HTTP_BODIES_BYTES_MAX", 100)
+
+    async def play() -> None:
+        budget, may_end = Budget(), asyncio.Event()
+
+        def request(*chunks: bytes, is_whole: bool = True) -> Request:
+            left = list(chunks)
+
+            async def receive() -> Any:
+                if not left and not is_whole:
+                    await may_end.wait()
+                body = left.pop(0) if left else b""
+                return {"type": "http.request", "body": body, "more_body": bool(left)}
+
+            async def receive_slowly() -> Any:
+                found = await receive()
+                return {**found, "more_body": not is_whole and not may_end.is_set()}
+
+            return Request({"type": "http", "headers": []}, receive if is_whole else receive_slowly)
+
+        slow = asyncio.create_task(budget.read_body(request(bytes(60), is_whole=False)))
+        while not budget.size_bytes:
+            await asyncio.sleep(0)
+        assert await budget.read_body(request(bytes(20), bytes(20))) == bytes(40)
+        with pytest.raises(LimitExceeded, match="try again later"):
+            await budget.read_body(request(bytes(20), bytes(21)))
+        may_end.set()
+        assert await slow == bytes(60)
+        assert budget.size_bytes == 0
+
+    asyncio.run(play())
