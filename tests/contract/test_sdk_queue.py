@@ -41,6 +41,21 @@ def test_a_message_knows_what_there_is_to_know_about_it(
         assert isinstance(message.receipt, str)
 
 
+def test_a_queue_that_changes_the_settings_of_others_says_both_values(
+    orders: headrace.Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
+    with orders.queue("orders", max_attempts=3), orders.queue("orders", max_attempts=3):
+        assert caplog.messages == []
+        with orders.queue("orders", max_attempts=5):
+            [said] = [each for each in caplog.messages if "max_attempts" in each]
+            assert "was 3 and is now 5" in said and "2 others" in said
+            assert orders.group("default").settings["max_attempts"] == 5
+    caplog.clear()
+    # Nobody else reads it: a change like any other.
+    with orders.queue("orders", max_attempts=7):
+        assert caplog.messages == []
+
+
 def test_an_acked_message_is_done_for_its_group_alone(orders: headrace.Headrace) -> None:
     orders.publish("orders", b"x")
     with orders.queue("orders", "billing") as billing, orders.queue("orders", "mail") as mail:

@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from headrace.client.backend import Backend, Lined, Outcomes
 from headrace.client.connection import Connection
+from headrace.client.group_settings import tell_of_changes
 from headrace.client.keeping import Leases, OnLost
 from headrace.client.message import Ending, Message
 from headrace.client.prefetch import Prefetch, is_late
@@ -110,6 +111,8 @@ class Queue(Generic[T]):
         self._was_topic_gone = False
         backend = connection.reach()
         self._clock = backend.clock
+        if settings:
+            tell_of_changes(backend, self.group, settings)
         backend.open_queue(self.group, self._topics, self.consumer, settings or None)
         self.auto_extend = auto_extend
         connection.on_opened(self)
