@@ -124,8 +124,10 @@ class Since:
         self.delayed = delayed
         self._starts = starts
         self._times = times
-        self._earliest_ms = min(times)
-        self._latest_ms = max(times)
+        # Most leases are of one message, or of messages of one batch.
+        is_one = len(times) == 1
+        self._earliest_ms = times[0] if is_one else min(times)
+        self._latest_ms = times[0] if is_one else max(times)
 
     def at(self, offset: int) -> int:
         return self._times[bisect_right(self._starts, offset) - 1]
@@ -167,6 +169,9 @@ class SinceBuilder:
 
 def since_of(records: Sequence[Record], due_ms: Mapping[int, int]) -> Since:
     """Since when these wait, which ascend; `due_ms` has those that were delayed."""
+    if len(records) == 1:
+        offset, time_ms = records[0][:2]
+        return Since((offset,), (max(time_ms, due_ms.get(offset, 0)) if due_ms else time_ms,))
     # By position, at half the cost: it is done for every message that anybody receives.
     times = [record[1] for record in records]
     if due_ms:
@@ -209,7 +214,11 @@ def on_leased(view: QueueView, event: events.Granted, since: Since) -> None:
     grant = view.grants.get(event.grant)
     if grant is not None:
         grant.since = since
-    for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
+    runs, attempts = event.runs, event.attempts
+    if attempts == [1] and not view.redrives:
+        since.count(view.to_lease, runs[0], runs[1], event.at)
+        return
+    for (start, end), attempt in zip(pairs(runs), attempts, strict=True):
         if attempt == 1:
             for first, stop in pairs(_not_redriven(view, start, end)):
                 since.count(view.to_lease, first, stop, event.at)
