@@ -136,15 +136,13 @@ class GrpcDoor:
     def _sdk_handler(self) -> Any:
         """The calls of our own clients: bytes in, bytes out."""
         return grpc.method_handlers_generic_handler(
-            GRPC_SERVICE, {GRPC_NAME: grpc.stream_stream_rpc_method_handler(self._connect)}
+            GRPC_SERVICE,
+            {
+                GRPC_NAME: grpc.stream_stream_rpc_method_handler(
+                    _connection(self._sdk, self._places)
+                )
+            },
         )
-
-    async def _connect(self, requests: Any, context: Any) -> None:
-        try:
-            with self._places.taken(context):
-                await self._sdk.connect(requests, context)
-        except LimitExceeded as error:
-            await refuse(context, error, "")
 
     async def close(self) -> None:
         """Take nothing new, let what is under way be answered, and end the streams."""
@@ -165,6 +163,20 @@ class _Node:
             version=version("headrace"),
             now_ms=self._service.clock.now_ms(),
         )
+
+
+def _connection(sdk: SdkStreams, places: Places) -> Any:
+    """Not a method of the door: grpc's thread ends when nothing refers to its server any
+    more, and a door that its own server refers to would be there until it is collected."""
+
+    async def connection(requests: Any, context: Any) -> None:
+        try:
+            with places.taken(context):
+                await sdk.connect(requests, context)
+        except LimitExceeded as error:
+            await refuse(context, error, "")
+
+    return connection
 
 
 def _handler(method: Any, nouns: tuple[Any, ...], service: Service, places: Places) -> Any:
