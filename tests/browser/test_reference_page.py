@@ -77,6 +77,29 @@ def test_a_request_is_shown_for_a_shell_and_for_python(page: Page, doors: DoorsP
     assert '"dry_run": True}' in page.run(shown)
 
 
+def test_a_snippet_for_python_reads_what_is_answered(page: Page, http: httpx.Client) -> None:
+    shown = page.run(
+        f"""Object.fromEntries({SHOWN}.map((each) => {{
+          [...each.querySelectorAll('button')].find((b) => b.innerText === 'Python').click();
+          return [each.id, each.querySelector('.snippet pre').textContent];
+        }}))"""
+    )
+    for text in shown.values():
+        compile(text, "the snippet", "exec")
+    paths = done(http.get("/openapi.json"))["paths"]
+    answers = [each["responses"] for methods in paths.values() for each in methods.values()]
+    empty = [name for name, text in shown.items() if "print" not in text]
+    assert len(empty) == sum("204" in each for each in answers) > 0
+    assert "delete-groups-group" in empty
+    events = shown["get-topics-topic-events"]
+    assert "httpx.stream(" in events and "timeout=None" in events and ".json()" not in events
+    assert '/consume?topic=orders"' in shown["get-consume"]
+    # It waits for longer than httpx does by itself.
+    assert "timeout=15)" in shown["post-queues-group-lease"]
+    assert "/groups/report/reset" in shown["post-groups-group-reset"]
+    assert "/groups/billing" in shown["patch-groups-group"]
+
+
 def test_words_find_operations(page: Page) -> None:
     type_into(page, SEARCH, "dead-letters purge")
     page.wait(f"{SHOWN}.length === 1")

@@ -5,6 +5,9 @@ import { button, field, segments } from "../parts.js";
 import { described, example, fold, nameOf, properties, property, resolve, typeOf } from "./schema.js";
 
 const PATH_SAMPLES = { topic: "orders", group: "billing", member: "member-1", partition: "0", offset: "42", id: "orders:0:42", message: "orders:0:42" };
+const EVENTS = "text/event-stream";
+// What has members, a lag and a position to reset is a group that reads a stream; "billing" is a queue.
+const STREAM_GROUP = "report";
 
 // "#post-topics-topic-messages": good for links, and the same in every version.
 export function slugOf(method, path) {
@@ -31,9 +34,9 @@ export function showOperation(document, operation) {
         parameters(document, operation, "path", "In the path"), parameters(document, operation, "query", "In the query"),
         body && bodyOf(document, body.schema, operation), answers(document, operation, status, answer)),
       h("div", { class: "half" },
-        snippets(operation, body && sampleBody(document, body)),
+        snippets(operation, body && sampleBody(document, body), answer?.[0]),
         answer && sampleAnswer(document, status, answer),
-        method === "get" && answer?.[0] !== "text/event-stream" && tryIt(operation))));
+        method === "get" && answer?.[0] !== EVENTS && tryIt(operation))));
 }
 
 function parameters(document, operation, where, title) {
@@ -69,13 +72,16 @@ function sampleBody(document, body) {
   return body.example ?? example(document, body.schema);
 }
 
-function filled(path) {
-  return path.replace(/{(\w+)}/g, (_, name) => PATH_SAMPLES[name] ?? name);
+function filled({ path, parameters: given = [] }) {
+  const samples = path.startsWith("/groups/{group}/") ? { ...PATH_SAMPLES, group: STREAM_GROUP } : PATH_SAMPLES;
+  const asked = new URLSearchParams(given.filter((each) => each.in === "query" && each.example !== undefined).map((each) => [each.name, each.example]));
+  return path.replace(/{(\w+)}/g, (_, name) => samples[name] ?? name) + (asked.size ? `?${asked}` : "");
 }
 
-function snippets({ method, path }, body) {
-  const url = `${location.origin}${filled(path)}`;
-  const made = { curl: () => curl(method, url, body), Python: () => python(method, url, body) };
+function snippets(operation, body, type) {
+  const { method } = operation;
+  const url = `${location.origin}${filled(operation)}`;
+  const made = { curl: () => curl(method, url, body, type), Python: () => python(method, url, body, type) };
   const shown = h("pre", { class: "value" });
   const show = (name) => replace(shown, made[name]());
   show("curl");
@@ -89,15 +95,24 @@ function snippets({ method, path }, body) {
   }), navigator.clipboard && copy), h("div", { class: "snippet" }, shown));
 }
 
-export function curl(method, url, body) {
-  const parts = [`curl ${method === "get" ? "" : `-X ${method.toUpperCase()} `}'${url}'`];
+// `type` is that of the answer; without one there is nothing to read.
+export function curl(method, url, body, type) {
+  const options = type === EVENTS ? "-N " : method === "get" ? "" : `-X ${method.toUpperCase()} `;
+  const parts = [`curl ${options}'${url}'`];
   if (body !== undefined) parts.push("-H 'content-type: application/json'", `-d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`);
   return parts.join(" \\\n  ");
 }
 
-export function python(method, url, body) {
+export function python(method, url, body, type) {
+  if (type === EVENTS) {
+    return `import httpx\n\nwith httpx.stream("${method.toUpperCase()}", "${url}", timeout=None) as answer:\n`
+      + "    answer.raise_for_status()\n    for line in answer.iter_lines():\n        print(line)";
+  }
   const given = body === undefined ? "" : `, json=${literal(body)}`;
-  return `import httpx\n\nanswer = httpx.${method}("${url}"${given})\nanswer.raise_for_status()\nprint(answer.json())`;
+  // httpx gives up after 5 s unless told otherwise.
+  const patience = body?.wait ? `, timeout=${body.wait + 10}` : "";
+  const shown = type ? "\nprint(answer.json())" : "";
+  return `import httpx\n\nanswer = httpx.${method}("${url}"${given}${patience})\nanswer.raise_for_status()${shown}`;
 }
 
 // JSON as Python writes it.

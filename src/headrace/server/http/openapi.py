@@ -14,7 +14,7 @@ from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import JSON_TYPE, Route
 from headrace.server.http.table import ROUTES
 from headrace.wire.http.bodies import RawQuery
-from headrace.wire.http.examples import EXAMPLES
+from headrace.wire.http.examples import EXAMPLES, QUERY_EXAMPLES
 from headrace.wire.http.group_bodies import Problem
 from headrace.wire.http.meanings import MEANINGS, describe
 
@@ -84,6 +84,10 @@ def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
              "schema": schema}
             for name, schema in described["properties"].items()
         ]  # fmt: skip
+        examples = QUERY_EXAMPLES.get(f"{route.method} {route.path}", {})
+        for parameter in parameters:
+            if parameter["name"] in examples:
+                parameter["example"] = examples[parameter["name"]]
     operation: dict[str, Any] = {
         "operationId": _operation_id(route),
         "summary": route.summary,

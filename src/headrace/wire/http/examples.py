@@ -1,4 +1,5 @@
-"""A body for every route that takes one, as somebody would send it first.
+"""A body for every route that takes one, as somebody would send it first, and what has to
+be in the query for a first answer.
 
 They stand in the OpenAPI document and so in the reference at /docs; a test reads each of
 them as its route does.
@@ -45,3 +46,5 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "POST /groups/{group}/reset": {"topic": "orders", "to": "earliest"},
     "POST /transactions/abort": {"id": "billing-1"},
 }  # fmt: skip
+
+QUERY_EXAMPLES: dict[str, dict[str, Any]] = {"GET /consume": {"topic": "orders"}}
