@@ -21,6 +21,7 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError
 from headrace.core.values import Delivery, Headers
 from headrace.server.loop_calls import Calls, Message, content_bytes
+from headrace.server.slices import Slices
 
 _headers_of = attrgetter("headers")
 
@@ -110,12 +111,15 @@ async def list_bounded(
     list_some: Callable[[Item | None, int], Awaitable[list[Item]]], limit: int
 ) -> tuple[list[Item], bool]:
     """A page of a listing, and whether it was cut because of its size. `list_some` is
-    given the item to go on after, and how many."""
+    given the item to go on after, and how many. It is done in slices: looking waits for
+    nothing, so others would not have their turn between two steps."""
     items: list[Item] = []
     budget = limits.REMOTE_ANSWER_BYTES_MAX
     step = min(limit, FIRST_LIST_STEP)
+    slices = Slices()
     while True:
         found = await list_some(items[-1] if items else None, step)
+        await slices.rest()
         items += found
         budget -= _size_of(found)
         if len(found) < step or len(items) >= limit:

@@ -12,6 +12,7 @@ from headrace.server.http.messages import place_in
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of, shown_delayed, shown_letter
 from headrace.server.pages import delayed_page, letters_page
+from headrace.server.slices import Slices
 from headrace.wire.http import bodies
 from headrace.wire.http import overview_bodies as o
 
@@ -71,8 +72,10 @@ async def group_by_reason(call: Call) -> o.LetterReasons:
     alike: dict[tuple[str, str, str | None], list[DeadLetter]] = {}
     counted = 0
     after: MessageId | None = None
+    slices = Slices()
     while counted < limits.LETTERS_COUNTED_MAX:
         page = await call.run(Face.dead_letters, topic, after=after, limit=limits.PAGE_ITEMS_MAX)
+        await slices.rest()
         for each in page:
             alike.setdefault((each.group, each.reason, each.error), []).append(each)
         counted += len(page)
@@ -114,11 +117,14 @@ async def show_letter(call: Call) -> bodies.ShownLetter:
 async def redrive(call: Call) -> bodies.Redriven:
     wanted: bodies.Redrive = call.body
     total = RedriveResult(0, 0, 0, None)
+    slices = Slices()
     async for batch in _chosen(call, wanted):
         result = await call.run(
             Face.redrive, call.path["topic"], batch, dry_run=wanted.dry_run, force=wanted.force
         )
         total = total.plus(result)
+        # A dry run waits for nothing.
+        await slices.rest()
     return bodies.Redriven(**total._asdict())
 
 
