@@ -62,7 +62,7 @@ def test_a_leased_message_is_acked_once(client: GrpcClient, topic: str) -> None:
     assert (found.acked, found.depth, found.partitions[0].topic) == (1, 0, topic)
     assert [each.lane for each in found.lanes][:2] == ["critical", "high"]
     assert (found.publish_to_lease.count, found.publish_to_ack.count) == (1, 1)
-    assert 0 < found.publish_to_lease.p50_ms <= found.publish_to_ack.p99_ms
+    assert 0 <= found.publish_to_lease.p50_ms <= found.publish_to_ack.p99_ms
 
 
 def test_a_message_has_its_priority_and_lanes_are_shown_by_partition(

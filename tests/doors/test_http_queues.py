@@ -135,7 +135,7 @@ def test_priorities_are_served_in_order_and_counted(http: httpx.Client, topic: s
     assert (reliability["depth"], reliability["delivered"], reliability["leased"]) == (2, 1, 1)
     waited = reliability["publish_to_lease"]
     assert waited["count"] == 1
-    assert 0 < waited["p50_ms"] <= waited["p95_ms"] <= waited["p99_ms"]
+    assert 0 <= waited["p50_ms"] <= waited["p95_ms"] <= waited["p99_ms"]
     nothing = {"count": 0, "p50_ms": None, "p95_ms": None, "p99_ms": None}
     assert reliability["publish_to_ack"] == nothing
     publish(http, topic, "tomorrow", delay=86_400)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -173,7 +172,7 @@ def statistics_document(statistics: QueueStatistics, measured: Rates | None) -> 
 
 def shown_latency(latency: LatencyStatistics) -> str:
     shown = (("p50", latency.p50_ms), ("p95", latency.p95_ms), ("p99", latency.p99_ms))
-    return ", ".join(f"{name} {shown_duration(math.ceil(each or 0))}" for name, each in shown)
+    return ", ".join(f"{name} {shown_duration(each or 0)}" for name, each in shown)
 
 
 def _lane_documents(lanes: Sequence[LaneStatistics]) -> list[dict[str, Any]]:

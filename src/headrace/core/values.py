@@ -245,12 +245,13 @@ class QueuePartitionStatistics(NamedTuple):
 
 class LatencyStatistics(NamedTuple):
     """How long messages took: how many there were in the last minutes, and within what
-    time half of them, 95 and 99 in a hundred came; None where there were none."""
+    time half of them, 95 and 99 in a hundred came, estimated from buckets; None where
+    there were none."""
 
     count: int = 0  # type: ignore[assignment]
-    p50_ms: float | None = None
-    p95_ms: float | None = None
-    p99_ms: float | None = None
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+    p99_ms: int | None = None
 
 
 class QueueStatistics(NamedTuple):

@@ -39,12 +39,17 @@ BOUNDS_MS: Final = (
 )  # fmt: skip
 # What is recent reaches back for this long at least, and for twice as long at most.
 RECENT_MS: Final = 300_000
+# The least and the most of no waits: whatever comes is less, and more.
+_NO_RANGE: Final = (1 << 62, 0)
 
 
 class Latency:
     """How many took at most so long; the last count is of all that took longer."""
 
-    __slots__ = ("_before", "_earlier", "_turned_ms", "counts", "sum_ms")
+    __slots__ = (
+        "_before", "_earlier", "_least_ms", "_most_ms", "_range_before", "_turned_ms",
+        "counts", "sum_ms",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         # Empty until something is counted: most views of a large node are idle.
@@ -54,12 +59,18 @@ class Latency:
         self._before: list[int] = []
         self._earlier: list[int] = []
         self._turned_ms = 0
+        # The shortest and the longest wait since the last turn, and between the two.
+        self._least_ms, self._most_ms = self._range_before = _NO_RANGE
 
     def add(self, since_ms: int, count: int, now_ms: int) -> None:
         """So many messages that waited since the same time."""
         waited_ms = max(0, now_ms - since_ms)
         self._counts(now_ms)[bisect_left(BOUNDS_MS, waited_ms)] += count
         self.sum_ms += waited_ms * count
+        if waited_ms > self._most_ms:
+            self._most_ms = waited_ms
+        if waited_ms < self._least_ms:
+            self._least_ms = waited_ms
 
     def add_each(
         self, since_ms: Sequence[int], earliest_ms: int, latest_ms: int, now_ms: int
@@ -69,6 +80,11 @@ class Latency:
         if bucket == bisect_left(BOUNDS_MS, now_ms - earliest_ms) and latest_ms <= now_ms:
             self._counts(now_ms)[bucket] += len(since_ms)
             self.sum_ms += now_ms * len(since_ms) - sum(since_ms)
+            # Mostly it is known without a look at each that none is further out.
+            if now_ms - earliest_ms > self._most_ms:
+                self._most_ms = max(self._most_ms, now_ms - min(since_ms))
+            if now_ms - latest_ms < self._least_ms:
+                self._least_ms = min(self._least_ms, now_ms - max(since_ms))
             return
         for each_ms, count in Counter(since_ms).items():
             self.add(each_ms, count, now_ms)
@@ -76,6 +92,12 @@ class Latency:
     def recent(self, now_ms: int) -> list[int]:
         """The counts of the last RECENT_MS, or somewhat more."""
         return [now - then for now, then in zip(self._counts(now_ms), self._earlier, strict=True)]
+
+    def recent_range(self, now_ms: int) -> tuple[int, int]:
+        """The shortest and the longest wait among those that `recent` counts."""
+        self._counts(now_ms)
+        least_ms, most_ms = self._range_before
+        return min(least_ms, self._least_ms), max(most_ms, self._most_ms)
 
     def _counts(self, now_ms: int) -> list[int]:
         """The counts to add to."""
@@ -86,8 +108,11 @@ class Latency:
             self._turned_ms = now_ms
         elif passed_ms > RECENT_MS:
             now = list(self.counts)
-            self._earlier = now if passed_ms > 2 * RECENT_MS else self._before
+            is_long_ago = passed_ms > 2 * RECENT_MS
+            self._earlier = now if is_long_ago else self._before
             self._before = now
+            self._range_before = _NO_RANGE if is_long_ago else (self._least_ms, self._most_ms)
+            self._least_ms, self._most_ms = _NO_RANGE
             self._turned_ms = now_ms
         elif passed_ms < 0:
             # The clock was set back.
@@ -95,20 +120,21 @@ class Latency:
         return self.counts
 
 
-def quantile_ms(counts: Sequence[int], share: float) -> float | None:
-    """Within its bucket it is taken to lie where its rank does; above the last bound
-    nothing more is known than that bound. None where nothing was counted."""
+def quantile_ms(counts: Sequence[int], share: float, least_ms: int, most_ms: int) -> int | None:
+    """An estimate: within its bucket it is taken to lie where its rank does, and never
+    below the shortest or above the longest wait. None where nothing was counted."""
     total = sum(counts)
     if not total:
         return None
     rank = share * total
     below = 0
-    for index, count in enumerate(counts[:-1]):
+    for index, count in enumerate(counts):
         if count and below + count >= rank:
-            low = BOUNDS_MS[index - 1] if index else 0
-            return low + (BOUNDS_MS[index] - low) * (rank - below) / count
+            low = max(least_ms, BOUNDS_MS[index - 1] if index else 0)
+            high = min(most_ms, BOUNDS_MS[index]) if index < len(BOUNDS_MS) else most_ms
+            return round(low + (high - low) * (rank - below) / count)
         below += count
-    return float(BOUNDS_MS[-1])
+    return most_ms
 
 
 class Since:

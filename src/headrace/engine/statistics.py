@@ -109,10 +109,14 @@ def of_group(
 
 
 def _latency(parts: Sequence[Latency], now_ms: int) -> LatencyStatistics:
-    recent = [part.recent(now_ms) for part in parts if part.counts]
-    counts = [sum(bucket) for bucket in zip(*recent, strict=True)]
+    used = [part for part in parts if part.counts]
+    counts = [sum(each) for each in zip(*(part.recent(now_ms) for part in used), strict=True)]
+    ranges = [part.recent_range(now_ms) for part in used]
+    least_ms = min((least for least, _ in ranges), default=0)
+    most_ms = max((most for _, most in ranges), default=0)
     return LatencyStatistics(
-        sum(counts), *(quantile_ms(counts, share) for share in (0.5, 0.95, 0.99))
+        sum(counts),
+        *(quantile_ms(counts, share, least_ms, most_ms) for share in (0.5, 0.95, 0.99)),
     )
 
 

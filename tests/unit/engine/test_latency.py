@@ -271,22 +271,53 @@ def test_a_run_of_messages_is_counted_as_each_of_them_would_be() -> None:
             for time_ms in times[start:end]:
                 alone.add(time_ms, 1, 1_004)
             assert (together.counts, together.sum_ms) == (alone.counts, alone.sum_ms)
+            assert together.recent_range(1_004) == alone.recent_range(1_004)
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.5, 75.0), (0.95, 97.5), (0.99, 99.5), (0.0, 50.0)]
-)
-def test_a_quantile_lies_in_its_bucket_where_its_rank_does(share: float, expected: float) -> None:
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 75), (0.95, 98), (0.99, 100), (0.0, 50)])
+def test_a_quantile_lies_in_its_bucket_where_its_rank_does(share: float, expected: int) -> None:
     latency = Latency()
     latency.add(0, 200, 70)
-    assert quantile_ms(latency.counts, share) == pytest.approx(expected)
+    assert quantile_ms(latency.counts, share, 0, 1_000) == expected
 
 
-def test_a_quantile_of_nothing_is_unknown_and_above_all_bounds_it_is_the_last() -> None:
+@pytest.mark.parametrize("share", [0.5, 0.95, 0.99])
+@pytest.mark.parametrize("waited_ms", [0, 2_600, 10 * BOUNDS_MS[-1]])
+def test_a_quantile_is_not_beyond_what_any_message_waited(share: float, waited_ms: int) -> None:
     latency = Latency()
-    assert quantile_ms(latency.counts, 0.5) is None
-    latency.add(0, 1, 10 * BOUNDS_MS[-1])
-    assert quantile_ms(latency.counts, 0.5) == BOUNDS_MS[-1]
+    latency.add(0, 100, waited_ms)
+    assert quantile_ms(latency.counts, share, *latency.recent_range(waited_ms)) == waited_ms
+
+
+def test_a_quantile_of_nothing_is_unknown() -> None:
+    assert quantile_ms(Latency().counts, 0.5, 0, 0) is None
+
+
+def test_a_message_that_waited_alone_is_its_groups_quantiles(bench: Bench) -> None:
+    bench.make()
+    bench.publish(b"a")
+    bench.skip(2_600)
+    bench.lease()
+    found = bench.node.queue_statistics(bench.group)
+    assert found.to_lease == (1, 2_600, 2_600, 2_600)
+    assert found.to_ack == (0, None, None, None)
+
+
+def test_a_range_is_of_what_is_recent() -> None:
+    latency = Latency()
+    latency.add(0, 1, 70)
+    assert latency.recent_range(70) == (70, 70)
+    later_ms = 70 + RECENT_MS + 1
+    times = (later_ms - 3, later_ms - 4)
+    latency.add_each(times, later_ms - 5, later_ms - 3, later_ms)
+    assert latency.recent_range(later_ms) == (3, 70)
+    later_ms += RECENT_MS + 1
+    assert latency.recent_range(later_ms) == (3, 4)
+    latency.add(later_ms - 9, 1, later_ms)
+    assert latency.recent_range(later_ms) == (3, 9)
+    later_ms += 2 * RECENT_MS + 1
+    latency.add(later_ms - 20, 1, later_ms)
+    assert latency.recent_range(later_ms) == (20, 20)
 
 
 def test_what_is_recent_forgets_what_was_long_ago() -> None:

@@ -124,9 +124,9 @@ class StatisticsQuery(Body):
 
 class Latency(Answer):
     count: int
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
+    p50_ms: int | None
+    p95_ms: int | None
+    p99_ms: int | None
 
 
 class Reliability(Answer):

@@ -208,7 +208,8 @@ MEANINGS: Mapping[str, str] = {
     "publish_to_ack": "From publish, or from when a delayed message was due, until its ack.",
     "publish_to_lease": "From publish, or from when a delayed message was due, until its first "
     "delivery.",
-    "p50_ms": "Half of them took at most so long; null where there were none.",
+    "p50_ms": "Half of them took at most so long, estimated from the buckets of the histogram; "
+    "null where there were none.",
     "p95_ms": "95 in a hundred took at most so long.",
     "p99_ms": "99 in a hundred took at most so long.",
     "Latency.count": "Messages in the last five to ten minutes.",
