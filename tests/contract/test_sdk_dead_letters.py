@@ -145,6 +145,8 @@ def test_a_redrive_stops_when_most_messages_come_back(orders: headrace.Headrace)
 
         result = orders.dead_letters("orders").redrive(rate=100, progress=fail_again)
     assert result.stopped is not None and "came back" in result.stopped
+    # Every interface has its own word for taking fewer.
+    assert "limit" not in result.stopped
     assert result.redriven < 200
     assert len(orders.dead_letters("orders")) == 200
 

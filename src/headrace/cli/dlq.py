@@ -13,7 +13,7 @@ alone what came back too often before (`--force` takes those too).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -44,7 +44,7 @@ from headrace.cli.output import (
     write_json,
     write_json_line,
 )
-from headrace.core.values import MessageId
+from headrace.core.values import MessageId, RedriveResult
 from headrace.core.wording import counted
 
 if TYPE_CHECKING:
@@ -215,21 +215,30 @@ def redrive(
                     progress=lambda so_far: bar.reach(so_far.matched),
                     **choice,
                 )
+    untried = max(0, expected.matched - result.matched) if result.stopped else 0
+    # Those that it did not get to match as well.
+    result = result._replace(matched=result.matched + untried)
     if as_json:
         write_json(result._asdict() | {"dry_run": dry_run})
     else:
-        verb = "would be redriven" if dry_run else "redriven"
-        total = counted(result.matched, "dead letter")
-        say(f"{result.redriven:,} of {total} {verb}{ways_of(result)}")
-        if result.orphaned:
-            say(f"{result.orphaned:,} failed in a group that is gone, and stay; purge them")
-        if result.looping:
-            say(f"{result.looping:,} came back too often already and stay; --force takes them too")
-        if result.stopped:
-            say(f"stopped before the end: {result.stopped}")
+        for line in redrive_lines(result, untried, dry_run=dry_run):
+            say(line)
     if result.stopped:
         return EXIT_FAILED
     return None if result.matched else EXIT_NOTHING_FOUND
+
+
+def redrive_lines(result: RedriveResult, untried: int, *, dry_run: bool) -> Iterator[str]:
+    """What came of all that matched: the numbers add up to the total."""
+    verb = "would be redriven" if dry_run else "redriven"
+    total = counted(result.matched, "dead letter")
+    yield f"{result.redriven:,} of {total} {verb}{ways_of(result)}"
+    if result.orphaned:
+        yield f"{result.orphaned:,} failed in a group that is gone, and stay; purge them"
+    if result.looping:
+        yield f"{result.looping:,} came back too often already and stay; --force takes them too"
+    if result.stopped:
+        yield f"stopped with {untried:,} not tried: {result.stopped}, or try a few with --limit"
 
 
 @command(

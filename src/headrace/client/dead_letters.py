@@ -126,10 +126,11 @@ class DeadLetters:
     ) -> RedriveResult:
         """Send them back to the group in which they failed, with all attempts.
 
-        A message that came back too often already stays, unless `force`. When
-        more than half of what was sent comes back while this runs, it stops, and
-        `stopped` says so. `rate` is in messages a second; `progress` is called
-        with the result so far after every batch.
+        A message that came back too often already stays, unless `force`. It
+        stops, and `stopped` says so, when more than half as many come back as were
+        sent meanwhile: it looks after every batch, for 20 messages at least.
+        `rate` is in messages a second; `progress` is called with the result so far
+        after every batch.
         """
         backend = self._connection.reach()
         redrive = Redrive(backend, self.topic, rate=rate, dry_run=dry_run, force=force)

@@ -4,8 +4,9 @@
       ^                                         |  fails again
       '-- pause for the rate                    v
                                            dead letters
-      stop when more than half of the last
-      20 or more came back  <---------------- look
+      stop when, while the last batch was
+      sent (20 messages at least), more than
+      half as many came back  <-------------- look
 
 A cause that is not repaired sends everything back at once. Without the breaker a
 redrive of a million messages would cost a million failures before anybody looked.
@@ -71,14 +72,10 @@ class Redrive:
     def _look(self) -> None:
         self._returned += self._count_returned()
         sent = self.result.redriven
-        stopped = breaker_opens(self._history, sent, self._returned)
+        lately = breaker_opens(self._history, sent, self._returned)
         self._history.append((sent, self._returned))
-        if stopped:
-            self.result = self.result._replace(
-                stopped=f"{self._returned} of {counted(sent, 'redriven message')} came back "
-                "to the dead "
-                "letters; repair the cause first, or redrive fewer with limit="
-            )
+        if lately is not None:
+            self.result = self.result._replace(stopped=_why(lately, sent, self._returned))
 
     def _count_returned(self) -> int:
         """How many messages with a redrive behind them are new since the last
@@ -110,6 +107,16 @@ class Redrive:
             after = MessageId(last.topic, last.partition, last.offset)
 
 
+def _why(lately: tuple[int, int], sent: int, returned: int) -> str:
+    """How to take fewer is said by who asked: it has another name in every interface."""
+    sent_lately, returned_lately = lately
+    in_all = f" ({returned:,} of {sent:,} in all)" if sent > sent_lately else ""
+    return (
+        f"while the last {counted(sent_lately, 'message')} went back, {returned_lately:,} came "
+        f"back to the dead letters, more than half{in_all}; repair the cause first"
+    )
+
+
 def _is_rate(rate: object) -> bool:
     return isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
 
@@ -125,10 +132,14 @@ def ends_of_dead_letters(backend: Backend, topic: str) -> dict[int, int]:
     return {}
 
 
-def breaker_opens(history: list[tuple[int, int]], sent: int, returned: int) -> bool:
-    """Whether more than half of the latest messages came back. The latest are
-    those since the last moment at which at least 20 fewer had been sent."""
+def breaker_opens(
+    history: list[tuple[int, int]], sent: int, returned: int
+) -> tuple[int, int] | None:
+    """How many were sent lately and how many came back meanwhile, if those are more than
+    half as many. Lately is since the last moment at which at least 20 fewer had been
+    sent."""
     for sent_then, returned_then in reversed(history):
         if sent - sent_then >= BREAKER_WINDOW:
-            return 2 * (returned - returned_then) > sent - sent_then
-    return False
+            lately = sent - sent_then, returned - returned_then
+            return lately if 2 * lately[1] > lately[0] else None
+    return None

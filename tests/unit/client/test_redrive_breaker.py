@@ -20,3 +20,8 @@ def test_only_the_latest_messages_count() -> None:
     assert breaker_opens(long_ago_all_was_well, sent=1_020, returned=15)
     long_ago_all_failed = [(0, 0), (18, 18)]
     assert not breaker_opens(long_ago_all_failed, sent=1_000, returned=18)
+
+
+def test_what_it_says_is_what_it_goes_by() -> None:
+    history = [(0, 0), (500, 100), (1_000, 300)]
+    assert breaker_opens(history, sent=1_500, returned=600) == (500, 300)

@@ -2953,7 +2953,7 @@ export type RedriveResponse = Message<"headrace.v1.RedriveResponse"> & {
   orphaned: number;
 
   /**
-   * Why it stopped before the end, if it did.
+   * Never set by a node: one call redrives all that it names.
    *
    * @generated from field: optional string stopped = 5;
    */

@@ -261,7 +261,8 @@ MEANINGS: Mapping[str, str] = {
     "ShownTransaction.state": "Its state, in Kafka's words.",
     "status": "`alive` or `ready`.",
     "Problem.status": "The status of the answer.",
-    "stopped": "Why it stopped before the end, if it did.",
+    "stopped": "Always null over HTTP: one request redrives all that match. The SDK and `headrace "
+    "dlq` go in batches, and say here why they stopped before the end.",
     "sync_p99_ms": "Within which 99 of 100 syncs of the disk were done.",
     "tasks": "How many tasks it has.",
     "text": "What it is.",
