@@ -39,8 +39,9 @@ class QueueCalls(Served):
         with self._writing() as (now_ms, commit):
             if group in self._broker.cursors.groups():
                 raise GroupKindMismatch(f"group {group!r} reads as a stream; choose another name")
-            # A misspelt setting is told of before a missing topic.
-            GroupSettings.from_mapping(settings or {})
+            if settings:
+                # A misspelt setting is told of before a missing topic.
+                GroupSettings.from_mapping(settings)
             found = self._topics_named(topics)
             opened = yield from self._broker.groups.opening(
                 group, found, settings or {}, now_ms, commit

@@ -31,6 +31,17 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 
+# Kept, because a lease over HTTP may come with settings each time.
+_hints_by_model: dict[type, dict[str, Any]] = {}
+
+
+def _hints(model: type) -> dict[str, Any]:
+    found = _hints_by_model.get(model)
+    if found is None:
+        found = _hints_by_model[model] = get_type_hints(model)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class SettingsModel:
     @classmethod
@@ -40,7 +51,7 @@ class SettingsModel:
     def changed(self, values: Mapping[str, Any]) -> Self:
         """A copy with these values changed; raises InvalidArgument and names
         the setting when one is unknown or wrong."""
-        hints = get_type_hints(type(self))
+        hints = _hints(type(self))
         known = {}
         for name, value in values.items():
             if name not in hints:
