@@ -54,6 +54,7 @@ from headrace.core.errors import HeadraceError
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
+AGAIN_SECONDS = 0.001
 
 # The first that is set. HEADRACE_SERVER is the name of before, for one release more.
 SERVER_VARIABLES = ["HEADRACE_URL", "HEADRACE_SERVER"]
@@ -111,6 +112,21 @@ def _on_terminate(signal_number: int, frame: FrameType | None) -> None:
     # An exception unwinds through every `with`, so that leases are given back
     # and files are closed, as for Ctrl-C.
     raise SystemExit(EXIT_TERMINATED)
+
+
+def _on_unraisable(ignored: sys.UnraisableHookArgs) -> None:
+    """A Ctrl-C that comes while Python runs a `__del__` is printed there and forgotten, and
+    the command would go on: it is raised again, a moment later and elsewhere."""
+    error = ignored.exc_value
+    if not isinstance(error, KeyboardInterrupt | SystemExit):
+        sys.__unraisablehook__(ignored)
+        return
+
+    def raise_again(signal_number: int, frame: FrameType | None) -> None:
+        raise error
+
+    signal.signal(signal.SIGALRM, raise_again)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
@@ -192,4 +208,5 @@ for _command in (
 def main() -> None:
     """The entry point of the `headrace` script."""
     signal.signal(signal.SIGTERM, _on_terminate)
+    sys.unraisablehook = _on_unraisable
     cli(prog_name="headrace")

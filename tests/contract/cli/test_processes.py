@@ -113,6 +113,41 @@ def test_a_signal_ends_the_work_quietly_and_gives_the_lease_back(
     assert (status["state"], status["attempts"]) == ("pending", 0)
 
 
+# A command that is told to end while Python clears something away, and then goes on.
+CLEARING_AWAY = """
+import os, signal
+from headrace.cli import main
+
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), %d)
+
+@main.cli.command("follow")
+def follow():
+    Closing()
+    while True:
+        signal.pause()
+
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143)],
+    ids=["interrupt", "terminate"],
+)
+def test_a_signal_that_comes_while_something_is_cleared_away_is_not_forgotten(
+    number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-c", CLEARING_AWAY % number, "follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert ended(process) == (code, b"", b"")
+        finally:
+            process.kill()
+
+
 def test_a_signal_ends_what_the_command_started_too(orders: Run, start: Start) -> None:
     nested = "sh -c 'echo $$; sleep 60' & wait"
     worker = start("work", "orders", "--group", "billing", "--exec", nested)
