@@ -21,10 +21,9 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.client.link import CONNECT_SECONDS, SILENCE_SECONDS, Link
+from headrace.client.link import CONNECT_SECONDS, Link
 from headrace.core import limits
 from headrace.core.extras import require
-from headrace.core.node_settings import Address
 from headrace.wire.remote.methods import GRPC_METHOD
 from headrace.wire.remote.stream import encode_stream_request
 
@@ -42,22 +41,13 @@ _OPTIONS = (
 class GrpcLink(Link):
     door = "grpc"
 
-    def __init__(
-        self,
-        address: Address,
-        client_id: str,
-        *,
-        silence_seconds: float = SILENCE_SECONDS,
-        ping: bytes = b"",
-    ) -> None:
-        super().__init__(address, client_id, silence_seconds=silence_seconds, ping=ping)
+    def _open(self) -> None:
         self._grpc = require("grpc", "server")
         # gRPC goes on trying where nobody listens; a socket says so at once.
-        socket.create_connection(address, CONNECT_SECONDS).close()
+        socket.create_connection(self.address, CONNECT_SECONDS).close()
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._channel: Any = self._grpc.insecure_channel(str(address), options=_OPTIONS)
+        self._channel: Any = self._grpc.insecure_channel(str(self.address), options=_OPTIONS)
         self._stream: Any = self._channel.stream_stream(GRPC_METHOD)(self._requests())
-        self._start()
 
     def _requests(self) -> Iterator[bytes]:
         while (request := self._outgoing.get()) is not None:

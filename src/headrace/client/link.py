@@ -120,6 +120,9 @@ class Link(ABC):
         self._watcher = threading.Thread(
             target=self._watch, name=f"headrace-watch-{address}", daemon=True
         )
+        self._open()
+        self._reader.start()
+        self._watcher.start()
 
     @property
     def is_alive(self) -> bool:
@@ -164,12 +167,11 @@ class Link(ABC):
             if thread is not threading.current_thread():
                 thread.join()
 
-    def _start(self) -> None:
-        """What carries the frames is there."""
-        self._reader.start()
-        self._watcher.start()
-
     # What carries the frames.
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Connect; OSError when nobody listens."""
 
     @abstractmethod
     def _transmit(self, number: int, request: bytes) -> None:

@@ -6,10 +6,9 @@ import contextlib
 import socket
 import struct
 
-from headrace.client.link import CONNECT_SECONDS, SILENCE_SECONDS, Link
+from headrace.client.link import CONNECT_SECONDS, Link
 from headrace.core.errors import MalformedMessage
 from headrace.core.limits import FRAME_BYTES_MAX
-from headrace.core.node_settings import Address
 from headrace.wire.remote.codec import encode_request_frame
 
 _SIZE = struct.Struct(">i")
@@ -29,16 +28,8 @@ _KEEP_ALIVE = (
 class SocketLink(Link):
     door = "kafka"
 
-    def __init__(
-        self,
-        address: Address,
-        client_id: str,
-        *,
-        silence_seconds: float = SILENCE_SECONDS,
-        ping: bytes = b"",
-    ) -> None:
-        super().__init__(address, client_id, silence_seconds=silence_seconds, ping=ping)
-        self._socket = socket.create_connection(address, CONNECT_SECONDS)
+    def _open(self) -> None:
+        self._socket = socket.create_connection(self.address, CONNECT_SECONDS)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -46,10 +37,9 @@ class SocketLink(Link):
             # Not every system has all of them.
             with contextlib.suppress(AttributeError, OSError):
                 self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        self._start()
 
     def _transmit(self, number: int, request: bytes) -> None:
-        frame = encode_request_frame(number, self._client_id, request)
+        frame = memoryview(encode_request_frame(number, self._client_id, request))
         self._socket.sendall(frame[:SEND_BYTES])
         for start in range(SEND_BYTES, len(frame), SEND_BYTES):
             # A large request may be on its way for long, and nothing is answered before.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.engine.test_moves import crash_points
 
 from headrace.core import limits
 from headrace.core.values import MessageId, RedriveResult
@@ -323,27 +324,6 @@ def test_a_message_that_was_given_up_while_it_waited_for_its_key_comes_back(benc
 
 
 # Crashes.
-
-
-def crash_points(bench: Any, copy_disk: CopyDisk, act: Callable[[], object]) -> list[MemoryDisk]:
-    disks: list[MemoryDisk] = []
-    copy, complete = Moves._copy, Moves._complete
-
-    def copy_noted(self: Moves, *arguments: Any) -> None:
-        disks.append(copy_disk(bench.disk))
-        copy(self, *arguments)
-        disks.append(copy_disk(bench.disk))
-
-    def complete_noted(*arguments: Any) -> None:
-        disks.append(copy_disk(bench.disk))
-        complete(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Moves, "_copy", copy_noted)
-        patch.setattr(Moves, "_complete", staticmethod(complete_noted))
-        act()
-    assert len(disks) == 3
-    return disks
 
 
 @pytest.mark.parametrize("step", [0, 1, 2], ids=["intent only", "revived", "not completed"])

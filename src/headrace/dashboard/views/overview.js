@@ -11,7 +11,7 @@ import { badge, head, kindBadge, link, panel, place, tiles } from "../parts.js";
 import { table } from "../table.js";
 
 const EVERY_MS = 2000;
-const TONES = { critical: "bad", warning: "warn", notice: "accent" };
+const TONES = { critical: "bad", warning: "warn" };
 
 export async function overview(stage) {
   const about = h("p", { class: "muted" });

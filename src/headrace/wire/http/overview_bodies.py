@@ -54,7 +54,7 @@ class LiveQuery(Body):
 class Attention(Answer):
     """Something that somebody should look at."""
 
-    level: Literal["notice", "warning", "critical"]
+    level: Literal["warning", "critical"]
     code: str
     text: str
     # What it is about: a topic, a group, a transaction, or the node.
