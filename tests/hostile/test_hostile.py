@@ -1,8 +1,9 @@
 """A node that is attacked in every way we know of: its memory stays within a stated figure,
 its other clients get exactly what they were promised, and it ends as it should.
 
-`make hostile` runs this for two hours (HEADRACE_HOSTILE_SECONDS); then it also holds how
-long the others wait. Shown in any case (pytest -s).
+`make hostile` runs this for two hours (HEADRACE_HOSTILE_SECONDS), and says every minute
+what the node holds; then it also holds how long the others wait. Shown in any case
+(pytest -s).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.hostile.neighbours import Latencies, Neighbours
 SECONDS = float(os.environ.get("HEADRACE_HOSTILE_SECONDS", "15"))
 IS_LONG = SECONDS >= 600
 QUIET_SECONDS = 120 if IS_LONG else 2
+PROGRESS_SECONDS = 60
 # What docs/node.md promises.
 MEMORY_MEGABYTES_MAX = 1_536
 P99_FACTOR_MAX = 10
@@ -58,8 +61,16 @@ class Memory:
             watcher.join()
 
     def _watch(self) -> None:
+        began = shown = time.monotonic()
         while not self._is_over.wait(0.1):
-            self.look()
+            megabytes, now = self.look(), time.monotonic()
+            if now - shown >= PROGRESS_SECONDS:
+                shown = now
+                print(
+                    f"{(now - began) / 60:4.0f} min: {megabytes:.0f} MB, "
+                    f"{self.megabytes_max:.0f} at most",
+                    flush=True,
+                )
 
 
 @pytest.fixture
