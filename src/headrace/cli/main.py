@@ -21,33 +21,13 @@ import errno
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
 import click
 
-from headrace.cli.bench import bench
 from headrace.cli.command import EXIT_FAILED, Group
-from headrace.cli.completion import completion
-from headrace.cli.config import config
-from headrace.cli.consume import consume
-from headrace.cli.delayed import delayed
-from headrace.cli.demo import demo
-from headrace.cli.dlq import dlq
-from headrace.cli.doctor import doctor
-from headrace.cli.group import group
-from headrace.cli.log import log
-from headrace.cli.pipeline import pipeline
-from headrace.cli.publish import publish
-from headrace.cli.queue import queue
-from headrace.cli.repair import repair
-from headrace.cli.serve import serve
-from headrace.cli.status import status
-from headrace.cli.top import top
-from headrace.cli.topic import topic
-from headrace.cli.trace import trace
-from headrace.cli.txn import txn
-from headrace.cli.work import work
 from headrace.compiled import is_compiled
 from headrace.core.environment import check_environment
 from headrace.core.errors import HeadraceError
@@ -60,8 +40,45 @@ AGAIN_SECONDS = 0.001
 SERVER_VARIABLES = ["HEADRACE_URL", "HEADRACE_SERVER"]
 
 
+# In the order of the help: what comes first is used first. Each is a name in the module of
+# that name, which is imported when the command is used: a start uses one, and all of them
+# take three times as long.
+COMMANDS = (
+    "serve",
+    "config",
+    "topic",
+    "publish",
+    "consume",
+    "work",
+    "queue",
+    "group",
+    "dlq",
+    "delayed",
+    "txn",
+    "pipeline",
+    "status",
+    "top",
+    "doctor",
+    "repair",
+    "trace",
+    "log",
+    "bench",
+    "demo",
+    "completion",
+)
+
+
 class Program(Group):
-    """The root: everything that a command may raise ends here."""
+    """The root: commands are found here, and everything that one may raise ends here."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         code = 0
@@ -177,32 +194,6 @@ headrace topic create orders
 headrace publish orders 'hello'
 headrace work orders --group billing --count 1
 """
-
-
-for _command in (
-    serve,
-    config,
-    topic,
-    publish,
-    consume,
-    work,
-    queue,
-    group,
-    dlq,
-    delayed,
-    txn,
-    pipeline,
-    status,
-    top,
-    doctor,
-    repair,
-    trace,
-    log,
-    bench,
-    demo,
-    completion,
-):
-    cli.add_command(_command)
 
 
 def main() -> None:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from headrace.cli.command import Command, Group
 from headrace.cli.main import cli
+from headrace.cli.topic import topic
+
+NOWHERE = click.Context(cli)
 
 
 def all_commands(
     group: click.Group = cli, path: str = "headrace"
 ) -> Iterator[tuple[str, click.Command]]:
     yield path, group
-    for name, command in group.commands.items():
+    for name in group.list_commands(NOWHERE):
+        command = group.get_command(NOWHERE, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from all_commands(command, f"{path} {name}")
         else:
@@ -72,9 +80,27 @@ def test_each_command_of_a_noun_takes_the_directory_after_its_name(path: str) ->
 
 
 def test_the_commands_are_listed_in_the_order_in_which_they_were_added() -> None:
-    names = list(cli.commands)
-    assert cli.list_commands(click.Context(cli)) == names
+    names = list(topic.commands)
+    assert topic.list_commands(NOWHERE) == names
     assert names != sorted(names)
+
+
+@pytest.mark.process
+def test_a_start_imports_the_command_that_it_uses_and_no_other() -> None:
+    program = (
+        "import sys; from headrace.cli.main import cli; "
+        "cli(['completion', 'bash'], standalone_mode=False); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    commands = {f"headrace.cli.{name}" for name in cli.list_commands(NOWHERE)}
+    assert modules & commands == {"headrace.cli.completion"}
+
+
+def test_a_shell_completes_the_names_of_all_commands() -> None:
+    completion = ShellComplete(cli, {}, "headrace", "_HEADRACE_COMPLETE")
+    found = [item.value for item in completion.get_completions([], "")]
+    assert found == cli.list_commands(NOWHERE)
 
 
 def parse(words: list[str]) -> None:
@@ -84,7 +110,9 @@ def parse(words: list[str]) -> None:
     while isinstance(command, click.Group):
         if isinstance(command, Group):
             words = command.spelled_out(words)
-        command = command.commands[words.pop(0)]
+        found = command.get_command(context, words.pop(0))
+        assert found is not None
+        command = found
     with command.make_context("example", words, parent=context) as made:
         assert {"directory", "server"} <= made.params.keys()
 
