@@ -15,15 +15,8 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
-import { ConsumeStream, outcomeOf, settling, type StreamOptions } from "./consuming.js";
-import {
-  Closed,
-  Disconnected,
-  type HeadraceError,
-  InvalidArgument,
-  translated,
-  Unreachable,
-} from "./errors.js";
+import { Consumer, type ConsumerOptions, outcomeOf, settling } from "./consuming.js";
+import { Closed, type HeadraceError, InvalidArgument, translated } from "./errors.js";
 import type * as pb from "./generated/headrace_pb.js";
 import {
   Groups,
@@ -55,8 +48,6 @@ const SCHEME = /^grpc:\/\//;
 /** A request has at most so many messages, and so many bytes unless one alone has more. */
 const PART_MESSAGES_MAX = 1_000;
 const PART_BYTES_MAX = 1024 * 1024;
-const RETRY_FIRST_MS = 50;
-const RETRY_LONGEST_MS = 2_000;
 
 export interface ConnectOptions {
   /** How long a call may take, besides the time for which it is asked to wait. 30 s. */
@@ -135,7 +126,7 @@ export class Headrace implements Settler {
     node: Client<typeof Node>;
   };
   readonly #sessions: Http2SessionManager;
-  readonly #streams = new Set<ConsumeStream>();
+  readonly #consumers = new Set<Consumer>();
   readonly #timeoutMs: number;
   readonly #retryMs: number;
   /** One member of a group, however many calls it makes. */
@@ -281,47 +272,36 @@ export class Headrace implements Settler {
   }
 
   /**
-   * Messages as they come, over one stream, at most `credit` of them in hand. Leaving the
-   * loop, however it is left, gives back what was not settled. A node that goes away and
-   * comes back within `retryMs` is found again; what was in hand then is somebody else's.
+   * Messages as they come, at most `credit` of them in hand. Leaving the loop, however it is
+   * left, gives back what was not settled. A connection that breaks is made anew at once: when
+   * that happens within the node's `lease_grace_ms`, what is in hand stays this loop's, and
+   * acks under way are said again. A node that is away is looked for during `retryMs`.
    */
   async *consume<T = unknown>(
     topics: string | string[],
     options: ConsumeOptions,
   ): AsyncGenerator<Message<T>> {
-    const { signal, credit = 10, ...rest } = options;
-    const wanted: StreamOptions = { ...rest, credit, topics: [topics].flat() };
-    let giveUpAt = Date.now() + this.#retryMs;
-    let pauseMs = RETRY_FIRST_MS;
-    while (!signal?.aborted && !this.#isClosed) {
-      const stream = new ConsumeStream(this.services.queues, wanted);
-      this.#streams.add(stream);
-      const stop = () => stream.abort();
-      signal?.addEventListener("abort", stop);
-      try {
-        for (;;) {
-          const delivery = await stream.next();
-          if (delivery === undefined) {
-            return;
-          }
-          yield new Message<T>(delivery, stream);
+    const { signal, credit = 10, consumer = `ts-${randomUUID()}`, ...rest } = options;
+    if (signal?.aborted || this.#isClosed) {
+      return;
+    }
+    const wanted: ConsumerOptions = { ...rest, consumer, credit, topics: [topics].flat() };
+    const consuming = new Consumer(this.services.queues, wanted, this.#retryMs);
+    this.#consumers.add(consuming);
+    const stop = () => void consuming.close();
+    signal?.addEventListener("abort", stop);
+    try {
+      for (;;) {
+        const delivery = await consuming.next();
+        if (delivery === undefined) {
+          return;
         }
-      } catch (error) {
-        if (stream.opened) {
-          giveUpAt = Date.now() + this.#retryMs;
-          pauseMs = RETRY_FIRST_MS;
-        }
-        const isAway = error instanceof Unreachable || error instanceof Disconnected;
-        if (!isAway || Date.now() >= giveUpAt) {
-          throw error;
-        }
-      } finally {
-        signal?.removeEventListener("abort", stop);
-        this.#streams.delete(stream);
-        await stream.close();
+        yield new Message<T>(delivery, consuming);
       }
-      await pause(pauseMs, signal);
-      pauseMs = Math.min(pauseMs * 2, RETRY_LONGEST_MS);
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      await consuming.close();
+      this.#consumers.delete(consuming);
     }
   }
 
@@ -364,7 +344,7 @@ export class Headrace implements Settler {
   /** Ends every loop, gives back what they hold, and lets go of the connection. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.all([...this.#streams].map((each) => each.close()));
+    await Promise.all([...this.#consumers].map((each) => each.close()));
     this.#sessions.abort();
   }
 
@@ -457,15 +437,4 @@ function outgoing(message: NewMessage): [Outgoing, number] {
     ...(dedupId !== undefined && { dedupId: bytesOf(dedupId) }),
   };
   return [made, (bytes?.length ?? 0) + (key?.length ?? 0)];
-}
-
-/** A pause that a signal ends early. */
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => {
-      clearTimeout(timer);
-      resolve();
-    }, { once: true });
-  });
 }

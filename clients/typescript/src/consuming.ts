@@ -1,5 +1,6 @@
 /**
- * One stream of leases: messages come as far as there is credit, receipts go back.
+ * A consumer: messages come as far as there is credit, receipts go back, over one stream
+ * after the other.
  *
  *     to the node     open   ack, credit ...
  *     from the node   opened   deliveries   settled ...
@@ -10,11 +11,25 @@
  *
  * Acks that are asked for while one is under way go together in the next request, and
  * share one wait for the node's disk.
+ *
+ * When a stream breaks, the next one opens at once, whether or not the caller asks for
+ * anything: the node keeps the leases of a consumer that comes back within a grace and says
+ * what it has in hand. What was not answered is said again. What had come and was not yet
+ * given to the caller is not claimed: it goes back at no attempt and comes anew, so that
+ * nothing is begun whose lease may be over.
  */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
 
-import { Closed, errorOf, type HeadraceError, translated } from "./errors.js";
+import {
+  Closed,
+  Disconnected,
+  errorOf,
+  type HeadraceError,
+  StaleReceipt,
+  translated,
+  Unreachable,
+} from "./errors.js";
 import type { ConsumeRequestSchema, Delivery, Queues, Settled } from "./generated/headrace_pb.js";
 import type { Settlement, Settler } from "./message.js";
 import { milliseconds } from "./values.js";
@@ -25,12 +40,15 @@ type Request = MessageInitShape<typeof ConsumeRequestSchema>;
 const RECEIPTS_MAX = 10_000;
 /** How long what was asked for may take to be done at the end. */
 const CLOSE_MS_MAX = 5_000;
+const RETRY_FIRST_MS = 50;
+const RETRY_LONGEST_MS = 2_000;
 
-export interface StreamOptions {
+export interface ConsumerOptions {
   group: string;
   topics: string[];
   credit: number;
-  consumer?: string;
+  /** By which the node knows it when it comes back. */
+  consumer: string;
   visibilityMs?: number;
   settings?: Readonly<Record<string, string>>;
 }
@@ -66,54 +84,70 @@ export function outcomeOf(result: Settled): HeadraceError | null {
   return result.ok ? null : errorOf(result.code, result.detail, false);
 }
 
-export class ConsumeStream implements Settler {
-  readonly #requests = new Outbox<Request>();
-  readonly #stop = new AbortController();
-  readonly #waiting = new Map<bigint, { kind: Settlement["kind"]; each: Waiting[] }>();
-  /** Receipts of what came and was not settled, at most as many as there was credit. */
+/** A settlement that the node has not answered yet. */
+interface Unanswered {
+  receipts: string[];
+  how: Settlement;
+  waiting: Waiting[];
+  /** A stream broke on which it may have been sent: it may have been done. */
+  isRepeated: boolean;
+}
+
+interface Ended {
+  failure: HeadraceError | undefined;
+  /** Whether the node had let us in: then the time to find it again begins anew. */
+  opened: boolean;
+}
+
+export class Consumer implements Settler {
+  readonly #queues: Client<typeof Queues>;
+  readonly #options: ConsumerOptions;
+  readonly #retryMs: number;
+  readonly #unanswered = new Map<bigint, Unanswered>();
+  /** Receipts of what came and was not settled, at most as many as there is credit. */
   readonly #inHand = new Set<string>();
   readonly #ended: Promise<void>;
+  readonly #abort = new AbortController();
+  readonly #closing = new AbortController();
+  /** Of the stream that is open; none between two streams. */
+  #requests: Outbox<Request> | undefined;
   #acks: (Waiting & { receipt: string })[] = [];
   #ackUnderWay = false;
   #lastId = 0n;
   #arrived: Delivery[] = [];
   #failure: HeadraceError | undefined;
-  #over = false;
+  #isOver = false;
   #wake: () => void = () => {};
-  /** Whether the node has let us in: then the next one who tries begins anew. */
-  opened = false;
 
-  constructor(queues: Client<typeof Queues>, options: StreamOptions) {
-    const { visibilityMs, ...open } = options;
-    this.#requests.push({
-      request: {
-        case: "open",
-        value: {
-          ...open,
-          ...(visibilityMs !== undefined && { visibilityMs: milliseconds(visibilityMs) }),
-        },
-      },
-    });
-    this.#ended = this.#listen(queues);
+  /** Looks for a node that is away for up to `retryMs`. */
+  constructor(queues: Client<typeof Queues>, options: ConsumerOptions, retryMs: number) {
+    this.#queues = queues;
+    this.#options = options;
+    this.#retryMs = retryMs;
+    this.#ended = this.#run();
   }
 
-  /** The next message; undefined when the stream was closed. Raises when it broke. */
+  /** The next message; undefined when it was closed. Raises when the node cannot be found. */
   async next(): Promise<Delivery | undefined> {
-    for (;;) {
+    while (!this.#closing.signal.aborted) {
       const delivery = this.#arrived.shift();
-      if (delivery !== undefined || this.#over) {
-        if (delivery === undefined && this.#failure !== undefined) {
-          throw this.#failure;
-        }
+      if (delivery !== undefined) {
         return delivery;
+      }
+      if (this.#failure !== undefined) {
+        throw this.#failure;
+      }
+      if (this.#isOver) {
+        return undefined;
       }
       await new Promise<void>((resolve) => (this.#wake = resolve));
     }
+    return undefined;
   }
 
   settle(receipt: string, how: Settlement): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (this.#over || this.#requests.isClosed) {
+      if (this.#isOver || this.#closing.signal.aborted) {
         reject(this.#failure ?? new Closed("the loop that gave this message has ended", "closed"));
       } else if (how.kind === "ack") {
         this.#acks.push({ receipt, resolve, reject });
@@ -129,41 +163,36 @@ export class ConsumeStream implements Settler {
   }
 
   onSettledElsewhere(receipt: string): void {
-    if (!this.#requests.isClosed) {
-      this.#giveCredit([receipt]);
-    }
+    this.#giveCredit([receipt]);
   }
 
   /** Ends it: what was asked for is done, what is still under lease goes back at once. */
   async close(): Promise<void> {
-    if (this.#acks.length > 0) {
+    while (this.#acks.length > 0) {
       this.#sendAcks();
     }
-    this.#requests.close();
-    // A connection that is dead without knowing it must not hold up whoever leaves.
-    const timer = setTimeout(() => this.abort(), CLOSE_MS_MAX);
+    this.#closing.abort();
+    this.#requests?.close();
+    this.#wake();
+    // A connection that is dead without knowing it must not hold up the caller.
+    const timer = setTimeout(() => this.#abort.abort(), CLOSE_MS_MAX);
     await this.#ended;
     clearTimeout(timer);
-  }
-
-  /** Ends it now, without waiting for anything that was asked for. */
-  abort(): void {
-    this.#stop.abort();
   }
 
   #sendAcks(): void {
     const sent = this.#acks.splice(0, RECEIPTS_MAX);
     this.#ackUnderWay = sent.length > 0;
-    if (this.#ackUnderWay && !this.#over) {
+    if (this.#ackUnderWay) {
       this.#send(sent.map((each) => each.receipt), { kind: "ack" }, sent);
     }
   }
 
   #send(receipts: string[], how: Settlement, waiting: Waiting[]): void {
     this.#lastId += 1n;
-    this.#waiting.set(this.#lastId, { kind: how.kind, each: waiting });
-    const value = settling(receipts, how);
-    this.#requests.push({ id: this.#lastId, request: { case: how.kind, value } as never });
+    const asked = { receipts, how, waiting, isRepeated: false };
+    this.#unanswered.set(this.#lastId, asked);
+    this.#requests?.push(requestOf(this.#lastId, asked));
     if (how.kind !== "extend") {
       // However it comes out, these are not in our hands any more.
       this.#giveCredit(receipts);
@@ -174,70 +203,164 @@ export class ConsumeStream implements Settler {
   #giveCredit(receipts: string[]): void {
     const settled = receipts.filter((each) => this.#inHand.delete(each)).length;
     if (settled > 0) {
-      this.#requests.push({ request: { case: "credit", value: settled } });
+      this.#requests?.push({ request: { case: "credit", value: settled } });
     }
   }
 
-  async #listen(queues: Client<typeof Queues>): Promise<void> {
+  /** One stream after the other, until it is closed or the node cannot be found. */
+  async #run(): Promise<void> {
+    let giveUpAt = Date.now() + this.#retryMs;
+    let pauseMs = RETRY_FIRST_MS;
+    for (;;) {
+      const isLast = this.#closing.signal.aborted;
+      const { failure, opened } = await this.#converse();
+      if (opened) {
+        giveUpAt = Date.now() + this.#retryMs;
+        pauseMs = RETRY_FIRST_MS;
+      }
+      const isAway = failure instanceof Unreachable || failure instanceof Disconnected;
+      // One that is closing while there is no stream opens one more, to take leave.
+      if (!isAway || isLast || this.#abort.signal.aborted || Date.now() >= giveUpAt) {
+        this.#end(failure);
+        return;
+      }
+      await pause(pauseMs, this.#closing.signal);
+      pauseMs = Math.min(pauseMs * 2, RETRY_LONGEST_MS);
+    }
+  }
+
+  async #converse(): Promise<Ended> {
+    const requests = new Outbox<Request>();
+    requests.push(this.#open());
+    for (const [id, asked] of this.#unanswered) {
+      requests.push(requestOf(id, asked));
+    }
+    if (this.#closing.signal.aborted) {
+      requests.close();
+    }
+    this.#requests = requests;
+    let opened = false;
+    let failure: HeadraceError | undefined;
     try {
-      const answers = queues.consume(this.#requests, { signal: this.#stop.signal });
+      const answers = this.#queues.consume(requests, { signal: this.#abort.signal });
       for await (const { id, response } of answers) {
         if (response.case === "opened") {
-          this.opened = true;
+          opened = true;
         } else if (response.case === "deliveries") {
-          for (const delivery of response.value.messages) {
-            this.#arrived.push(delivery);
-            this.#inHand.add(delivery.receipt);
-          }
-          this.#wake();
+          this.#onDeliveries(response.value.messages);
         } else if (response.case === "settled") {
           this.#onSettled(id, response.value.results);
         }
       }
     } catch (error) {
-      if (!this.#stop.signal.aborted) {
-        this.#failure = translated(error);
+      if (!this.#abort.signal.aborted) {
+        failure = translated(error);
       }
     }
-    this.#over = true;
-    // Their leases went with the stream.
-    this.#arrived = [];
-    this.#requests.close();
-    const failure = this.#failure ?? new Closed("the loop that gave this message ended", "closed");
-    const waiting = [...this.#waiting.values()].flatMap((request) => request.each);
-    for (const { reject } of [...waiting, ...this.#acks]) {
-      reject(failure);
+    this.#requests = undefined;
+    requests.close();
+    for (const delivery of this.#arrived.splice(0)) {
+      this.#inHand.delete(delivery.receipt);
+    }
+    if (!(failure instanceof Unreachable)) {
+      for (const asked of this.#unanswered.values()) {
+        asked.isRepeated = true;
+      }
+    }
+    return { failure, opened };
+  }
+
+  #open(): Request {
+    const { visibilityMs, credit, ...rest } = this.#options;
+    const asked = [...this.#unanswered.values()].flatMap((each) => each.receipts);
+    const value = {
+      ...rest,
+      credit: credit - this.#inHand.size,
+      inHand: [...new Set([...this.#inHand, ...asked])].slice(0, RECEIPTS_MAX),
+      ...(visibilityMs !== undefined && { visibilityMs: milliseconds(visibilityMs) }),
+    };
+    return { request: { case: "open", value } };
+  }
+
+  #onDeliveries(messages: Delivery[]): void {
+    for (const delivery of messages) {
+      this.#arrived.push(delivery);
+      this.#inHand.add(delivery.receipt);
     }
     this.#wake();
   }
 
   #onSettled(id: bigint, results: Settled[]): void {
-    const settled = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    settled?.each.forEach((each, place) => {
+    const asked = this.#unanswered.get(id);
+    this.#unanswered.delete(id);
+    asked?.waiting.forEach((each, place) => {
       const result = results[place];
       const error = result === undefined ? null : outcomeOf(result);
       if (error === null) {
         each.resolve();
+      } else if (error instanceof StaleReceipt && asked.isRepeated && asked.how.kind !== "extend") {
+        each.reject(unknownOutcome(error));
       } else {
         each.reject(error);
       }
     });
-    if (settled?.kind === "ack") {
+    if (asked?.how.kind === "ack") {
       this.#sendAcks();
     }
   }
+
+  #end(failure: HeadraceError | undefined): void {
+    this.#failure = failure;
+    this.#isOver = true;
+    const error = failure ?? new Closed("the loop that gave this message ended", "closed");
+    for (const { waiting, isRepeated } of this.#unanswered.values()) {
+      const outcome = isRepeated && failure !== undefined ? unknownOutcome(failure) : error;
+      waiting.forEach((each) => each.reject(outcome));
+    }
+    this.#acks.forEach((each) => each.reject(error));
+    this.#wake();
+  }
 }
 
-/** What is to be sent, in order, until it is closed. */
+function requestOf(id: bigint, { receipts, how }: Unanswered): Request {
+  return { id, request: { case: how.kind, value: settling(receipts, how) } as never };
+}
+
+function unknownOutcome(cause: HeadraceError): HeadraceError {
+  return new Disconnected(
+    `the connection broke before the answer, and the lease may be over: ${cause.message}`,
+    "disconnected",
+    true,
+    { cause },
+  );
+}
+
+/** A pause that a signal ends early. */
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    const stop = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    if (signal.aborted) {
+      stop();
+    }
+    signal.addEventListener("abort", stop, { once: true });
+  });
+}
+
+/** What is to be sent, in order, until it is closed; what comes later is dropped. */
 class Outbox<T> implements AsyncIterable<T> {
   #items: T[] = [];
   #wake: () => void = () => {};
   isClosed = false;
 
   push(item: T): void {
-    this.#items.push(item);
-    this.#wake();
+    if (!this.isClosed) {
+      this.#items.push(item);
+      this.#wake();
+    }
   }
 
   close(): void {
