@@ -271,6 +271,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (rate("headrace_queue_acks_total", GROUP, "job"), "acked"),
                     (rate("headrace_queue_nacks_total", GROUP, "job"), "nacked"),
                     (rate("headrace_queue_lease_expirations_total", GROUP, "job"), "lease ended"),
+                    (
+                        rate("headrace_queue_stale_receipts_total", GROUP, "job"),
+                        "too late",
+                    ),
                     (rate("headrace_queue_dead_lettered_total", GROUP, "job"), "dead-lettered"),
                     (rate("headrace_queue_expired_total", GROUP, "job"), "expired"),
                     (rate("headrace_queue_cancelled_total", GROUP, "job"), "cancelled"),

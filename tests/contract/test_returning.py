@@ -5,6 +5,7 @@ link: whoever works on a message for long makes no call within the node's grace.
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -149,6 +150,26 @@ def test_it_is_tried_until_the_node_is_back(
         let_the_grace_pass(node, topic)
         job.ack()
         assert handle.status(job.id, "default").state == "acked"
+
+
+def test_who_comes_back_too_late_hears_of_it_while_it_works(
+    node: LoopNode, way: CutProxy, rare: type[Rare], topic: str
+) -> None:
+    """Long before half of its lease is over, when it would have asked for more time."""
+    with headrace.Headrace(backend_on(way, rare), "node") as handle:
+        [job] = handle.queue(topic, visibility=HOURS).receive(1, wait=WAIT)
+        told: queue.SimpleQueue[headrace.HeadraceError] = queue.SimpleQueue()
+        job.keep(lambda delivery, error: told.put(error))
+        rare.is_back.clear()
+        way.cut()
+        with headrace.connect(str(node.address)) as other:
+            taken = other.queue(topic, visibility=HOURS).receive(2, wait=WAIT)
+            while job.id not in {each.id for each in taken}:
+                taken += other.queue(topic, visibility=HOURS).receive(1, wait=WAIT)
+            rare.is_back.set()
+            assert isinstance(told.get(timeout=WAIT), headrace.StaleReceipt)
+            assert job.lost
+            job.drop()
 
 
 def test_a_handle_that_is_closed_meanwhile_stops_trying(

@@ -226,6 +226,22 @@ def test_who_comes_with_the_id_of_an_open_stream_takes_over_what_it_has_in_hand(
         each.end()
 
 
+def test_a_stream_that_comes_back_is_told_which_of_its_leases_are_over(
+    client: GrpcClient, topic: str
+) -> None:
+    client.publish(topic, *(b"%d" % number for number in range(2)))
+    opening = {"group": "g-" + topic, "topics": [topic], "consumer": "worker", "credit": 2}
+    first = Conversation(client, **opening)
+    assert list(first.next().opened.lost) == []
+    receipts = [each.receipt for each in first.deliveries(2)]
+    first.send(id=1, ack=pb.AckRequest(receipts=receipts[:1]))
+    first.next()
+    second = Conversation(client, **opening, in_hand=receipts)
+    assert list(second.next().opened.lost) == receipts[:1]
+    for each in (first, second):
+        each.end()
+
+
 def test_a_stream_says_what_is_wrong_with_its_requests(client: GrpcClient, topic: str) -> None:
     bad = grpc.StatusCode.INVALID_ARGUMENT
     unopened = client.queues.Consume(iter([pb.ConsumeRequest(credit=1)]))

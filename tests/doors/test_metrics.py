@@ -233,6 +233,7 @@ TOTALS = {
     f.ACKS: (2, 0, 2),
     f.NACKS: (1, 0, 0),
     f.LEASES_ENDED: (0, 0, 1),
+    f.STALE_RECEIPTS: (0, 0, 0),
     f.DEAD_LETTERED: (2, 0, 0),
     f.EXPIRED: (1, 0, 0),
     f.CANCELLED: (1, 0, 0),

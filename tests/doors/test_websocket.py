@@ -137,6 +137,23 @@ def test_who_comes_back_keeps_what_it_has_in_hand(doors: DoorsProcess, topic: st
             assert wrong["code"] == "invalid-receipt"
 
 
+def test_who_comes_back_is_told_which_of_its_leases_are_over(
+    doors: DoorsProcess, topic: str
+) -> None:
+    with peer(doors) as one:
+        one.ask(op="enqueue", id=1, topic=topic, messages=[{"value": n} for n in range(3)])
+        one.ask(op="dequeue", id=2, topics=[topic], group=topic, credit=3, visibility=3600)
+        receipts = [one.read()["message"]["receipt"] for _ in range(3)]
+        one.ask(op="ack", id=3, receipts=receipts[1:2])
+        one.connection.socket.close()
+        with peer(doors, one.consumer) as back:
+            asked = {"op": "dequeue", "topics": [topic], "group": topic, "in_hand": receipts}
+            assert back.ask(id=1, **asked)["lost"] == receipts[1:2]
+            # It may ask again, and is told again.
+            assert back.ask(id=2, **asked)["lost"] == receipts[1:2]
+            assert "lost" not in back.ask(op="dequeue", id=3, topics=[topic], group=topic)
+
+
 def test_who_comes_back_with_its_id_goes_on_after_its_last_ack(
     doors: DoorsProcess, http: httpx.Client, topic: str
 ) -> None:

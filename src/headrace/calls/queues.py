@@ -159,6 +159,12 @@ class QueueCalls(Served):
         self._notify_freed(group)
         return outcomes
 
+    def check_receipts(self, group: str, receipts: Sequence[Receipt]) -> Outcomes:
+        """What settling them would answer now; nothing is settled."""
+        with self._writing() as (now_ms, _):
+            found = self._broker.groups.named(group)
+            return self._broker.settling.check(found, receipts, now_ms)
+
     def held(self, group: str, consumer: str) -> dict[tuple[str, int, int], Receipt]:
         with self._reading():
             return self._broker.settling.held(self._broker.groups.named(group), consumer)

@@ -279,6 +279,14 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class Returning(Protocol):
+    """What serves us may go away and come back."""
+
+    # Called when it is back.
+    on_returned: Callable[[], None] | None
+
+
+@runtime_checkable
 class Lined(Protocol):
     """What serves us has a line in which all who wait for a group's messages stand,
     whatever they came by."""

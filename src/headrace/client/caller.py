@@ -97,6 +97,8 @@ class Caller:
         self._new_link: Link | None = None
         self._coming_back: threading.Thread | None = None
         self._return_pauses = self._pauses(None)
+        # Called on each link but the first, when it has said what we hold.
+        self.on_returned: Wake | None = None
         self._queues: dict[tuple[str, str], Topics] = {}
         self._members: dict[tuple[str, str], tuple[Topics, OffsetReset]] = {}
         self._listeners: dict[Topics, list[Wake]] = {}
@@ -308,6 +310,8 @@ class Caller:
                 method()
 
         link.when_ended(on_ended)
+        if self.on_returned is not None:
+            self.on_returned()
         return hello
 
     def _on_link_ended(self) -> None:

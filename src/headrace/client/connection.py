@@ -12,7 +12,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from headrace.client.backend import Backend
+from headrace.client.backend import Backend, Returning
 from headrace.client.keeping import LeaseKeeper
 from headrace.core.errors import Closed, Forked
 
@@ -33,6 +33,8 @@ class Connection:
         self._opened: weakref.WeakSet[Closable] = weakref.WeakSet()
         # Of the queues: it has a thread as soon as it has something to do.
         self.keeper = LeaseKeeper(backend.clock)
+        if isinstance(backend, Returning):
+            backend.on_returned = self.keeper.hurry
 
     def reach(self) -> Backend:
         """What serves us, or Forked or Closed."""

@@ -10,6 +10,8 @@ call for all that are due; it is a thread, so a handler that blocks its event lo
 its lease too. On a clock that tests move the extension happens on the way, by whoever
 moves it.
 
+A node that was away is asked as soon as it is back: it may have ended what we hold.
+
 A lease is lost when the node says so, or when it has ended by the clock because the node
 could not be reached. Its message is told (`message.lost`), and so is `on_lost`.
 
@@ -124,6 +126,14 @@ class LeaseKeeper:
             leases.handled.pop(id(delivery), None)
             if not leases.handled:
                 self._forget([leases])
+
+    def hurry(self) -> None:
+        """Extend everything soon: the node was away, and may have ended it meanwhile. Not on
+        a clock that is moved, whose owner says when."""
+        with self._changed:
+            if self._steered is None:
+                for leases in self._kept:
+                    self._plan(leases, 0)
 
     def forget(self, queue: object) -> None:
         """Keep nothing of a queue any more: it is closed."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import NamedTuple
 
 from headrace.engine.latency import Since
-from headrace.engine.runs import Runs
+from headrace.engine.runs import Runs, pairs
+from headrace.engine.window import Window
 
 
 class Grant:
@@ -34,3 +36,22 @@ class Overdue(NamedTuple):
 
     ended: Runs
     exhausted: list[int]
+
+
+def count_attempts(window: Window, runs: Runs, more: int = 1) -> tuple[Runs, list[int]]:
+    """The runs, split where the delivery count differs, with the count that each will have
+    after `more` deliveries."""
+    split: Runs = []
+    attempts: list[int] = []
+    for start, end in pairs(runs):
+        column = window.attempts_in(start, end)
+        if column.count(column[0]) == len(column):
+            split += (start, end)
+            attempts.append(min(column[0] + more, 255))
+            continue
+        for before, group in groupby(column):
+            size = sum(1 for _ in group)
+            split += (start, start + size)
+            attempts.append(min(before + more, 255))
+            start += size
+    return split, attempts

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.engine import state as events
+from headrace.engine.grant import count_attempts
 from headrace.engine.latency import Since
 from headrace.engine.runs import Runs, above, below, pairs
 from headrace.engine.state_log import Waiting
@@ -95,7 +96,7 @@ def apply_decision(view: QueueView, event: events.HeldDecided) -> None:
                 since.count(view.to_ack, start, end, event.at)
             view.apply(events.Acked(view.group_id, held.who, event.at, runs))
             continue
-        split, attempts = view.count_attempts(runs, more=0)
+        split, attempts = count_attempts(view.window, runs, more=0)
         number = held.grant
         nobody = events.Granted(view.group_id, number, "", 0, event.at, event.at, split, attempts)
         view.lease(nobody)

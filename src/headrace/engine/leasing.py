@@ -25,7 +25,7 @@ from headrace.engine import statistics
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
-from headrace.engine.grant import Failure
+from headrace.engine.grant import Failure, count_attempts
 from headrace.engine.groups import Groups, Serving
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import on_leased, since_of
@@ -189,7 +189,7 @@ class Leasing:
             if not (is_plain and is_whole and len(runs) == 2):
                 granted.sort(key=_offset_of)
                 own = runs_of(map(_offset_of, granted))
-            split, attempts = view.count_attempts(own)
+            split, attempts = count_attempts(view.window, own)
             event = events.Granted(
                 view.group_id, view.next_grant, consumer, nonce, now_ms, now_ms + own_ms,
                 split, attempts,

@@ -17,7 +17,6 @@ import heapq
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import assert_never
 
 import msgspec
@@ -76,7 +75,8 @@ class QueueView:
         # How often messages were redriven in place; also of those that are dead again.
         self.redrives: dict[int, int] = {}
         self.totals: Counter[str] = Counter()
-        # Since the view was opened in this process, for rates.
+        # The rest is since the view was opened in this process.
+        self.stale_receipts = 0
         self.seen_in = [0] * LANE_COUNT
         self.delivered_in = [0] * LANE_COUNT
         self.served_ms: list[int | None] = [None] * LANE_COUNT
@@ -252,25 +252,6 @@ class QueueView:
         number = window.uniform_grant(start, end, attempt)
         grant = self.grants.get(number) if number else None
         return grant if grant is not None and grant.nonce == nonce else None
-
-    # Runs of a grant, split where the delivery count differs.
-
-    def count_attempts(self, runs: Runs, more: int = 1) -> tuple[Runs, list[int]]:
-        """The runs with the delivery count that each will have after one more."""
-        split: Runs = []
-        attempts: list[int] = []
-        for start, end in pairs(runs):
-            column = self.window.attempts_in(start, end)
-            if column.count(column[0]) == len(column):
-                split += (start, end)
-                attempts.append(min(column[0] + more, 255))
-                continue
-            for before, group in groupby(column):
-                size = sum(1 for _ in group)
-                split += (start, start + size)
-                attempts.append(min(before + more, 255))
-                start += size
-        return split, attempts
 
     # Events.
 

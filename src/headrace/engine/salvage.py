@@ -21,7 +21,7 @@ from typing import NamedTuple
 from headrace.core.errors import CorruptLog, HeadraceError
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
-from headrace.engine.grant import Failure
+from headrace.engine.grant import Failure, count_attempts
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.loading import (
     DAMAGE,
@@ -199,7 +199,7 @@ class Salvage:
         return SavedGroup(view.name, pending, unsure)
 
     def _note_unsure(self, view: QueueView, runs: Runs) -> None:
-        split, attempts = view.count_attempts(runs, more=0)
+        split, attempts = count_attempts(view.window, runs, more=0)
         for (start, end), count in zip(pairs(split), attempts, strict=True):
             if count == 0:
                 view.window.lease(start, end, 0, 1)

@@ -230,6 +230,7 @@ class Settling:
             found = view.check(receipts[number])
             if isinstance(found, HeadraceError):
                 outcomes[number] = found
+                view.stale_receipts += 1
             else:
                 offset = receipts[number].offset
                 held.append(Held(offset, offset + 1, attempt, found))

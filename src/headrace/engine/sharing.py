@@ -33,6 +33,7 @@ from headrace.engine.commit import Commit
 from headrace.engine.cutting import Cutter
 from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
+from headrace.engine.grant import count_attempts
 from headrace.engine.groups import Groups
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Since, on_acked, on_leased
@@ -192,7 +193,7 @@ class Sharing:
                 split = [offset for start, end, _ in ranges for offset in (start, end)]
                 attempts = [attempt for _, _, attempt in ranges]
             else:
-                split, attempts = view.count_attempts(granted)
+                split, attempts = count_attempts(view.window, granted)
             event = events.Granted(
                 view.group_id, view.next_grant, member, nonce, now_ms, now_ms + own_ms,
                 split, attempts,
@@ -316,7 +317,7 @@ def _longer(view: QueueView, taken: Runs, more: int) -> Runs:
 def _few(view: QueueView, taken: Runs) -> list[Range]:
     """Ascending ranges of the runs, not too many. The runs come by lane, the most
     urgent first: those at the end are left for another time."""
-    split, attempts = view.count_attempts(taken)
+    split, attempts = count_attempts(view.window, taken)
     ranges = [(*pair, attempt) for pair, attempt in zip(pairs(split), attempts, strict=True)]
     few: list[Range] = []
     for start, end, attempt in sorted(ranges[: limits.SHARE_RANGES_MAX]):

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from itertools import chain
 
 from headrace.engine import state as events
-from headrace.engine.grant import Grant
+from headrace.engine.grant import Grant, count_attempts
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import offsets_of, runs_of
 from headrace.engine.scanner import Scanner
@@ -71,7 +71,7 @@ def _granted(view: QueueView, number: int, grant: Grant) -> events.Granted:
         for offset in offsets_of(grant.runs)
         if view.is_in(offset, LEASED) and view.window.grant_at(offset) == number
     ]
-    runs, attempts = view.count_attempts(runs_of(live), more=0)
+    runs, attempts = count_attempts(view.window, runs_of(live), more=0)
     return events.Granted(
         view.group_id, number, grant.owner, grant.nonce, grant.at_ms, grant.until_ms, runs, attempts
     )

@@ -2,8 +2,9 @@
 
     broken ---- grace ----> they end, and each was a delivery
        |
-       '--- it comes back ---> what it says it has in hand stays its own, with its receipts;
-                               the rest, of which it never heard, goes back at no attempt
+       '--- it comes back ---> what it says it has in hand stays its own, with its receipts,
+                               and it is told which of that is over; the rest, of which it
+                               never heard, goes back at no attempt
 
 It comes back with its consumer id. Whoever takes leave in words has no grace: see the doors.
 """
@@ -51,6 +52,14 @@ class Orphans:
         ]
         if unheard:
             await self._calls.run(Face.release, group, unheard)
+
+    async def lost(self, group: str, in_hand: Sequence[Receipt]) -> list[str]:
+        """Those whose leases are over: the client would hear of it when it acks."""
+        if not in_hand:
+            return []
+        outcomes = await self._calls.run(Face.check_receipts, group, in_hand)
+        checked = zip(in_hand, outcomes, strict=True)
+        return [receipt.encode() for receipt, error in checked if error is not None]
 
     def _end_grace(self, group: str, consumer: str) -> bool:
         """Whether there was one."""

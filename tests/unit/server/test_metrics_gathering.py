@@ -14,6 +14,7 @@ from tests.unit.server.test_loop_calls import GROUP, TOPIC, WORKER, Served
 
 from headrace.calls import Face
 from headrace.core import limits
+from headrace.core.errors import StaleReceipt
 from headrace.core.values import (
     SPARK_PROGRESS,
     SPARK_SINK_PREFIX,
@@ -167,6 +168,22 @@ def test_a_lease_that_ended_without_an_answer_is_counted() -> None:
         assert len(await served.lease()) == 2
         served.clock.skip(6)
         assert await served.look(f.LEASES_ENDED) == {(GROUP, TOPIC): 2}
+
+    watched(scenario)
+
+
+def test_a_receipt_of_a_lease_that_is_over_is_counted() -> None:
+    async def scenario(served: Watched) -> None:
+        await served.make(visibility_ms=5_000)
+        await served.publish(b"one", b"two", b"three")
+        leased = await served.lease()
+        await served.settle(Face.ack, leased[:1])
+        assert await served.look(f.STALE_RECEIPTS) == {(GROUP, TOPIC): 0}
+        served.clock.skip(6)
+        receipts = [each.receipt for each in leased]
+        lost = await served.run(Face.check_receipts, GROUP, receipts)
+        assert all(isinstance(each, StaleReceipt) for each in lost)
+        assert await served.look(f.STALE_RECEIPTS) == {(GROUP, TOPIC): 3}
 
     watched(scenario)
 

@@ -64,7 +64,8 @@ class Streams:
             if before is not None:
                 await before.give_way()
             await self._orphans.come_back(*name, in_hand)
-            opened = pb.ConsumeOpened(consumer=leasing.consumer)
+            lost = await self._orphans.lost(leasing.group, in_hand)
+            opened = pb.ConsumeOpened(consumer=leasing.consumer, lost=lost)
             await context.write(pb.ConsumeResponse(id=first.id, opened=opened))
             await stream.serve(requests)
             # What is cut off looks like the end of the requests for an instant, before

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
 
+from msgspec import UNSET
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.calls import Face
@@ -285,6 +286,7 @@ class _Socket:
         if request.group not in self._groups:
             self._groups.add(request.group)
             await self._orphans.come_back(request.group, self._consumer, in_hand)
+        lost = await self._orphans.lost(request.group, in_hand)
 
         stop = Stop()
 
@@ -293,7 +295,7 @@ class _Socket:
 
         subscription = _Subscription(request.credit, take, form.delivery, stop, None)
         self._begin(request.id, subscription, form)
-        return frames.Done(id=request.id)
+        return frames.Done(id=request.id, lost=lost or UNSET)
 
     async def _tail(self, request: frames.Tail, form: Form) -> frames.Done:
         topic = request.topic

@@ -122,6 +122,11 @@ NACKS = Family("headrace_queue_nacks", "counter", _QUEUE, "Messages given back t
 LEASES_ENDED = Family(
     "headrace_queue_lease_expirations", "counter", _QUEUE, "Leases that ended without an answer."
 )
+STALE_RECEIPTS = Family(
+    "headrace_queue_stale_receipts", "counter", _QUEUE,
+    "Receipts of leases that were over: late acks and extensions, and what clients that came "
+    "back still had in hand. Since the node was started.",
+)  # fmt: skip
 DEAD_LETTERED = Family(
     "headrace_queue_dead_lettered", "counter", _QUEUE, "Messages given up: moved to the letters."
 )
@@ -248,7 +253,8 @@ FAMILIES: Final[Sequence[Family]] = (
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,
-    DEAD_LETTERED, EXPIRED, CANCELLED, TO_LEASE, TO_ACK, DELAYS_ENDED, LETTERS, REDRIVEN,
+    STALE_RECEIPTS, DEAD_LETTERED, EXPIRED, CANCELLED, TO_LEASE, TO_ACK, DELAYS_ENDED,
+    LETTERS, REDRIVEN,
     PARTITIONS, SEGMENTS, SIZE, STOPPED, UNREADABLE, DISK_FREE, DISK_FLOOR, SYNCS,
     OPEN_TRANSACTIONS, OLDEST_TRANSACTION, ENDED_TRANSACTIONS, UNDECIDED, HELD,
     LOOP_LAG, GATHERED, BUILD, *PROCESS,

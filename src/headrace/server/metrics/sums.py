@@ -79,6 +79,7 @@ class QueueSums:
         # By the byte of the window: lane and state.
         self.counts = [0] * (LANE_COUNT << 4)
         self.totals: Counter[str] = Counter()
+        self.stale_receipts = 0
         # By lane: for how many milliseconds the oldest ready message has waited.
         self.waited_ms = [0] * LANE_COUNT
         self.to_lease = Histogram(LATENCY_BOUNDS)
@@ -89,6 +90,7 @@ class QueueSums:
         if window.start < window.end:
             self.counts = [a + b for a, b in zip(self.counts, window.counts, strict=False)]
         self.totals.update(view.totals)
+        self.stale_receipts += view.stale_receipts
         _add(self.to_lease, view.to_lease)
         _add(self.to_ack, view.to_ack)
 
@@ -103,6 +105,7 @@ class QueueSums:
             samples[f.QUEUE_OLDEST].append(((group, topic, name), waited))
         for family, total in _TOTALS:
             samples[family].append(((group, topic), self.totals[total]))
+        samples[f.STALE_RECEIPTS].append(((group, topic), self.stale_receipts))
         samples[f.TO_LEASE].append(((group, topic), self.to_lease))
         samples[f.TO_ACK].append(((group, topic), self.to_ack))
         samples[f.LAG_MESSAGES].append(((group, topic, "queue"), depth))

@@ -117,6 +117,8 @@ class Done(Struct, tag_field="op", tag="done", kw_only=True):
     # Places of what was enqueued, or results of what was settled.
     messages: list[Any] | UnsetType = UNSET
     results: list[Settled] | UnsetType = UNSET
+    # Of the receipts in hand, those whose leases are over.
+    lost: list[str] | UnsetType = UNSET
 
 
 class Delivered(Struct, tag_field="op", tag="message", kw_only=True):

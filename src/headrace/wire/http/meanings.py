@@ -335,6 +335,8 @@ FRAMES: Mapping[str, str] = {
     "Delivered.message": "The message, as over HTTP.",
     "Done.messages": "The places of what was enqueued.",
     "Done.results": "What came of each receipt.",
+    "Done.lost": "Of the receipts that you said you have in hand, those whose leases are over: "
+    "others may have these messages by now, and an ack of yours is refused.",
     "positions": "The offset to go on from, by partition.",
     "start": "`earliest` or `latest`, for a consumer that has committed nothing.",
     "subscription": "The `id` of the request that began it.",

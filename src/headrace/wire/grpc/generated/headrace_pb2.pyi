@@ -491,10 +491,12 @@ class ConsumeResponse(_message.Message):
     def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[ConsumeOpened, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., settled: _Optional[_Union[SettleResponse, _Mapping]] = ...) -> None: ...
 
 class ConsumeOpened(_message.Message):
-    __slots__ = ("consumer",)
+    __slots__ = ("consumer", "lost")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     consumer: str
-    def __init__(self, consumer: _Optional[str] = ...) -> None: ...
+    lost: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, consumer: _Optional[str] = ..., lost: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Deliveries(_message.Message):
     __slots__ = ("messages",)
