@@ -27,6 +27,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -70,6 +71,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
 # Processes that Python's multiprocessing starts once and keeps for its own use.
 _KEPT_BY_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
+# Images of Docker forbid bytecode, to be small. Every Python that a test starts would compile
+# the whole product anew, which takes longer than most of them run.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # What Spark's own scripts give to every Java they start, also in programs and pages that
 # run by themselves. Runs are short and cores are shared: one compiler and the simplest

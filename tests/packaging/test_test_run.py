@@ -210,6 +210,19 @@ def test_one():
     assert "examples: 2000" in result.stdout
 
 
+def test_what_tests_start_keeps_its_bytecode_also_where_the_run_was_told_not_to(run: Run) -> None:
+    body = """
+import subprocess, sys
+
+def test_one(tmp_path):
+    (tmp_path / "module.py").touch()
+    subprocess.run([sys.executable, "-c", "import module"], cwd=tmp_path, check=True)
+    assert (tmp_path / "__pycache__").exists()
+"""
+    result = run(body, "-n", "1", PYTHONDONTWRITEBYTECODE="1")
+    assert result.returncode == 0, result.stdout
+
+
 def test_a_run_may_do_without_a_cache(run: Run, tmp_path: Path) -> None:
     settings = '[tool.pytest.ini_options]\naddopts = ["--strict-config"]\ncache_dir = "cache"\n'
     (tmp_path / "pyproject.toml").write_text(settings)
