@@ -177,10 +177,15 @@ METRIC_AGES_MAX: Final = 1_000
 # a few seconds.
 STATE_REPLAY_BYTES_MAX: Final = 8 * 1024 * 1024
 # Tracing: what of a partition's state log may wait to be carried over before it is
-# cut all the same; what one page of a search goes over, and one search for a copy.
+# cut all the same, and what one search for a copy goes over.
 TRACE_UNCARRIED_BYTES_MAX: Final = 64 * 1024 * 1024
-TRACE_SCAN_BYTES_MAX: Final = 32 * 1024 * 1024
 TRACE_LINK_BYTES_MAX: Final = 16 * 1024 * 1024
+# What one page of a search looks at, a fraction of a second, before it says where the next
+# one goes on: records that are decoded; batches, uncompressed where they are opened; and
+# histories, whose events are all decoded.
+TRACE_SEARCH_RECORDS_MAX: Final = 50_000
+TRACE_SEARCH_BYTES_MAX: Final = 32 * 1024 * 1024
+TRACE_HISTORIES_BYTES_MAX: Final = 4 * 1024 * 1024
 # Events of one message that are told: the last of them.
 TRACE_EVENTS_MAX: Final = 1_000
 

@@ -32,6 +32,10 @@ class Chunk:
                 self.attempts = bytearray(zlib.decompress(attempts))
             self.packed = None
 
+    def read_state(self) -> bytes | bytearray:
+        """The state column, packed or not; a packed one stays so."""
+        return self.state if self.packed is None else zlib.decompress(self.packed[0])
+
     def columns(self) -> tuple[bytearray, array[int]]:
         """Attempts and grants, as long as the state column."""
         if self.attempts is None:

@@ -35,11 +35,12 @@ class Standing:
             elif offset not in committed:
                 self._transactions[offset] = "aborted"
         for view in partition.views.values():
-            retries = _retries_of(view, offsets)
-            for offset in offsets:
-                found = _in_queue(view, offset, records.get(offset), retries)
-                if found is not None:
-                    self._groups[offset].append((view.group_id, found))
+            seen = [offset for offset in offsets if 0 <= offset < view.window.end]
+            states = view.window.states_at(seen)
+            retries = _retries_of(view, seen, states)
+            for offset, state in zip(seen, states, strict=True):
+                found = _in_queue(view, offset, state, records.get(offset), retries)
+                self._groups[offset].append((view.group_id, found))
         place = (partition.topic.id, partition.index)
         for name in sorted(broker.cursors.groups()):
             cursor = broker.cursors.find(name, place)
@@ -65,19 +66,16 @@ def _group_of(trace: GroupTrace) -> tuple[str, str]:
     return trace.group, trace.kind
 
 
-def _retries_of(view: QueueView, offsets: Sequence[int]) -> dict[int, int]:
+def _retries_of(view: QueueView, offsets: Sequence[int], states: Sequence[int]) -> dict[int, int]:
     """When those that rest before a retry come back: found in one go for all."""
-    resting = {offset for offset in offsets if view.is_in(offset, RETRYING)}
+    resting = {offset for offset, state in zip(offsets, states, strict=True) if state == RETRYING}
     return {offset: due for due, offset in view.retries if offset in resting} if resting else {}
 
 
 def _in_queue(
-    view: QueueView, offset: int, record: Record | None, retries: Mapping[int, int]
-) -> GroupTrace | None:
+    view: QueueView, offset: int, state: int, record: Record | None, retries: Mapping[int, int]
+) -> GroupTrace:
     window = view.window
-    if not 0 <= offset < window.end:
-        return None
-    state = window.state_at(offset)
     if state == ABSENT:
         # Because the group began behind it, or because there is nothing for it.
         return GroupTrace(view.name, "queue", "skipped")
@@ -90,16 +88,18 @@ def _in_queue(
     elif state == DELAYED and record is not None:
         due_ms = deliver_at_ms(record)
     attempts = window.attempts_at(offset)
-    return GroupTrace(view.name, "queue", _named(view, state), attempts, consumer, due_ms)
+    named = state_in_queue(view, state)
+    return GroupTrace(view.name, "queue", named, attempts, consumer, due_ms)
 
 
-def _named(view: QueueView, state: int) -> TraceState:
-    """Nobody acks or cancels the dead letters themselves."""
+def state_in_queue(view: QueueView, state: int) -> TraceState:
+    """What a state of the window is called in a trace. Nobody acks or cancels the dead
+    letters themselves."""
     if view.name == DEAD_LETTER_GROUP and state == ACKED:
         return "redriven"
     if view.name == DEAD_LETTER_GROUP and state == CANCELLED:
         return "purged"
-    return STATES[state]
+    return STATES.get(state, "skipped")
 
 
 def _in_stream(name: str, cursor: Cursor, offset: int) -> GroupTrace:

@@ -61,10 +61,13 @@ def trace_one(broker: Broker, id: MessageId) -> Steps[MessageTrace]:
 
 
 def trace_many(
-    broker: Broker, partition: Partition, offsets: Sequence[int]
+    broker: Broker,
+    partition: Partition,
+    offsets: Sequence[int],
+    starts: dict[int, int] | None = None,
 ) -> Steps[list[MessageTrace]]:
     """One trace for each of these ascending offsets, which lie below the high
-    watermark."""
+    watermark. `starts` is filled with where groups began to read, by number."""
     if not offsets:
         return []
     topics = broker.topics
@@ -74,7 +77,7 @@ def trace_many(
     records = _records(partition, offsets)
     standing = Standing(broker, partition, records, offsets)
     history = History(partition, find_trace_partition(topics), offsets)
-    producers = {offset: _producer_of(partition, offset) for offset in records}
+    producers = _producers_of(partition, sorted(records))
     with contextlib.closing(history):
         while (yield history.step) is not None:
             pass
@@ -88,6 +91,8 @@ def trace_many(
         timelines[offset] = timeline = Timeline(offset, name_of)
         timeline.tell(history.of(offset))
         timeline.begin(records.get(offset), has_attributes=partition.topic.source_id is None)
+        if starts is not None:
+            starts.update(timeline.starts)
     links = yield from follow_copies(broker, partition, timelines, records)
     sample = Sample(partition.topic.id, partition.index, partition.topic.settings.trace_sample)
     is_cut = partition.state is not None and partition.state.log.start_offset > 0
@@ -119,9 +124,16 @@ def _records(partition: Partition, offsets: Sequence[int]) -> dict[int, Record]:
     return {record.offset: record for record in partition.read(runs_of(there))}
 
 
-def _producer_of(partition: Partition, offset: int) -> str | None:
-    data = partition.log.read(offset, 1, partition.high_watermark)
-    header = read_header(data)
-    if header.producer_id < 0:
-        return None
-    return f"{header.producer_id}/{header.producer_epoch}"
+def _producers_of(partition: Partition, offsets: Sequence[int]) -> dict[int, str | None]:
+    """Of these ascending offsets, each of which has a record."""
+    producers: dict[int, str | None] = {}
+    end, producer = 0, None
+    for offset in offsets:
+        if offset >= end:
+            header = read_header(partition.log.read(offset, 1, partition.high_watermark))
+            end = header.next_offset
+            producer = (
+                None if header.producer_id < 0 else f"{header.producer_id}/{header.producer_epoch}"
+            )
+        producers[offset] = producer
+    return producers

@@ -33,7 +33,8 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from headrace.engine.chunk import Chunk
@@ -138,17 +139,32 @@ class Window:
 
     def value_at(self, offset: int) -> int:
         """The byte of one offset; ACKED for what is done and forgotten."""
-        number, index = offset >> CHUNK_BITS, offset & (CHUNK - 1)
-        chunk = self._chunks.get(number)
-        if chunk is not None:
-            if chunk.packed is not None:
-                return zlib.decompress(chunk.packed[0])[index]
-            return chunk.state[index]
-        outcomes = self._outcomes.get(number)
-        return ACKED if outcomes is None else zlib.decompress(outcomes)[index]
+        chunk = self._chunks.get(offset >> CHUNK_BITS)
+        if chunk is not None and chunk.packed is None:
+            return chunk.state[offset & (CHUNK - 1)]
+        column = self._column(offset >> CHUNK_BITS)
+        return column[offset & (CHUNK - 1)] if column else ACKED
 
     def state_at(self, offset: int) -> int:
         return self.value_at(offset) & STATE_MASK
+
+    def states_at(self, offsets: Iterable[int]) -> list[int]:
+        """As `state_at`, of ascending offsets: what is packed is opened once."""
+        states: list[int] = []
+        for number, group in groupby(offsets, lambda offset: offset >> CHUNK_BITS):
+            column = self._column(number)
+            states += [
+                column[each & (CHUNK - 1)] & STATE_MASK if column else ACKED for each in group
+            ]
+        return states
+
+    def _column(self, number: int) -> bytes | bytearray:
+        """The bytes of a chunk; empty when it is done and all of it was acked."""
+        chunk = self._chunks.get(number)
+        if chunk is not None:
+            return chunk.read_state()
+        outcomes = self._outcomes.get(number)
+        return b"" if outcomes is None else zlib.decompress(outcomes)
 
     def lanes_in(self, start: int, end: int) -> bytes:
         """The lane of each message of a run that is not done."""
@@ -227,7 +243,7 @@ class Window:
         stripped = bytes((value,))
         while count > 0 and number <= last:
             chunk = self._chunks.get(number)
-            state = b"" if chunk is None else self._state_of(chunk)
+            state = b"" if chunk is None else chunk.read_state()
             base = number << CHUNK_BITS
             while count > 0:
                 index = state.find(value, index)
@@ -257,13 +273,9 @@ class Window:
         pattern = _class_of((state,))
         for number in sorted(self._chunks):
             base = number << CHUNK_BITS
-            column = self._state_of(self._chunks[number])
+            column = self._chunks[number].read_state()
             for match in pattern.finditer(column, max(0, start - base)):
                 yield base + match.start()
-
-    @staticmethod
-    def _state_of(chunk: Chunk) -> bytes | bytearray:
-        return chunk.state if chunk.packed is None else zlib.decompress(chunk.packed[0])
 
     # Changing.
 
@@ -381,7 +393,7 @@ class Window:
         while self.start < self.end:
             number, index = self.start >> CHUNK_BITS, self.start & (CHUNK - 1)
             chunk = self._chunks[number]
-            column = self._state_of(chunk)
+            column = chunk.read_state()
             live = _LIVE.search(column, index)
             if live is not None:
                 self.start = (number << CHUNK_BITS) + live.start()
@@ -431,7 +443,7 @@ class Window:
                 base = number << CHUNK_BITS
                 if base < offset:
                     chunk = self._chunks[number]
-                    if base + CHUNK <= offset and not _LIVE.search(self._state_of(chunk)):
+                    if base + CHUNK <= offset and not _LIVE.search(chunk.read_state()):
                         # Done throughout, and about to be dropped as it is.
                         continue
                     chunk.unpack()
@@ -482,6 +494,6 @@ class Window:
         self._hints = [self.start] * LANE_COUNT
 
     def _count(self, chunk: Chunk) -> None:
-        column = self._state_of(chunk)
+        column = chunk.read_state()
         for value in set(column):
             self.counts[value] += column.count(value)

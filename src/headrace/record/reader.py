@@ -95,6 +95,11 @@ class BatchParts:
         self._place: _Place = (0, -1, header.count)
 
     @property
+    def size_bytes(self) -> int:
+        """Of all records, uncompressed."""
+        return len(self._data)
+
+    @property
     def cost_max(self) -> int:
         """What all records cost if they have few headers."""
         return len(self._data) + _RECORD_COST * self.header.count
