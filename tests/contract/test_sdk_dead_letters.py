@@ -151,6 +151,18 @@ def test_a_redrive_stops_when_most_messages_come_back(orders: headrace.Headrace)
     assert len(orders.dead_letters("orders")) == 200
 
 
+def test_a_redrive_whose_last_batch_comes_back_is_done(orders: headrace.Headrace) -> None:
+    give_up(orders, 30)
+    with orders.queue("orders") as queue:
+
+        def fail_again(so_far: headrace.RedriveResult) -> None:
+            queue.reject(queue.lease(100))
+
+        result = orders.dead_letters("orders").redrive(rate=100, progress=fail_again)
+    # There is nothing left to be kept from a group that fails; how it fares is said all the same.
+    assert (result.redriven, result.stopped, result.returned) == (30, None, 20)
+
+
 def test_a_redrive_that_is_handled_goes_on_to_the_end(orders: headrace.Headrace) -> None:
     give_up(orders, 100)
     with orders.queue("orders") as queue:

@@ -343,7 +343,7 @@ class QueueAgainstTwin(RuleBasedStateMachine):
         now_ms = self.clock.time_ms
         in_place = [i for i, s in back if self.twins[s["group"]].has_dead(s["source"], now_ms)]
         stay, copied = len(found) - len(back), len(back) - len(in_place)
-        assert done == (len(found), len(back), stay, None, 0, len(in_place), copied)
+        assert done == (len(found), len(back), stay, None, 0, len(in_place), copied, 0)
         for letter_id, story in sorted(back, key=lambda pair: pair[0]):
             del self.letters[letter_id]
             if letter_id in in_place:

@@ -44,6 +44,7 @@ from headrace.cli.output import (
     write_json,
     write_json_line,
 )
+from headrace.core.limits import REVIVED_MAX
 from headrace.core.values import MessageId, RedriveResult
 from headrace.core.wording import counted
 
@@ -237,6 +238,10 @@ def redrive_lines(result: RedriveResult, untried: int, *, dry_run: bool) -> Iter
         yield f"{result.orphaned:,} failed in a group that is gone, and stay; purge them"
     if result.looping:
         yield f"{result.looping:,} came back too often already and stay; --force takes them too"
+    if dry_run and result.in_place > REVIVED_MAX:
+        yield f"at most {REVIVED_MAX:,} of a partition go back in place, and the others as copies"
+    if result.returned and not result.stopped:
+        yield f"{result.returned:,} came back to the dead letters meanwhile"
     if result.stopped:
         yield f"stopped with {untried:,} not tried: {result.stopped}, or try a few with --limit"
 

@@ -4,8 +4,8 @@
     timed out     redrive        120    120
     KeyError      leave           17      -
 
-Steps are done in order. One that stops because its messages come straight back
-ends the plan: what follows would most likely fare no better.
+Steps are done in order. One whose messages come straight back ends the plan, unless it was
+the last: what follows would most likely fare no better.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import click
 
 from headrace.cli.command import EXIT_FAILED, EXIT_NOTHING_FOUND
 from headrace.cli.output import counted, print_table, progress, say, ways_of, write_json
+from headrace.client.redrive import most_came_back
 from headrace.core.values import RedriveResult
 from headrace.pipelines.triage.plan import Step, read_plan
 
@@ -30,10 +31,6 @@ class Result(NamedTuple):
     done: int
     redriven: RedriveResult = RedriveResult(0, 0, 0, None)
 
-    @property
-    def stopped(self) -> str | None:
-        return self.redriven.stopped
-
 
 def carry_out(
     handle: Headrace, path: str, *, dry_run: bool, force: bool, yes: bool, as_json: bool
@@ -47,17 +44,32 @@ def carry_out(
         question += f" and purge {purged:,}" if purged else ""
         click.confirm(f"{question}?", abort=True, err=True)
     results: list[Result] = []
-    with progress("carrying out the plan", sum(matched)) as bar:
+    left, stopped = sum(matched), None
+    with progress("carrying out the plan", left) as bar:
         for step, count in zip(steps, matched, strict=True):
             result = _do(handle, step, count, dry_run=dry_run, force=force)
             results.append(result)
             bar.advance(count)
-            if result.stopped:
+            is_purge = step.action == "purge"
+            left -= count if is_purge else min(count, result.redriven.matched)
+            stopped = _why_to_stop(result.redriven) if left else None
+            if stopped is not None:
                 break
-    _answer(results, dry_run=dry_run, as_json=as_json)
-    if any(result.stopped for result in results):
+    # Those that it did not get to match as well.
+    results += [Result(step, n, 0) for step, n in zip(steps, matched, strict=True)][len(results) :]
+    _answer(results, left, stopped, dry_run=dry_run, as_json=as_json)
+    if stopped is not None:
         return EXIT_FAILED
     return None if sum(matched) else EXIT_NOTHING_FOUND
+
+
+def _why_to_stop(redriven: RedriveResult) -> str | None:
+    if redriven.stopped is None and most_came_back(redriven):
+        return (
+            f"{redriven.returned:,} of {counted(redriven.redriven, 'message')} came back to the "
+            "dead letters; repair the cause first"
+        )
+    return redriven.stopped
 
 
 def _choice(step: Step) -> Choice:
@@ -75,12 +87,15 @@ def _do(handle: Headrace, step: Step, matched: int, *, dry_run: bool, force: boo
     return Result(step, matched, found.redriven, found)
 
 
-def _answer(results: list[Result], *, dry_run: bool, as_json: bool) -> None:
+def _answer(
+    results: list[Result], left: int, stopped: str | None, *, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
         documents: list[dict[str, Any]] = [
             {**each.step._asdict(), "matched": each.matched, "done": each.done}
             | {"in_place": each.redriven.in_place, "copied": each.redriven.copied}
-            | {"stopped": each.stopped, "dry_run": dry_run}
+            | {"returned": each.redriven.returned, "stopped": each.redriven.stopped}
+            | {"dry_run": dry_run}
             for each in results
         ]
         write_json(documents)
@@ -102,6 +117,7 @@ def _answer(results: list[Result], *, dry_run: bool, as_json: bool) -> None:
     for each in redriven:
         whole = whole.plus(each.redriven)
     say(f"{whole.redriven:,} of {total} {verb}{ways_of(whole)}")
-    for each in results:
-        if each.stopped:
-            say(f"stopped before the end: {each.stopped}")
+    if whole.returned and stopped is None:
+        say(f"{whole.returned:,} came back to the dead letters meanwhile")
+    if stopped is not None:
+        say(f"stopped with {left:,} not tried: {stopped}")

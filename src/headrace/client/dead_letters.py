@@ -17,6 +17,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import IO, Any, TypedDict, Unpack
 
 from headrace.client.connection import Connection
@@ -128,25 +129,19 @@ class DeadLetters:
 
         A message that came back too often already stays, unless `force`. It
         stops, and `stopped` says so, when more than half as many come back as were
-        sent meanwhile: it looks after every batch, for 20 messages at least.
+        sent meanwhile: it looks after every batch but the last, for 20 messages at
+        least. `returned` says how many came back in all while it went on.
         `rate` is in messages a second; `progress` is called with the result so far
         after every batch.
         """
         backend = self._connection.reach()
         redrive = Redrive(backend, self.topic, rate=rate, dry_run=dry_run, force=force)
-        batch: list[MessageId] = []
-        for letter in self.choose(**choice):
-            batch.append(letter.id)
-            if len(batch) < redrive.batch_items:
-                continue
-            redrive.send(batch)
-            batch = []
-            if progress is not None:
-                progress(redrive.result)
-            if redrive.result.stopped is not None:
-                return redrive.result
-        if batch:
-            redrive.send(batch)
+        letters = self.choose(**choice)
+        following = _ids(letters, redrive.batch_items)
+        while following and redrive.result.stopped is None:
+            # Whether there are more decides whether there is anything to stop.
+            batch, following = following, _ids(letters, redrive.batch_items)
+            redrive.send(batch, is_last=not following)
             if progress is not None:
                 progress(redrive.result)
         return redrive.result
@@ -155,13 +150,10 @@ class DeadLetters:
         """Delete them for good; how many there were."""
         backend = self._connection.reach()
         count = 0
-        batch: list[MessageId] = []
-        for letter in self.choose(**choice):
-            batch.append(letter.id)
-            if len(batch) == BATCH_ITEMS:
-                count += backend.purge(self.topic, batch)
-                batch = []
-        return count + (backend.purge(self.topic, batch) if batch else 0)
+        letters = self.choose(**choice)
+        while batch := _ids(letters, BATCH_ITEMS):
+            count += backend.purge(self.topic, batch)
+        return count
 
     def export(self, target: str | os.PathLike[str] | IO[str], **choice: Unpack[Choice]) -> int:
         """Write them as JSON Lines to a path or an open text file; how many."""
@@ -198,6 +190,11 @@ class DeadLetters:
 
     def __repr__(self) -> str:
         return f"<DeadLetters {self.topic}>"
+
+
+def _ids(letters: Iterator[DeadLetterView], count: int) -> list[MessageId]:
+    """Of the next ones."""
+    return [letter.id for letter in islice(letters, count)]
 
 
 def as_document(letter: DeadLetterView) -> dict[str, Any]:

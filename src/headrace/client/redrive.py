@@ -51,15 +51,15 @@ class Redrive:
         # How many were sent and how many had come back, after each batch.
         self._history = [(0, 0)]
 
-    def send(self, batch: list[MessageId]) -> None:
-        """One batch, then the look, then the pause. Sets `result.stopped` when
-        the rest should stay where it is."""
+    def send(self, batch: list[MessageId], *, is_last: bool) -> None:
+        """One batch, then the pause, then the look. Sets `result.stopped` when
+        the rest, if there is one, should stay where it is."""
         answer = self._backend.redrive(self._topic, batch, dry_run=self._dry_run, force=self._force)
         self.result = self.result.plus(answer)
         if self._dry_run or answer.stopped is not None:
             return
         self._keep_pace()
-        self._look()
+        self._look(is_last)
 
     def _keep_pace(self) -> None:
         if self._rate is None:
@@ -69,12 +69,13 @@ class Redrive:
         if early_ms > 0:
             pause(self._backend.clock, early_ms)
 
-    def _look(self) -> None:
+    def _look(self, is_last: bool) -> None:
         self._returned += self._count_returned()
         sent = self.result.redriven
         lately = breaker_opens(self._history, sent, self._returned)
         self._history.append((sent, self._returned))
-        if lately is not None:
+        self.result = self.result._replace(returned=self._returned)
+        if lately is not None and not is_last:
             self.result = self.result._replace(stopped=_why(lately, sent, self._returned))
 
     def _count_returned(self) -> int:
@@ -130,6 +131,11 @@ def ends_of_dead_letters(backend: Backend, topic: str) -> dict[int, int]:
         if info.name == name:
             return {each.partition: each.high_watermark for each in info.partitions}
     return {}
+
+
+def most_came_back(result: RedriveResult) -> bool:
+    """Whether a redrive that is over says that another one would be in vain."""
+    return result.redriven >= BREAKER_WINDOW and 2 * result.returned > result.redriven
 
 
 def breaker_opens(

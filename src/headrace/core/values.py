@@ -353,6 +353,9 @@ class RedriveResult(NamedTuple):
     in_place: int = 0
     # Published as copies, since the message was not there any more. Streams see those.
     copied: int = 0
+    # Came back to the dead letters meanwhile. A node does not look, and says 0: those who
+    # redrive in batches do.
+    returned: int = 0
 
     def plus(self, more: RedriveResult) -> RedriveResult:
         """This and the next part of one redrive."""
@@ -364,6 +367,7 @@ class RedriveResult(NamedTuple):
             orphaned=self.orphaned + more.orphaned,
             in_place=self.in_place + more.in_place,
             copied=self.copied + more.copied,
+            returned=self.returned + more.returned,
         )
 
 

@@ -125,7 +125,10 @@ async def redrive(call: Call) -> bodies.Redriven:
         total = total.plus(result)
         # A dry run waits for nothing.
         await slices.rest()
-    return bodies.Redriven(**total._asdict())
+    known = total._asdict()
+    # Only who goes in batches looks what came back.
+    del known["returned"]
+    return bodies.Redriven(**known)
 
 
 async def purge(call: Call) -> bodies.Purged:
