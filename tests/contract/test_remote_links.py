@@ -20,8 +20,10 @@ from tests.interop.conftest import NodeProcess
 
 import headrace
 from headrace.client.caller import Caller
+from headrace.client.probing import probe
 from headrace.client.socket_link import SocketLink
 from headrace.core.errors import Disconnected, InvalidArgument, Unreachable
+from headrace.core.node_settings import Address
 from headrace.wire.remote import codec
 
 # Nothing here may come back because a lease ended by time.
@@ -319,25 +321,49 @@ def test_where_no_node_is_the_error_says_how_to_start_one() -> None:
         headrace.connect(f"127.0.0.1:{port}")
 
 
-@pytest.mark.parametrize("answer", [b"", struct.pack(">iihi", 10, 1, 0, 0)])
-def test_what_is_no_node_of_ours_is_told_apart(answer: bytes) -> None:
-    """Apache Kafka hangs up on an API that it does not know, and answers ApiVersions."""
+API_VERSIONS = struct.pack(">iihi", 10, 1, 0, 0)
+HELLO = struct.pack(">iiB", 5, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        # Apache Kafka hangs up on an API that it does not know, and answers ApiVersions.
+        ([b"", API_VERSIONS], "speaks Kafka but is not"),
+        # A node that was killed leaves a connection that nobody has accepted.
+        ([b""], "closed the connection before it answered, and nobody listens there now"),
+        # One that was started again meanwhile.
+        ([b"", API_VERSIONS + HELLO], "closed the connection before it answered, and answers now"),
+        ([b"", b""], "closes every connection before it answers"),
+        ([b"", b"SSH-2.0-OpenSSH"], "does not answer as a headrace node"),
+    ],
+)
+def test_what_is_no_node_of_ours_is_told_apart(answers: list[bytes], words: str) -> None:
+    """By what it answers to one connection after the other."""
 
     def listen(server: socket.socket) -> None:
-        for number in range(2):
-            client, _ = server.accept()
-            with client:
-                client.recv(1024)
-                if number:
+        with server:
+            for left, answer in enumerate(answers, 1 - len(answers)):
+                client, _ = server.accept()
+                with client:
+                    client.recv(1024)
                     client.sendall(answer)
+                    if left == 0:
+                        server.close()
+                    if answer.startswith(API_VERSIONS):
+                        client.recv(1024)
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=listen, args=(server,))
-        thread.start()
-        words = "speaks Kafka but is not" if answer else "does not answer as a headrace node"
-        with pytest.raises(Unreachable, match=words):
-            headrace.connect(f"127.0.0.1:{server.getsockname()[1]}")
-        thread.join(WAIT)
+    server = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    thread = threading.Thread(target=listen, args=(server,))
+    thread.start()
+    with pytest.raises(Unreachable, match=words):
+        headrace.connect(address)
+    thread.join(WAIT)
+
+
+def test_a_node_of_ours_is_known_as_one(node: NodeProcess) -> None:
+    assert probe(Address.parse("node", node.bootstrap)) == "node"
 
 
 def test_the_address_may_come_from_the_environment(
