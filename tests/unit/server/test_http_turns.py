@@ -7,7 +7,8 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from starlette.requests import Request
+import pytest
+from starlette.requests import ClientDisconnect, Request
 
 from headrace.core import limits
 from headrace.server.http.route import Budget, Call, Route, endpoint
@@ -19,18 +20,22 @@ MAX = limits.HTTP_ANSWERS_AT_ONCE_MAX
 class Made:
     """A route whose answers are under way until the test says otherwise."""
 
-    def __init__(self, *, waits: bool = False, takes_turn: bool = False) -> None:
+    def __init__(
+        self, *, waits: bool = False, takes_turn: bool = False, reads_through: bool = False
+    ) -> None:
         self._waits = waits
         self._takes_turn = takes_turn
         self.begun = self.shown = 0
         self.found = asyncio.Event()
         self.may_end = asyncio.Event()
+        self.gone = asyncio.Event()
         service = SimpleNamespace(closing=asyncio.get_running_loop().create_future())
         calls: Any = SimpleNamespace(run=None, service=service)
         nothing: Any = None
         route = Route(
-            "GET", "/large", self._handle, "", "", has_messages=True, takes_turn=takes_turn
-        )
+            "GET", "/large", self._handle, "", "", has_messages=True, takes_turn=takes_turn,
+            reads_through=reads_through,
+        )  # fmt: skip
         self._serve = endpoint(route, calls, nothing, nothing, Budget(), nothing)
 
     async def _handle(self, call: Call) -> dict[str, str]:
@@ -51,7 +56,8 @@ class Made:
 
     def ask(self) -> asyncio.Task[Any]:
         async def receive() -> Any:
-            await asyncio.Event().wait()
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
 
         scope = {"type": "http", "method": "GET", "headers": [], "query_string": b""}
         return asyncio.create_task(_serve(self._serve, Request(scope, receive)))
@@ -80,6 +86,25 @@ def test_only_some_large_answers_are_made_at_once_and_all_in_the_end() -> None:
         answers = await asyncio.gather(*asked[1:])
         assert {answer.status_code for answer in answers} == {200}
         assert made.begun == 3 * MAX
+
+    asyncio.run(play())
+
+
+def test_what_reads_for_long_ends_with_its_client_also_where_it_waits_for_its_turn() -> None:
+    async def play() -> None:
+        made = Made(reads_through=True)
+        asked = [made.ask() for _ in range(3 * MAX)]
+        await settle()
+        assert made.begun == MAX
+        made.gone.set()
+        for each in asked:
+            with pytest.raises(ClientDisconnect):
+                await each
+        # Nobody's turn was kept.
+        made.gone.clear()
+        made.may_end.set()
+        answers = await asyncio.gather(*(made.ask() for _ in range(MAX)))
+        assert {answer.status_code for answer in answers} == {200}
 
     asyncio.run(play())
 

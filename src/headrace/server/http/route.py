@@ -127,6 +127,19 @@ class Call:
             await self.take_turn()
         return found
 
+    async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work returns. As soon as the client is gone it is cancelled, and
+        ClientDisconnect is raised: it must be nothing but reading."""
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_leaves(self.request))
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnect
+            return working.result()
+        finally:
+            await _give_up(working, leaving)
+
     async def _unless_gone(
         self,
         work: Coroutine[Any, Any, list[T]],
@@ -143,9 +156,13 @@ class Call:
                 await undo(working.result())
             raise ClientDisconnect
         finally:
-            leaving.cancel()
-            working.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
+            await _give_up(working, leaving)
+
+
+async def _give_up(*tasks: asyncio.Future[Any]) -> None:
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _leaves(request: Request) -> None:
@@ -178,6 +195,8 @@ class Route:
     # handler that may be long in finding them takes its turn itself, when it has them.
     has_messages: bool = False
     takes_turn: bool = False
+    # It may read for long, changes nothing, and ends when its client is gone.
+    reads_through: bool = False
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -255,6 +274,11 @@ def endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:  # fmt: skip
     turns = Turns() if route.has_messages else None
 
+    async def carry_out(call: Call) -> Any:
+        if not route.takes_turn:
+            await call.take_turn()
+        return await route.handler(call)
+
     async def serve(request: Request) -> Response:
         call = Call(request, calls, members, facts, budget, aftermath, turns)
         if route.query is not None:
@@ -272,11 +296,12 @@ def endpoint(
             if call.body is None:
                 call.body = decode_body(route.body, body)
         request.scope[WAITED] = getattr(call.body or call.query, "wait", 0)
-        if not route.takes_turn:
-            await call.take_turn()
         content = b""
         try:
-            answer = await route.handler(call)
+            if route.reads_through:
+                answer = await call.while_there(carry_out(call))
+            else:
+                answer = await carry_out(call)
             if isinstance(answer, Response):
                 content = getattr(answer, "body", b"")
                 return answer

@@ -85,11 +85,12 @@ ROUTES = (
           query=o.SearchQuery, answer=o.SearchPage,
           detail="By what keys, values and headers have in them, newest first. A request reads "
           "a few thousand records at most; `next` goes on, also where nothing was found yet.",
-          has_messages=True),
+          has_messages=True, reads_through=True),
     Route("GET", "/topics/{topic}/events", events.tail, "Tail a topic", "messages",
           query=b.EventsQuery, answer_type=events.EVENTS_TYPE),
     Route("GET", "/topics/{topic}/delayed", letters.list_delayed, "List delayed messages",
-          "messages", query=b.PageQuery, answer=b.DelayedPage, has_messages=True),
+          "messages", query=b.PageQuery, answer=b.DelayedPage, has_messages=True,
+          reads_through=True),
     Route("DELETE", "/topics/{topic}/delayed/{partition}/{offset}", letters.cancel,
           "Cancel a delayed message", "messages", answer=b.Cancelled),
     # Queues.
@@ -116,9 +117,9 @@ ROUTES = (
     Route("GET", "/dead-letters", letters.count_letters, "Topics that have dead letters",
           "dead letters", answer=o.LetterCounts),
     Route("GET", f"{_LETTERS}/reasons", letters.group_by_reason, "Dead letters by reason",
-          "dead letters", answer=o.LetterReasons),
+          "dead letters", answer=o.LetterReasons, reads_through=True),
     Route("GET", _LETTERS, letters.list_letters, "List dead letters", "dead letters",
-          query=b.LettersQuery, answer=b.LettersPage, has_messages=True),
+          query=b.LettersQuery, answer=b.LettersPage, has_messages=True, reads_through=True),
     Route("GET", f"{_LETTERS}/{{partition}}/{{offset}}", letters.show_letter,
           "Show a dead letter", "dead letters", answer=b.ShownLetter, has_messages=True),
     Route("POST", f"{_LETTERS}/redrive", letters.redrive, "Send dead letters back",
@@ -151,11 +152,12 @@ ROUTES = (
     Route("GET", "/trace/{message}", traces.show, "Where a message is", "traces",
           answer=t.ShownTrace,
           detail="By its id, as in orders:0:42, or by a receipt, good or not: its state in every "
-          "group, and what happened to it.", has_messages=True),
+          "group, and what happened to it.", has_messages=True, reads_through=True),
     Route("GET", "/trace", traces.search, "Search traces", "traces",
           query=t.TraceSearch, answer=t.TracesPage,
           detail="Over the retained records, in the order of topics, partitions and offsets. A "
-          "page ends when it is full or when enough was looked at.", has_messages=True),
+          "page ends when it is full or when enough was looked at; `next` goes on, also where "
+          "nothing was found yet.", has_messages=True, reads_through=True),
     # Statistics and the node.
     Route("GET", "/overview", overview.overview, "The node at a glance", "node",
           answer=o.Overview),

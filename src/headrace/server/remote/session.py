@@ -93,6 +93,8 @@ class Session:
         # The consumers that left last: what they ask for behind that, they do not want.
         self._left: dict[Owned, None] = {}
         self._watches: set[Watch] = set()
+        # Calls that read for long, and end with the connection.
+        self._readers: set[asyncio.Task[Any]] = set()
         # Leases that wait for messages, and what ends them.
         self._waits: dict[Stop, tuple[str, str, int | None]] = {}
         self._sizes = Sizes()
@@ -108,10 +110,10 @@ class Session:
             "leave": self._leave,
             "join_stream": self._join_stream,
             "leave_stream": self._leave_stream,
-            "delayed": self._delayed,
-            "dead_letters": self._dead_letters,
-            "trace": self._trace,
-            "traces": self._traces,
+            "delayed": partial(self._reading, self._delayed),
+            "dead_letters": partial(self._reading, self._dead_letters),
+            "trace": partial(self._reading, self._trace),
+            "traces": partial(self._reading, self._traces),
             "transact": self._transact,
             "overview": holdings.glance.overview,
             "figures": self._figures,
@@ -307,6 +309,15 @@ class Session:
 
     # Listings.
 
+    async def _reading(self, read: Callable[..., Awaitable[object]], **arguments: Any) -> object:
+        task = asyncio.current_task()
+        assert task is not None
+        self._readers.add(task)
+        try:
+            return await read(**arguments)
+        finally:
+            self._readers.discard(task)
+
     async def _delayed(
         self, topic: str, after: tuple[int, int, int] | None, limit: int
     ) -> DelayedPage:
@@ -334,6 +345,8 @@ class Session:
             watch.news.set()
         for stop in tuple(self._waits):
             stop.set()
+        for reader in tuple(self._readers):
+            reader.cancel()
         for owned in tuple(self._owned):
             self._give_back_later(owned)
 
