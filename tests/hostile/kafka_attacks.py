@@ -9,6 +9,7 @@ import random
 
 import zstandard
 from tests.hostile.target import KEYS, Target, frame, raw_frame
+from tests.unit.wire.request_fields import ARRAYS, Field, element, sent
 
 from headrace.core import limits
 from headrace.record import NewRecord, build_batch
@@ -81,6 +82,17 @@ async def arrays_that_never_end(target: Target) -> None:
                 with contextlib.suppress(OSError, EOFError, TimeoutError):
                     await peer.send(raw_frame(key, api.last, body * 3))
                     async with asyncio.timeout(1):
+                        await peer.take_frame()
+
+
+async def arrays_at_their_limit(target: Target) -> None:
+    """Any request with one of its arrays as long as it may be, and one longer."""
+    for field in random.sample(ARRAYS, 3):
+        for beyond in (0, 1):
+            async with target.connect(target.kafka) as peer:
+                with contextlib.suppress(OSError, EOFError, TimeoutError):
+                    await peer.send(_long_request(field, beyond))
+                    async with asyncio.timeout(5):
                         await peer.take_frame()
 
 
@@ -289,6 +301,18 @@ def _bomb(value_bytes: int, headers: int) -> bytes:
     batch[22] |= ZSTD
     seal_batch(batch, 0, len(batch))
     return bytes(batch)
+
+
+@functools.cache
+def _long_request(field: Field, beyond: int) -> bytes:
+    most = limits.REQUEST_ARRAY_MAX
+    if field.is_plain:
+        most = limits.REQUEST_ELEMENTS_MAX - len(field.path) + 1
+    elements = tuple(element(field.element, number) for number in range(most + beyond))
+    # Some numbers are bytes, and cannot all be different.
+    alike = elements[:1] * len(elements)
+    newest = next(sent(field, elements, "long"), None) or next(sent(field, alike, "long"))
+    return raw_frame(field.key, *newest)
 
 
 @functools.cache

@@ -30,6 +30,7 @@ ATTACKS = (
     Attack(kafka_attacks.metadata_of_900_000_names),
     Attack(kafka_attacks.metadata_at_the_limit, 3),
     Attack(kafka_attacks.arrays_that_never_end, 5),
+    Attack(kafka_attacks.arrays_at_their_limit),
     Attack(kafka_attacks.join_group_with_a_megabyte),
     Attack(kafka_attacks.catastrophic_patterns),
     Attack(http_attacks.deep_json, 3),

@@ -8,7 +8,19 @@ of acks, a duplicate) are return values and not in this file's business.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+# Of the text of an error: what it quotes may be as long as a client likes, and no protocol
+# has room for any length.
+TEXT_CHARACTERS_MAX: Final = 4_000
+
+
+def shortened(text: str) -> str:
+    if len(text) <= TEXT_CHARACTERS_MAX:
+        return text
+    # What to do about it stands at the end.
+    half = TEXT_CHARACTERS_MAX // 2
+    return f"{text[:half]} ... {text[-half:]}"
 
 
 class HeadraceError(Exception):
@@ -16,6 +28,9 @@ class HeadraceError(Exception):
 
     code: ClassVar[str] = "error"
     retriable: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
 
 
 # The caller's input.

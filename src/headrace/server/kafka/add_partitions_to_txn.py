@@ -15,6 +15,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.partitions import partition_of
 from headrace.server.kafka.transactions import code_for
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from headrace.wire.kafka.generated.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
@@ -29,8 +30,10 @@ async def handle(call: Call, request: AddPartitionsToTxnRequest) -> AddPartition
     name, producer_id, epoch, topics = request
     places: set[Place] = set()
     wrong: dict[tuple[str, int], int] = {}
+    slices = Slices()
     for topic in topics:
         for index in topic.partitions:
+            await slices.rest()
             try:
                 partition = partition_of(call.service, topic.name, index)
             except HeadraceError:

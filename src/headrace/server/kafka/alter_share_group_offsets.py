@@ -7,7 +7,7 @@ group did not read so far is read from then on.
 
 from __future__ import annotations
 
-from headrace.core.errors import HeadraceError, OffsetOutOfRange, UnknownPartition
+from headrace.core.errors import HeadraceError, OffsetOutOfRange, UnknownPartition, shortened
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.commit import Commit
 from headrace.server.kafka.door import Call
@@ -62,7 +62,7 @@ def _alter_topic(
                 AlterShareGroupOffsetsResponsePartition(
                     each.partition_index,
                     Error.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"there is no topic {wanted.topic_name!r}",
+                    shortened(f"there is no topic {wanted.topic_name!r}"),
                 )
                 for each in wanted.partitions
             ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from headrace.core.errors import shortened
 from headrace.core.steps import Steps
 from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
@@ -50,7 +51,7 @@ def _describe_all(
 def _describe(call: Call, name: str) -> DescribedGroup:
     group = call.door.groups.registry.find(name)
     if not isinstance(group, ConsumerGroup):
-        reason = f"there is no group {name!r} with assignment by the broker"
+        reason = shortened(f"there is no group {name!r} with assignment by the broker")
         return DescribedGroup(Error.GROUP_ID_NOT_FOUND, reason, name)
     state, group_epoch, assignment_epoch, assignor, members = group.describe()
     return DescribedGroup(

@@ -12,6 +12,7 @@ clients the interval grows, so that heartbeats do not become the node's main wor
 
 from __future__ import annotations
 
+from headrace.core.errors import shortened
 from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.values import JOIN_EPOCH
@@ -64,7 +65,7 @@ def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupH
         )
     return ConsumerGroupHeartbeatResponse(
         error_code=answer.error,
-        error_message=answer.message,
+        error_message=None if answer.message is None else shortened(answer.message),
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=_interval_ms(call, request.group_id),

@@ -6,7 +6,7 @@ begins where a new group would.
 
 from __future__ import annotations
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, shortened
 from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
 from headrace.server.kafka.door import Call
@@ -51,7 +51,7 @@ def _forget(
         return DeleteShareGroupOffsetsResponseTopic(
             name,
             error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=f"there is no topic {name!r}",
+            error_message=shortened(f"there is no topic {name!r}"),
         )
     # Forgetting what one does not know is done already.
     broker.groups.unsubscribe(group, topic, call.service.clock.now_ms(), commit)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from headrace.core.errors import shortened
 from headrace.core.steps import Steps
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.server.kafka.door import Call
@@ -56,7 +57,7 @@ def _describe(call: Call, name: str) -> DescribedGroup:
     groups, cursors = call.door.groups, call.service.broker.cursors
     group = groups.registry.find(name)
     if groups.is_queue(name):
-        return _dead(call, name, f"the group {name!r} is a queue")
+        return _dead(call, name, shortened(f"the group {name!r} is a queue"))
     if cursors.members(name):
         return _describe_embedded(call, name)
     if isinstance(group, ClassicGroup):
@@ -69,10 +70,10 @@ def _describe(call: Call, name: str) -> DescribedGroup:
             members=tuple(DescribedGroupMember(*member) for member in members),
         )
     if group is not None and not group.is_empty():
-        return _dead(call, name, f"the group {name!r} is not of the classic protocol")
+        return _dead(call, name, shortened(f"the group {name!r} is not of the classic protocol"))
     if name in cursors.groups():
         return DescribedGroup(group_id=name, group_state="Empty", protocol_type="consumer")
-    return _dead(call, name, f"there is no group {name!r}")
+    return _dead(call, name, shortened(f"there is no group {name!r}"))
 
 
 def _describe_embedded(call: Call, name: str) -> DescribedGroup:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from headrace.core.errors import shortened
 from headrace.core.steps import Steps
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.partition import Partition
@@ -66,7 +67,7 @@ def _describe(
         return DescribeShareGroupOffsetsResponseGroup(
             wanted.group_id,
             error_code=Error.GROUP_ID_NOT_FOUND,
-            error_message=f"there is no share group {wanted.group_id!r}",
+            error_message=shortened(f"there is no share group {wanted.group_id!r}"),
         )
     catalog = call.service.broker.topics.catalog
     topics = []
@@ -92,7 +93,7 @@ def _describe_topic(
                 index,
                 _UNKNOWN,
                 error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
-                error_message=f"there is no topic {wanted.topic_name!r}",
+                error_message=shortened(f"there is no topic {wanted.topic_name!r}"),
             )
             for index in wanted.partitions
         ),

@@ -47,7 +47,8 @@ def handle(
             request.session_timeout_ms,
             request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
             requires_known_member_id=call.version >= 4,
-            new_member_id=f"{name}-{groups.new_id()}",
+            # A name may be as long as an id can be.
+            new_member_id=f"{name[: limits.NAME_CHARACTERS_MAX]}-{groups.new_id()}",
             can_skip_assignment=call.version >= 9,
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.errors import UnknownTopic
+from headrace.core.errors import InvalidName, UnknownTopic
 from headrace.engine.catalog import Topic
 from headrace.server.service import Service
 from headrace.wire.kafka.primitives import ZERO_UUID
@@ -12,7 +12,11 @@ def topic_of(service: Service, name: str, topic_id: bytes) -> Topic:
     """By its id when there is one, else by its name. UnknownTopic."""
     topics = service.broker.topics
     if topic_id == ZERO_UUID:
-        return topics.named(name)
+        try:
+            return topics.named(name)
+        except InvalidName as error:
+            # For Kafka's clients a name that no topic can have is one that none has.
+            raise UnknownTopic(str(error)) from error
     topic = topics.catalog.topics_by_id.get(topic_id)
     if topic is None:
         raise UnknownTopic("there is no topic with this id")

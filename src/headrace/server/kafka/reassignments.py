@@ -7,12 +7,17 @@ anything else is refused, and nothing is ever under way.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.core.steps import Steps
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.describe_log_dirs import log_directory
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import partition_of
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -76,7 +81,14 @@ def list_ongoing(
 
 def alter_directories(
     call: Call, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+) -> AlterReplicaLogDirsResponse | Coroutine[Any, Any, AlterReplicaLogDirsResponse]:
+    size = sum(len(each.partitions) for _, topics in request.dirs for each in topics)
+    return answer(size, _move_all(call, request))
+
+
+def _move_all(
+    call: Call, request: AlterReplicaLogDirsRequest
+) -> Steps[AlterReplicaLogDirsResponse]:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for path, topics in request.dirs:
         for name, partitions in topics:
@@ -84,6 +96,7 @@ def alter_directories(
                 code = _move(call, path, name, index)
                 result = AlterReplicaLogDirPartitionResult(index, code)
                 results.setdefault(name, []).append(result)
+                yield
     return AlterReplicaLogDirsResponse(
         results=[AlterReplicaLogDirTopicResult(name, each) for name, each in results.items()]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from headrace.core.errors import shortened
 from headrace.core.steps import Steps
 from headrace.engine.coordinator.values import ShareMemberDescription
 from headrace.server.kafka.door import Call
@@ -41,7 +42,7 @@ def _describe(call: Call, name: str) -> DescribedGroup:
     if live is None:
         if call.door.shares.group(name) is None:
             return DescribedGroup(
-                Error.GROUP_ID_NOT_FOUND, f"there is no share group {name!r}", name
+                Error.GROUP_ID_NOT_FOUND, shortened(f"there is no share group {name!r}"), name
             )
         return DescribedGroup(group_id=name, group_state="Empty", assignor_name="simple")
     found = live.describe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.errors import shortened
 from headrace.engine.coordinator.values import ShareRequest
 from headrace.server.kafka.door import Call
 from headrace.wire.kafka.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -33,7 +34,7 @@ async def handle(call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupH
         )
     return ShareGroupHeartbeatResponse(
         error_code=answer.error,
-        error_message=answer.message,
+        error_message=None if answer.message is None else shortened(answer.message),
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
