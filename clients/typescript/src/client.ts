@@ -241,6 +241,11 @@ export class Headrace implements Settler {
   /** Nothing is counted for messages of a call. */
   onSettledElsewhere(): void {}
 
+  /** Leases of calls belong to no connection. */
+  isLost(): boolean {
+    return false;
+  }
+
   /** Settles one lease by its receipt; raises what is wrong with it. */
   async settle(receipt: string, how: Settlement): Promise<void> {
     const [error] = await this.#settleMany([receipt], how);

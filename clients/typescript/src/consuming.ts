@@ -106,6 +106,8 @@ export class Consumer implements Settler {
   readonly #unanswered = new Map<bigint, Unanswered>();
   /** Receipts of what came and was not settled, at most as many as there is credit. */
   readonly #inHand = new Set<string>();
+  /** Of these the lease was over when we came back. */
+  readonly #lost = new Set<string>();
   readonly #ended: Promise<void>;
   readonly #abort = new AbortController();
   readonly #closing = new AbortController();
@@ -164,6 +166,10 @@ export class Consumer implements Settler {
 
   onSettledElsewhere(receipt: string): void {
     this.#giveCredit([receipt]);
+  }
+
+  isLost(receipt: string): boolean {
+    return this.#lost.has(receipt);
   }
 
   /** Ends it: what was asked for is done, what is still under lease goes back at once. */
@@ -246,6 +252,7 @@ export class Consumer implements Settler {
       for await (const { id, response } of answers) {
         if (response.case === "opened") {
           opened = true;
+          this.#onLost(response.value.lost);
         } else if (response.case === "deliveries") {
           this.#onDeliveries(response.value.messages);
         } else if (response.case === "settled") {
@@ -280,6 +287,13 @@ export class Consumer implements Settler {
       ...(visibilityMs !== undefined && { visibilityMs: milliseconds(visibilityMs) }),
     };
     return { request: { case: "open", value } };
+  }
+
+  #onLost(receipts: string[]): void {
+    // What we have said meanwhile, or say again, is answered by itself.
+    const lost = receipts.filter((each) => this.#inHand.has(each));
+    lost.forEach((each) => this.#lost.add(each));
+    this.#giveCredit(lost);
   }
 
   #onDeliveries(messages: Delivery[]): void {

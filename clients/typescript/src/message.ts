@@ -111,6 +111,8 @@ export interface Settler {
   settle(receipt: string, how: Settlement): Promise<void>;
   /** A message that it gave was settled in another way. */
   onSettledElsewhere(receipt: string): void;
+  /** Whether the node has said that this lease is over. */
+  isLost(receipt: string): boolean;
 }
 
 /** A message under lease: settle it before its `deadline`. */
@@ -159,6 +161,14 @@ export class Message<T = unknown> extends Entry<T> {
   extend(visibilityMs?: number): Promise<void> {
     const how = visibilityMs === undefined ? {} : { visibilityMs };
     return this.#settler.settle(this.receipt, { kind: "extend", ...how });
+  }
+
+  /**
+   * Whether the connection of its loop broke and came back too late: the lease is over, and
+   * the message comes again. A `deadline` that has passed says the same.
+   */
+  get lost(): boolean {
+    return this.#settler.isLost(this.receipt);
   }
 
   /** Says that a call for many, or a transaction, has settled it. */

@@ -13,10 +13,13 @@ export class NodeProcess {
   grpc = "127.0.0.1:0";
   http = "127.0.0.1:0";
 
-  private constructor(readonly directory: string) {}
+  private constructor(
+    readonly directory: string,
+    readonly environment: Readonly<Record<string, string>>,
+  ) {}
 
-  static async start(): Promise<NodeProcess> {
-    const node = new NodeProcess(await mkdtemp(join(tmpdir(), "headrace-")));
+  static async start(environment: Readonly<Record<string, string>> = {}): Promise<NodeProcess> {
+    const node = new NodeProcess(await mkdtemp(join(tmpdir(), "headrace-")), environment);
     await node.start();
     return node;
   }
@@ -28,7 +31,7 @@ export class NodeProcess {
     const started = spawn(
       program,
       [...first, "serve", "--data", this.directory, "--log-level", "warning", ...doors],
-      { stdio: ["ignore", "pipe", "inherit"] },
+      { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...this.environment } },
     );
     this.#process = started;
     for await (const line of createInterface({ input: started.stdout })) {

@@ -122,3 +122,30 @@ test("a signal gives back at once what the loop had, at no attempt", async () =>
   const [again] = await direct.lease(topic, { group: topic });
   assert.equal(again?.attempt, 1);
 });
+
+test("a loop that comes back too late hears what it has lost, and is given it again", async () => {
+  const impatient = await NodeProcess.start({ HEADRACE_LEASE_GRACE_MS: "0" });
+  const between = await CutProxy.start(impatient.grpc);
+  const client = connect(between.address);
+  try {
+    await client.createTopic("orders", { partitions: 1 });
+    await client.publish("orders", 1);
+    const seen: Message[] = [];
+    // Credit for one: what is lost is not in hand any more.
+    for await (const message of client.consume("orders", { group: "g", credit: 1 })) {
+      seen.push(message);
+      assert.equal(message.lost, false);
+      if (seen.length === 1) {
+        await between.cut();
+      } else {
+        await message.ack();
+        break;
+      }
+    }
+    assert.deepEqual(seen.map((each) => [each.attempt, each.lost]), [[1, true], [2, false]]);
+  } finally {
+    await client.close();
+    await between.stop();
+    await impatient.stop();
+  }
+});
