@@ -81,7 +81,11 @@ def build_wheel(folder: Path, **environment: str) -> tuple[Path, str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
-    return build_wheel(tmp_path_factory.mktemp("dist"))[0]
+    # What is seen here is what a wheel holds. Optimised code is what all other tests run.
+    compiler = tmp_path_factory.mktemp("compiler") / "cc"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    compiler.chmod(0o755)
+    return build_wheel(tmp_path_factory.mktemp("dist"), CC=str(compiler))[0]
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +94,18 @@ def without_compiler(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st
     return build_wheel(tmp_path_factory.mktemp("pure"), CC="false")
 
 
+def pip(environment: Path) -> tuple[str | Path, ...]:
+    return (sys.executable, "-m", "pip", "--python", environment / "python")
+
+
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment that holds the wheel and what it needs."""
     folder = tmp_path_factory.mktemp("environment")
-    succeeded(run(sys.executable, "-m", "venv", folder, cwd=folder))
+    # The pip from outside does what one inside would, which has to be installed first.
+    succeeded(run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder))
     installed = run(
-        *(folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--retries", "1"),
+        *(*pip(folder / "bin"), "install", "--quiet", "--retries", "1"),
         *("--only-binary", ":all:", "-c", PROJECT / "constraints.txt", wheel),
         cwd=folder,
     )
@@ -196,4 +205,4 @@ def test_using_a_missing_extra_names_its_pip_command(environment: Path, tmp_path
 
 
 def test_what_the_base_install_brings_agrees_with_itself(environment: Path, tmp_path: Path) -> None:
-    succeeded(run(environment / "python", "-m", "pip", "check", cwd=tmp_path))
+    succeeded(run(*pip(environment), "check", cwd=tmp_path))
