@@ -24,6 +24,7 @@ it cannot say which test to repair.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -147,6 +148,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     check_companies(items)
     if hasattr(config, "workerinput"):
         put_longest_first(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Thousands of tests and their modules stay to the end. Python need not look through them
+    # each time it looks for garbage.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

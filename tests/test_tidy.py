@@ -8,6 +8,7 @@ that they know; these are the ones that they do not.
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import os
 import re
@@ -49,6 +50,17 @@ FORMAT_PAGES = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def trees_for_this_module_only() -> Iterator[None]:
+    """A million nodes that hold no cycles: looking for some takes longer than parsing, and so
+    it would in every test that follows."""
+    gc.disable()
+    yield
+    tree_of.cache_clear()
+    nodes_of.cache_clear()
+    gc.enable()
+
+
 def test_no_module_is_longer_than_its_limit() -> None:
     too_long = []
     for path in python_files(SOURCE, TESTS):
@@ -61,7 +73,7 @@ def test_no_module_is_longer_than_its_limit() -> None:
 def test_no_function_is_longer_than_its_limit() -> None:
     too_long = []
     for path in python_files(SOURCE, TESTS):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -94,7 +106,7 @@ def test_no_name_is_empty_of_meaning() -> None:
     for path in python_files(SOURCE, TESTS):
         if EMPTY_NAMES & set(words(path.stem)) or EMPTY_NAMES & set(words(path.parent.name)):
             empty.append(shown(path))
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef) and EMPTY_NAMES & set(words(node.name)):
                 empty.append(f"{shown(path)}:{node.lineno}: {node.name}")
     assert not empty, listing("names that say nothing", empty)
@@ -141,7 +153,7 @@ def test_no_text_is_read_or_written_in_the_encoding_of_the_locale() -> None:
     # UTF-8 whatever the terminal is.
     found = []
     for path in python_files(SOURCE):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if not isinstance(node, ast.Call):
                 continue
             given = {keyword.arg for keyword in node.keywords}
@@ -175,7 +187,7 @@ def test_no_test_sleeps() -> None:
     sleeps = {"time.sleep", "asyncio.sleep", "trio.sleep", "anyio.sleep"}
     found = []
     for path in python_files(TESTS):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in sleeps:
                 if ast.unparse(node) != "asyncio.sleep(0)":
                     found.append(f"{shown(path)}:{node.lineno}")
@@ -207,7 +219,7 @@ def test_no_test_names_a_group_of_workers() -> None:
     found = [
         f"{shown(path)}:{node.lineno}"
         for path in python_files(TESTS)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr == "xdist_group"
     ]
     assert not found, listing("tests marked for a worker; see tests/scheduling.py", found)
@@ -227,7 +239,7 @@ def test_every_test_is_named_by_a_sentence() -> None:
     short = [
         f"{shown(path)}:{node.lineno}: {node.name}"
         for path in python_files(TESTS)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and len(words(node.name)) < 4
@@ -286,7 +298,7 @@ def test_every_extra_that_the_code_asks_for_exists() -> None:
     unknown = [
         f"{shown(path)}:{node.lineno}: {ast.unparse(node)}"
         for path in python_files(SOURCE)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and called_name(node) == "require" and len(node.args) == 2
         if not (isinstance(node.args[1], ast.Constant) and node.args[1].value in extras)
     ]
@@ -318,6 +330,11 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
 def text_files() -> Iterator[Path]:
     """What people wrote: not what was built, fetched or recorded."""
     for folder, folders, names in os.walk(PROJECT):
@@ -340,7 +357,7 @@ def python_files(*folders: Path) -> Iterator[Path]:
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
