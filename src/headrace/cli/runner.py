@@ -26,7 +26,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from headrace.cli.output import say
-from headrace.core.errors import Disconnected, HeadraceError, StaleReceipt, Unreachable
+from headrace.core.errors import Closed, Disconnected, HeadraceError, StaleReceipt, Unreachable
 from headrace.core.limits import ERROR_CHARACTERS_MAX
 from headrace.core.values import Delivery
 
@@ -42,8 +42,10 @@ GRACE_SECONDS = 5.0
 class Runner:
     """Runs the command for messages, any number at once, and can end them all."""
 
-    def __init__(self, shell_command: str) -> None:
+    def __init__(self, shell_command: str, *, endures: bool = False) -> None:
+        """`endures`: a node that is away when a command has ended is waited for."""
         self._command = shell_command
+        self._endures = endures
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopping = False
@@ -69,11 +71,20 @@ class Runner:
             # It was ended by us, so its exit code says nothing.
             return
         try:
-            _settle(message, process.returncode, error)
+            self._settle_when_there(message, process.returncode, error)
         except StaleReceipt:
             say(f"{message.id}: the lease was over before the command was; it will run again")
-        except (Unreachable, Disconnected) as unsettled:
+        except (Unreachable, Disconnected, Closed) as unsettled:
             say(f"{message.id}: could not be settled, so its command may run again: {unsettled}")
+
+    def _settle_when_there(self, message: Message[Any], exit_code: int, error: str) -> None:
+        while True:
+            try:
+                return _settle(message, exit_code, error)
+            except Unreachable:
+                # Nothing was sent. The call itself has paused between its attempts.
+                if not self._endures or self._stopping:
+                    raise
 
     def stop(self) -> None:
         """End every command and start no other."""

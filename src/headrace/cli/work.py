@@ -7,14 +7,16 @@
                          any other   nack: again later, the last line of stderr as its error
     without          the value is printed, then acked (or --nack, --reject, --peek)
 
-On Ctrl-C or SIGTERM the commands are ended and their messages given back at
-once, without costing an attempt. With --concurrency each command has a thread
-that waits for it: only one process may have a directory open for writing, so more
-workers have to be in here.
+On Ctrl-C or SIGTERM nothing more is leased, and commands that run may end within the
+grace; what is left then, or at a second signal, is ended and its messages given back at
+once, without costing an attempt. A node that is away is not waited for beyond that. With
+--concurrency each command has a thread that waits for it: only one process may have a
+directory open for writing, so more workers have to be in here.
 """
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +49,10 @@ from headrace.cli.output import (
 )
 from headrace.cli.runner import Runner
 from headrace.core.errors import Disconnected, Unreachable
+from headrace.core.wording import counted, shown_duration
 
 if TYPE_CHECKING:
+    from headrace.client.handle import Headrace
     from headrace.client.message import Message
     from headrace.client.queue import Queue
 
@@ -79,9 +83,7 @@ GRACE_SECONDS = 30.0
 @click.option("--visibility", type=DURATION, help="How long a lease lasts.  [default: the group's]")
 @click.option("--concurrency", type=click.IntRange(1, 256), default=1, show_default=True)
 @click.option("--set", "settings", type=SETTING, multiple=True, help="A setting of a new group.")
-@click.option(
-    "--grace", type=DURATION, help="Of an app: how long to wait at the end.  [default: 30s]"
-)
+@click.option("--grace", type=DURATION, help="How long what runs may take to end.  [default: 30s]")
 @click.option("--reload", "reloads", is_flag=True, help="Of an app: again when a file changes.")
 @retry_option
 @json_option
@@ -111,11 +113,14 @@ def work(
     is away is waited for.
     """
     connection = stay_connected(place, retry_ms)
+    grace_seconds = GRACE_SECONDS if grace is None else grace / 1000
     if any(":" in topic for topic in topics):
-        _work_for_app(topics, grace, reloads, place, connection)
+        _work_for_app(topics, grace_seconds, reloads, place, connection)
         return None
-    if grace is not None or reloads:
-        raise click.UsageError("--grace and --reload are for an app: headrace work MODULE:APP")
+    if reloads:
+        raise click.UsageError("--reload is for an app: headrace work MODULE:APP")
+    if grace is not None and shell_command is None:
+        raise click.UsageError("--grace is for --exec, and for an app: headrace work MODULE:APP")
     if ack + nack + reject + peek > 1:
         raise click.UsageError("--ack, --nack, --reject and --peek exclude each other")
     settle = "nack" if nack else "reject" if reject else "release" if peek else "ack"
@@ -134,14 +139,17 @@ def work(
             if shell_command is None:
                 done = _print_messages(queue, settle, count, wait_seconds, as_json, endures)
             else:
-                runner = Runner(shell_command)
-                done = _run_commands(queue, runner, count, wait_seconds, concurrency, endures)
+                runner = Runner(shell_command, endures=endures)
+                grace_at_end = _Grace(handle, grace_seconds)
+                done = _run_commands(
+                    queue, runner, grace_at_end, count, wait_seconds, concurrency, endures
+                )
     return None if done else EXIT_NOTHING_FOUND
 
 
 def _work_for_app(
     places: tuple[str, ...],
-    grace: int | None,
+    grace_seconds: float,
     reloads: bool,
     place: Place,
     connection: dict[str, Any],
@@ -155,7 +163,6 @@ def _work_for_app(
         work_app.run_and_reload()
         return
     app = work_app.load_app(places[0])
-    grace_seconds = GRACE_SECONDS if grace is None else grace / 1000
     work_app.run_app(app, open_async_handle(place, **connection), grace_seconds)
 
 
@@ -234,9 +241,40 @@ def message_document(message: Message[Any]) -> dict[str, Any]:
 # Running commands.
 
 
+class _Grace:
+    """How long what runs may take to end, once we are told to."""
+
+    def __init__(self, handle: Headrace, seconds: float) -> None:
+        self._handle = handle
+        self._seconds = seconds
+
+    def wait(self, running: set[Future[None]]) -> None:
+        """Another signal ends the wait by raising, as the first one did."""
+        self._give_up_after(self._seconds)
+        if not running or not self._seconds:
+            return
+        commands = counted(len(running), "command")
+        grace = shown_duration(round(1000 * self._seconds))
+        say(f"waiting up to {grace} for {commands} to end; the next signal ends them now")
+        try:
+            wait_in_slices(
+                lambda seconds: [] if wait(running, seconds).not_done else [True], self._seconds
+            )
+        except BaseException:
+            self._give_up_after(0)
+            raise
+
+    def _give_up_after(self, seconds: float) -> None:
+        """A node that is away keeps nobody waiting for longer."""
+        timer = threading.Timer(seconds + work_app.LAST_SECONDS, self._handle.give_up)
+        timer.daemon = True
+        timer.start()
+
+
 def _run_commands(
     queue: Queue[Any],
     runner: Runner,
+    grace: _Grace,
     count: int | None,
     wait_seconds: float | None,
     concurrency: int,
@@ -262,6 +300,9 @@ def _run_commands(
             done += len(messages)
         while running:
             _collect(running)
+    except (KeyboardInterrupt, SystemExit):
+        grace.wait(running)
+        raise
     finally:
         runner.stop()
         pool.shutdown()

@@ -371,9 +371,7 @@ class AsyncHeadrace:
 
     def give_up(self) -> None:
         """Wait for a node elsewhere no more: every call ends, and `close` is quick."""
-        give_up = getattr(self._handle.connection.reach(), "give_up", None)
-        if give_up is not None:
-            give_up()
+        self._handle.give_up()
 
     def close_now(self) -> None:
         """Close from outside the loop, once the loop has ended."""

@@ -14,6 +14,7 @@ who mind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -53,7 +54,7 @@ from headrace.client.times import Duration, Instant
 from headrace.client.traces import TraceChoice, query_of, search, traced_of
 from headrace.client.transaction import Transaction
 from headrace.client.values import ValueType, value_type_of
-from headrace.core.errors import InvalidArgument, UnknownGroup
+from headrace.core.errors import Closed, InvalidArgument, UnknownGroup
 from headrace.core.trace_values import MessageTrace
 from headrace.core.values import (
     GroupInfo,
@@ -428,6 +429,13 @@ class Headrace:
     def close(self) -> None:
         """Close its queues and streams, then the directory. Fine when closed."""
         self.connection.close()
+
+    def give_up(self) -> None:
+        """Wait for a node elsewhere no more: every call ends, and `close` is quick."""
+        with contextlib.suppress(Closed):
+            give_up = getattr(self._reach(), "give_up", None)
+            if give_up is not None:
+                give_up()
 
     def __enter__(self) -> Headrace:
         return self

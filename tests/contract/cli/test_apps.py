@@ -184,7 +184,8 @@ def test_an_app_that_is_not_there_is_named(
 
 def test_options_for_topics_are_refused_beside_an_app(run: Run, shop: Path) -> None:
     assert "give MODULE:APP alone" in run("work", "shop:app", "--count", "1", code=2).stderr
-    assert "are for an app" in run("work", "orders", "--reload", code=2).stderr
+    assert "is for an app" in run("work", "orders", "--reload", code=2).stderr
+    assert "--exec" in run("work", "orders", "--grace", "1s", code=2).stderr
 
 
 def test_functions_of_20_seconds_run_once_for_real(

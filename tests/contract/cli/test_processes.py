@@ -21,6 +21,7 @@ PLACES = ["directory"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 WAIT_SECONDS = 60
+WORK = ("work", "orders", "--group", "billing")
 
 
 LOOKING = [
@@ -71,7 +72,7 @@ def state_of(run: Run, message_id: str) -> dict[str, Any]:
 
 
 def test_commands_that_look_work_on_a_directory_in_use(orders: Run, start: Start) -> None:
-    holder = start("work", "orders", "--group", "billing", "--exec", "echo begun; cat; sleep 60")
+    holder = start(*WORK, "--grace", "0s", "--exec", "echo begun; cat; sleep 60")
     begun(holder)
     for words in LOOKING:
         assert orders(*words).stdout, words
@@ -89,7 +90,7 @@ def test_a_follower_of_statistics_measures_rates_between_looks(orders: Run, star
 
 
 def test_a_second_writer_learns_who_holds_the_directory(orders: Run, start: Start) -> None:
-    holder = start("work", "orders", "--group", "billing", "--exec", "echo begun; sleep 60")
+    holder = start(*WORK, "--grace", "0s", "--exec", "echo begun; sleep 60")
     begun(holder)
     refused = orders("publish", "orders", "x", code=1)
     assert refused.stderr.endswith("[in-use]\n")
@@ -105,7 +106,7 @@ def test_a_second_writer_learns_who_holds_the_directory(orders: Run, start: Star
 def test_a_signal_ends_the_work_quietly_and_gives_the_lease_back(
     orders: Run, start: Start, number: signal.Signals, code: int
 ) -> None:
-    worker = start("work", "orders", "--group", "billing", "--exec", "echo begun; sleep 60")
+    worker = start(*WORK, "--grace", "0s", "--exec", "echo begun; sleep 60")
     begun(worker)
     worker.send_signal(number)
     assert ended(worker) == (code, b"", b"")
@@ -150,12 +151,46 @@ def test_a_signal_that_comes_while_something_is_cleared_away_is_not_forgotten(
 
 def test_a_signal_ends_what_the_command_started_too(orders: Run, start: Start) -> None:
     nested = "sh -c 'echo $$; sleep 60' & wait"
-    worker = start("work", "orders", "--group", "billing", "--exec", nested)
+    worker = start(*WORK, "--grace", "0s", "--exec", nested)
     pid = int(begun(worker))
     worker.send_signal(signal.SIGINT)
     assert ended(worker)[0] == 130
     stat = Path(f"/proc/{pid}/stat")
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+@pytest.fixture
+def patient(orders: Run, start: Start, tmp_path: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """A worker that was told to end while its command runs, and a pipe that ends that."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    worker = start(*WORK, "--exec", f"echo begun; cat {pipe}")
+    begun(worker)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.stderr is not None
+    assert b"waiting up to 30s for 1 command to end" in worker.stderr.readline()
+    return worker, pipe
+
+
+def test_what_runs_may_end_within_the_grace_and_is_settled(
+    orders: Run, patient: tuple[subprocess.Popen[bytes], Path]
+) -> None:
+    worker, pipe = patient
+    pipe.write_text("ended\n")
+    assert ended(worker) == (143, b"ended\n", b"")
+    assert state_of(orders, "orders:0:1")["state"] == "acked"
+    # Nothing more was leased.
+    assert state_of(orders, "orders:0:2")["attempts"] == 0
+
+
+def test_a_second_signal_does_not_wait_for_the_grace(
+    orders: Run, patient: tuple[subprocess.Popen[bytes], Path]
+) -> None:
+    worker, _ = patient
+    worker.send_signal(signal.SIGINT)
+    assert ended(worker) == (130, b"", b"")
+    status = state_of(orders, "orders:0:1")
+    assert (status["state"], status["attempts"]) == ("pending", 0)
 
 
 def test_an_interrupt_ends_waiting_for_work(orders: Run, start: Start) -> None:
@@ -226,7 +261,7 @@ def test_a_pipe_of_lines_is_published_as_it_comes(orders: Run, start: Start) -> 
 
 
 def test_a_killed_worker_costs_an_attempt_and_nothing_else(orders: Run, start: Start) -> None:
-    worker = start("work", "orders", "--group", "billing", "--exec", "echo $$; exec sleep 60")
+    worker = start(*WORK, "--exec", "echo $$; exec sleep 60")
     child = int(begun(worker))
     worker.kill()
     worker.wait(WAIT_SECONDS)
