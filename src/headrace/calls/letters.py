@@ -12,13 +12,27 @@ from headrace.core.values import (
     MessageId,
     RedriveResult,
 )
-from headrace.engine.delayed import totals_of
+from headrace.engine.delayed import DelayedLooked, totals_of
+from headrace.engine.letter_listing import LettersLooked
 
 
 class LetterCalls(Served):
     def delayed(
         self, topic: str, *, after: tuple[int, int, int] | None = None, limit: int = 100
     ) -> list[DelayedMessage]:
+        """Up to `limit` behind `after`; fewer only when there are no more."""
+        found: list[DelayedMessage] = []
+        while True:
+            looked = self.look_at_delayed(topic, after, limit - len(found))
+            found += looked.items
+            after = looked.next
+            if after is None or len(found) >= limit:
+                return found
+
+    def look_at_delayed(
+        self, topic: str, after: tuple[int, int, int] | None, limit: int
+    ) -> DelayedLooked:
+        """One look, at `limit` of them."""
         with self._reading() as now_ms:
             return self._broker.delayed(self._broker.topics.named(topic), after, limit, now_ms)
 
@@ -49,6 +63,19 @@ class LetterCalls(Served):
         after: MessageId | None = None,
         limit: int = 100,
     ) -> list[DeadLetter]:
+        """Up to `limit` behind `after`; fewer only when there are no more."""
+        found: list[DeadLetter] = []
+        while True:
+            looked = self.look_at_letters(topic, group, after, limit - len(found))
+            found += looked.items
+            after = looked.next
+            if after is None or len(found) >= limit:
+                return found
+
+    def look_at_letters(
+        self, topic: str, group: str | None, after: MessageId | None, limit: int
+    ) -> LettersLooked:
+        """One look, at up to `limit` of them."""
         with self._looking(lambda: self._partitions_named(topic)):
             found = self._broker.topics.named(topic)
             return self._broker.dead_letters(found, group, after, limit)

@@ -324,10 +324,9 @@ class RemoteBackend(LeaseCaller):
         while True:
             page: DelayedPage = self._call("delayed", topic, after, limit - len(found))
             found += page.items
-            if not page.is_cut:
+            after = page.next
+            if after is None or len(found) >= limit:
                 return found
-            last = found[-1]
-            after = (last.deliver_at_ms, last.partition, last.offset)
 
     def delayed_totals(self, topics: Sequence[str] | None = None) -> list[DelayedTotals]:
         totals: list[DelayedTotals] = self._call("delayed_totals", topics)
@@ -349,10 +348,9 @@ class RemoteBackend(LeaseCaller):
         while True:
             page: LetterPage = self._call("dead_letters", topic, group, after, limit - len(found))
             found += page.items
-            if not page.is_cut:
+            after = page.next
+            if after is None or len(found) >= limit:
                 return found
-            last = found[-1]
-            after = MessageId(last.topic, last.partition, last.offset)
 
     def dead_letter(self, id: MessageId) -> DeadLetter:
         letter: DeadLetter = self._call("dead_letter", id)

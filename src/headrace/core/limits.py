@@ -160,6 +160,10 @@ REDRIVES_MAX: Final = 3
 # Messages of a partition that a queue group keeps as redriven in place; others are copied.
 REVIVED_MAX: Final = 100_000
 PAGE_ITEMS_MAX: Final = 1_000
+# Of dead letters and delayed messages, what one page looks at before it says where the
+# next one goes on: some are passed over.
+LISTED_ITEMS_MAX: Final = 10_000
+LISTED_BYTES_MAX: Final = 32 * 1024 * 1024
 # Messages that one worker function handles at the same time.
 CONCURRENCY_MAX: Final = 1_000
 
@@ -195,7 +199,6 @@ LIVE_SAMPLES_MAX: Final = 300
 SEARCH_RECORDS_MAX: Final = 5_000
 SEARCH_BYTES_MAX: Final = 8 * 1024 * 1024
 SEARCH_PARTITIONS_MAX: Final = 64
-LETTERS_COUNTED_MAX: Final = 10_000
 
 # Time. A delay has no upper limit but what a millisecond timestamp can hold.
 TIMESTAMP_MS_MAX: Final = 2**62

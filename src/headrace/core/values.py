@@ -11,11 +11,15 @@ import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 from headrace.core.errors import InvalidArgument, InvalidName, InvalidReceipt
 from headrace.core.limits import NAME_CHARACTERS_MAX
 from headrace.core.wording import counted
+
+Item = TypeVar("Item")
+# Where a listing goes on.
+Mark = TypeVar("Mark")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -335,6 +339,16 @@ class DeadLetter(NamedTuple):
             return True
         wanted = text.casefold()
         return wanted in self.reason.casefold() or wanted in (self.error or "").casefold()
+
+
+class Looked(NamedTuple, Generic[Item, Mark]):
+    """A part of a listing: what was found in as much as was looked at, which may be
+    nothing, and where to go on; None when there is no more."""
+
+    items: list[Item]
+    next: Mark | None
+    # About what was read for it.
+    size_bytes: int
 
 
 class RedriveResult(NamedTuple):

@@ -15,7 +15,7 @@ from headrace.core.errors import DiskFull, InvalidArgument, UnknownMessage
 from headrace.core.ports import Disk, Entropy
 from headrace.core.values import (
     DeadLetter,
-    DelayedMessage,
+    Looked,
     MessageId,
     MessageStatus,
     RedriveResult,
@@ -34,7 +34,7 @@ from headrace.engine.catalog import (
 from headrace.engine.commit import Commit
 from headrace.engine.consumers import Readers
 from headrace.engine.cursor import Cursors
-from headrace.engine.delayed import cancel, due_ms_of, list_delayed
+from headrace.engine.delayed import DelayedLooked, cancel, due_ms_of, look_at_delayed
 from headrace.engine.duties import Duties
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
@@ -42,6 +42,7 @@ from headrace.engine.groups import Groups
 from headrace.engine.growth import growth
 from headrace.engine.leading import Leading, unless_full
 from headrace.engine.leasing import Leasing
+from headrace.engine.letter_listing import LettersLooked, look_at_letters
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
@@ -50,7 +51,6 @@ from headrace.engine.queue import QueueView
 from headrace.engine.redriving import redrive
 from headrace.engine.retain import Steps, carry_out, retain, retention
 from headrace.engine.runs import runs_of
-from headrace.engine.scanner import NORMAL
 from headrace.engine.settling import Settling
 from headrace.engine.sharing import Sharing
 from headrace.engine.space import Space
@@ -303,8 +303,8 @@ class Broker:
 
     def delayed(
         self, topic: Topic, after: tuple[int, int, int] | None, limit: int, now_ms: int
-    ) -> list[DelayedMessage]:
-        return list_delayed(self.topics.partitions(topic), after, limit, now_ms)
+    ) -> DelayedLooked:
+        return look_at_delayed(self.topics.partitions(topic), after, limit, now_ms)
 
     def cancel(self, message: MessageId, now_ms: int, commit: Commit) -> bool:
         topic = self.topics.named(message.topic)
@@ -324,32 +324,15 @@ class Broker:
 
     def dead_letters(
         self, topic: Topic, group: str | None, after: MessageId | None, limit: int
-    ) -> list[DeadLetter]:
+    ) -> LettersLooked:
         if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
             raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
         found = self._letters(topic)
-        page: list[DeadLetter] = []
         if found is None:
-            return page
+            return Looked([], None, 0)
         letters, keeper = found
         self.groups.check_queues(keeper, [letters])
-        for partition in self.topics.partitions(letters):
-            view = partition.views.get(keeper.id)
-            if view is None or (after is not None and partition.index < after.partition):
-                continue
-            start = view.window.start
-            if after is not None and partition.index == after.partition:
-                start = max(start, after.offset + 1)
-            while len(page) < limit:
-                runs = view.window.find(NORMAL << 4 | READY, start, limit)
-                if not runs:
-                    break
-                start = runs[-1]
-                for record in partition.read(runs):
-                    letter = dead_letter.read_letter(letters.name, partition.index, record)
-                    if group is None or letter.group == group:
-                        page.append(letter)
-        return page[:limit]
+        return look_at_letters(self.topics.partitions(letters), keeper.id, group, after, limit)
 
     def dead_letter(self, message: MessageId) -> DeadLetter:
         topic = self.topics.named(message.topic)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.values import DelayedMessage, DelayedTotals
+from headrace.core.values import DelayedMessage, DelayedTotals, Looked
 from headrace.engine import state as events
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -24,6 +24,7 @@ from headrace.record import Record, read_attributes
 
 # Due time, partition and offset: where a page goes on.
 Place = tuple[int, int, int]
+DelayedLooked = Looked[DelayedMessage, Place]
 
 _LAST_OFFSET = 2**63 - 1
 
@@ -93,26 +94,23 @@ def _is_over(partition: Partition, record: Record, now_ms: int) -> bool:
     return ends_ms > 0 and ends_ms + moved_ms <= now_ms
 
 
-def list_delayed(
+def look_at_delayed(
     partitions: Sequence[Partition], after: Place | None, limit: int, now_ms: int
-) -> list[DelayedMessage]:
-    """Up to `limit` messages behind `after`; fewer only when there are no more."""
+) -> DelayedLooked:
+    """The next `limit` messages behind `after`, without those that were called off or
+    have expired: so there may be none, and still more behind them."""
     if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
         raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
     for partition in partitions:
         if partition.queues_stopped is not None:
             # Which were called off is not known.
             raise partition.queues_stopped
-    found: list[DelayedMessage] = []
     # What is due now is not delayed any more.
     place = max(after or (0, 0, 0), (now_ms, len(partitions), _LAST_OFFSET))
-    while len(found) < limit:
-        page = _next_places(partitions, place, limit)
-        if not page:
-            break
-        place = page[-1]
-        found += _messages(partitions, page, now_ms)
-    return found[:limit]
+    places = _next_places(partitions, place, limit)
+    found = _messages(partitions, places, now_ms)
+    size_bytes = sum(len(each.key or b"") + len(each.value or b"") for each in found)
+    return Looked(found, places[-1] if len(places) == limit else None, size_bytes)
 
 
 def _next_places(partitions: Sequence[Partition], after: Place, limit: int) -> list[Place]:

@@ -60,6 +60,11 @@ class Allowance:
         self._unmeasured: list[Sequence[Record]] = []
         self.is_spent = False
 
+    @property
+    def size_bytes(self) -> int:
+        """No less than what was had of it."""
+        return self._measured + self._most
+
     def admit(self, records: Sequence[Record], most: int) -> int:
         """How many of these may be had; `most` is a bound on the bytes of all. The
         first record of a call may always be had."""

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
-from headrace.core.values import Delivery, Headers
+from headrace.core.values import Delivery, Headers, Looked
 from headrace.server.loop_calls import Calls, Message, content_bytes
 from headrace.server.slices import Slices
 
@@ -60,6 +60,7 @@ class Sized(Message, Protocol):
 
 
 Item = TypeVar("Item", bound=Sized)
+Mark = TypeVar("Mark")
 
 
 async def lease_bounded(
@@ -108,25 +109,32 @@ async def lease_bounded(
 
 
 async def list_bounded(
-    list_some: Callable[[Item | None, int], Awaitable[list[Item]]], limit: int
-) -> tuple[list[Item], bool]:
-    """A page of a listing, and whether it was cut because of its size. `list_some` is
-    given the item to go on after, and how many. It is done in slices: looking waits for
-    nothing, so others would not have their turn between two steps."""
+    look: Callable[[Mark | None, int], Awaitable[Looked[Item, Mark]]],
+    after: Mark | None,
+    limit: int,
+) -> tuple[list[Item], Mark | None]:
+    """A page of a listing, and where the next one goes on. `look` is given the same for
+    its part, and how many to look at. It is done in slices: looking waits for nothing,
+    so others would not have their turn between two steps."""
     items: list[Item] = []
     budget = limits.REMOTE_ANSWER_BYTES_MAX
+    items_left, bytes_left = limits.LISTED_ITEMS_MAX, limits.LISTED_BYTES_MAX
     step = min(limit, FIRST_LIST_STEP)
     slices = Slices()
     while True:
-        found = await list_some(items[-1] if items else None, step)
+        found, after, size_bytes = await look(after, step)
         await slices.rest()
         items += found
         budget -= _size_of(found)
-        if len(found) < step or len(items) >= limit:
-            return items, False
-        if budget <= 0:
-            return items, True
-        step = _next_step(len(items), limit, limits.REMOTE_ANSWER_BYTES_MAX, budget)
+        items_left -= step
+        bytes_left -= size_bytes
+        if after is None or len(items) >= limit or min(budget, items_left, bytes_left) <= 0:
+            return items, after
+        fitting = limit
+        if items:
+            average = max(1, (limits.REMOTE_ANSWER_BYTES_MAX - budget) // len(items))
+            fitting = max(1, budget // average)
+        step = min(limit - len(items), step * GROWTH, fitting)
 
 
 def _first_fitting(calls: Calls, topics: Sequence[str], bytes_max: int) -> int:

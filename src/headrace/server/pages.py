@@ -1,7 +1,6 @@
-"""Pages of delayed messages and of dead letters, cut by their size, for all doors.
-
-Each is given with whether it was cut: then, or when it is full, there may be more
-behind it.
+"""Pages of delayed messages and of dead letters, for all doors: what was found, and where
+the next page goes on. A page ends when it is full, when it is large, or when enough was
+looked at; then it may hold nothing, and there is still a next one.
 """
 
 from __future__ import annotations
@@ -11,31 +10,23 @@ from headrace.core.values import DeadLetter, DelayedMessage, MessageId
 from headrace.server.bounded import list_bounded
 from headrace.server.loop_calls import Calls
 
+# Due time, partition and offset.
+DelayedMark = tuple[int, int, int]
+
 
 async def delayed_page(
-    calls: Calls, topic: str, after: tuple[int, int, int] | None, limit: int
-) -> tuple[list[DelayedMessage], bool]:
+    calls: Calls, topic: str, after: DelayedMark | None, limit: int
+) -> tuple[list[DelayedMessage], DelayedMark | None]:
     return await list_bounded(
-        lambda last, count: calls.run(
-            Face.delayed,
-            topic,
-            after=after if last is None else (last.deliver_at_ms, last.partition, last.offset),
-            limit=count,
-        ),
-        limit,
+        lambda mark, count: calls.run(Face.look_at_delayed, topic, mark, count), after, limit
     )
 
 
 async def letters_page(
     calls: Calls, topic: str, group: str | None, after: MessageId | None, limit: int
-) -> tuple[list[DeadLetter], bool]:
+) -> tuple[list[DeadLetter], MessageId | None]:
     return await list_bounded(
-        lambda last, count: calls.run(
-            Face.dead_letters,
-            topic,
-            group=group,
-            after=after if last is None else MessageId(last.topic, last.partition, last.offset),
-            limit=count,
-        ),
+        lambda mark, count: calls.run(Face.look_at_letters, topic, group, mark, count),
+        after,
         limit,
     )

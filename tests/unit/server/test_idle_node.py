@@ -157,7 +157,7 @@ def test_what_retention_gives_up_reaches_the_dead_letters_of_an_idle_node() -> N
         await node.calls.run(Face.open_queue, "billing", ["orders"], "worker")
         await node.calls.run(Face.publish, "orders", [Outgoing(b"late")])
         await node.days(1.1)
-        letters = node.broker.dead_letters(topic, None, None, 10)
+        letters = node.broker.dead_letters(topic, None, None, 10).items
         assert [letter.value for letter in letters] == [b"late"]
         assert not node.broker.moves
         before = node.disk_bytes(), _objects()

@@ -7,7 +7,14 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import MessageId
-from headrace.server.grpc.shown import given, id_in, page_limit, shown_letter, shown_record
+from headrace.server.grpc.shown import (
+    given,
+    id_in,
+    page_limit,
+    shown_id,
+    shown_letter,
+    shown_record,
+)
 from headrace.server.loop_calls import Calls
 from headrace.server.pages import delayed_page, letters_page
 from headrace.wire.grpc.generated import headrace_pb2 as pb
@@ -24,15 +31,14 @@ class Letters:
     async def list_delayed(self, request: Any, _: Any) -> Any:
         mark, limit = given(request, "after"), page_limit(request)
         after = None if mark is None else (mark.deliver_at_ms, mark.partition, mark.offset)
-        found, is_cut = await delayed_page(self._calls, request.topic, after, limit)
-        last = found[-1] if is_cut or len(found) == limit else None
+        found, behind = await delayed_page(self._calls, request.topic, after, limit)
         return pb.ListDelayedResponse(
             messages=[
                 pb.DelayedMessage(deliver_at_ms=each.deliver_at_ms, message=shown_record(each))
                 for each in found
             ],
-            next=None if last is None else pb.DelayedMark(
-                deliver_at_ms=last.deliver_at_ms, partition=last.partition, offset=last.offset
+            next=None if behind is None else pb.DelayedMark(
+                deliver_at_ms=behind[0], partition=behind[1], offset=behind[2]
             ),
         )  # fmt: skip
 
@@ -47,16 +53,15 @@ class Letters:
 
     async def list_dead(self, request: Any, _: Any) -> Any:
         after, limit = given(request, "after"), page_limit(request)
-        found, is_cut = await letters_page(
+        found, behind = await letters_page(
             self._calls,
             request.topic,
             given(request, "group"),
             None if after is None else id_in(after),
             limit,
         )
-        letters = list(map(shown_letter, found))
         return pb.ListDeadResponse(
-            letters=letters, next=letters[-1].id if is_cut or len(letters) == limit else None
+            letters=map(shown_letter, found), next=None if behind is None else shown_id(behind)
         )
 
     async def show_dead(self, request: Any, _: Any) -> Any:

@@ -20,6 +20,8 @@ from headrace.wire.http import overview_bodies as o
 BATCH_ITEMS = 500
 # Of dead letters that failed alike.
 SAMPLES_SHOWN = 5
+# Of letters that are counted.
+LOOKED_AT_ONCE = 100
 
 
 async def list_delayed(call: Call) -> bodies.DelayedPage:
@@ -31,11 +33,10 @@ async def list_delayed(call: Call) -> bodies.DelayedPage:
         except ValueError as error:
             raise InvalidArgument("`after` is the `next` of another page") from error
         after = (due, partition, offset)
-    found, is_cut = await delayed_page(call.calls, call.path["topic"], after, query.limit)
-    last = found[-1] if is_cut or len(found) == query.limit else None
+    found, behind = await delayed_page(call.calls, call.path["topic"], after, query.limit)
     return bodies.DelayedPage(
         messages=list(map(shown_delayed, found)),
-        next=None if last is None else f"{last.deliver_at_ms}-{last.partition}-{last.offset}",
+        next=None if behind is None else "-".join(map(str, behind)),
     )
 
 
@@ -49,13 +50,12 @@ async def cancel(call: Call) -> bodies.Cancelled:
 async def list_letters(call: Call) -> bodies.LettersPage:
     query: bodies.LettersQuery = call.query
     after = None if query.after is None else MessageId.parse(query.after)
-    found, is_cut = await letters_page(
+    found, behind = await letters_page(
         call.calls, call.path["topic"], query.group, after, query.limit
     )
-    last = found[-1] if is_cut or len(found) == query.limit else None
     return bodies.LettersPage(
         messages=list(map(shown_letter, found)),
-        next=None if last is None else str(MessageId(last.topic, last.partition, last.offset)),
+        next=None if behind is None else str(behind),
     )
 
 
@@ -66,44 +66,56 @@ async def count_letters(call: Call) -> o.LetterCounts:
     )
 
 
+class _Alike:
+    """Dead letters that failed alike, without what they hold."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first_failed_at_ms = self.last_failed_at_ms = 0
+        # The newest, each with the time at which it failed.
+        self.samples: list[tuple[int, str]] = []
+
+    def add(self, letter: DeadLetter) -> None:
+        at_ms = letter.failed_at_ms
+        self.first_failed_at_ms = min(self.first_failed_at_ms, at_ms) if self.count else at_ms
+        self.last_failed_at_ms = max(self.last_failed_at_ms, at_ms)
+        self.count += 1
+        self.samples.append((at_ms, str(MessageId(letter.topic, letter.partition, letter.offset))))
+        self.samples.sort(key=lambda each: -each[0])
+        del self.samples[SAMPLES_SHOWN:]
+
+
 async def group_by_reason(call: Call) -> o.LetterReasons:
     """What failed alike, the most frequent first."""
     topic = call.path["topic"]
-    alike: dict[tuple[str, str, str | None], list[DeadLetter]] = {}
-    counted = 0
+    alike: dict[tuple[str, str, str | None], _Alike] = {}
+    counted = size_bytes = 0
     after: MessageId | None = None
     slices = Slices()
-    while counted < limits.LETTERS_COUNTED_MAX:
-        page = await call.run(Face.dead_letters, topic, after=after, limit=limits.PAGE_ITEMS_MAX)
+    while counted < limits.LISTED_ITEMS_MAX and size_bytes < limits.LISTED_BYTES_MAX:
+        looked = await call.run(Face.look_at_letters, topic, None, after, LOOKED_AT_ONCE)
         await slices.rest()
-        for each in page:
-            alike.setdefault((each.group, each.reason, each.error), []).append(each)
-        counted += len(page)
-        if len(page) < limits.PAGE_ITEMS_MAX:
+        for each in looked.items:
+            alike.setdefault((each.group, each.reason, each.error), _Alike()).add(each)
+        counted += len(looked.items)
+        size_bytes += looked.size_bytes
+        after = looked.next
+        if after is None:
             break
-        after = MessageId(page[-1].topic, page[-1].partition, page[-1].offset)
     reasons = [_reason(*kind, letters) for kind, letters in alike.items()]
     reasons.sort(key=lambda each: (-each.count, each.group, each.reason))
-    return o.LetterReasons(
-        reasons=reasons, counted=counted, more=counted >= limits.LETTERS_COUNTED_MAX
-    )
+    return o.LetterReasons(reasons=reasons, counted=counted, more=after is not None)
 
 
-def _reason(
-    group: str, reason: str, error: str | None, letters: list[DeadLetter]
-) -> o.LetterReason:
-    letters.sort(key=lambda each: -each.failed_at_ms)
+def _reason(group: str, reason: str, error: str | None, letters: _Alike) -> o.LetterReason:
     return o.LetterReason(
         group=group,
         reason=reason,
         error=error,
-        count=len(letters),
-        first_failed_at=moment_of(letters[-1].failed_at_ms),
-        last_failed_at=moment_of(letters[0].failed_at_ms),
-        samples=[
-            str(MessageId(each.topic, each.partition, each.offset))
-            for each in letters[:SAMPLES_SHOWN]
-        ],
+        count=letters.count,
+        first_failed_at=moment_of(letters.first_failed_at_ms),
+        last_failed_at=moment_of(letters.last_failed_at_ms),
+        samples=[id for _, id in letters.samples],
     )
 
 
@@ -156,7 +168,7 @@ async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list
     ends = await _ends(call, topic)
     after: MessageId | None = None
     while True:
-        page, is_cut = await letters_page(
+        page, after = await letters_page(
             call.calls, topic, choice.group, after, limits.PAGE_ITEMS_MAX
         )
         ids = [
@@ -166,9 +178,8 @@ async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list
         ]
         for start in range(0, len(ids), BATCH_ITEMS):
             yield ids[start : start + BATCH_ITEMS]
-        if not is_cut and len(page) < limits.PAGE_ITEMS_MAX:
+        if after is None:
             return
-        after = MessageId(page[-1].topic, page[-1].partition, page[-1].offset)
 
 
 async def _ends(call: Call, topic: str) -> dict[int, int]:

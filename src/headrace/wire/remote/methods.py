@@ -122,15 +122,16 @@ Outcomes = list[Refusal | None]
 
 
 class LetterPage(msgspec.Struct):
-    """A part of a listing, which may be cut short because of its size in bytes."""
+    """A part of a listing, which ends when it is full or when enough was looked at;
+    `next` is where to go on."""
 
     items: list[DeadLetter]
-    is_cut: bool
+    next: MessageId | None
 
 
 class DelayedPage(msgspec.Struct):
     items: list[DelayedMessage]
-    is_cut: bool
+    next: tuple[int, int, int] | None
 
 
 _RECEIPTS = {"group": str, "receipts": Many(Receipt)}
