@@ -58,6 +58,18 @@ async def headers_that_go_on(target: Target) -> None:
             await peer.send(_frame(9, 0, 1, b"\x40\x01a\x7f\x81\x7e" + b"b" * 254))
 
 
+async def calls_without_a_request(target: Target) -> None:
+    """Heads of calls by the hundred, on connections that say nothing more."""
+    path = b"/headrace.v1.Topics/List"
+    fields = b"\x83\x86\x44" + bytes([len(path)]) + path + b"\x41\x01a"
+    fields += b"\x5f\x10application/grpc\x40\x02te\x08trailers"
+    async with target.crowd(target.grpc, 20) as peers:
+        for peer in peers:
+            heads = b"".join(_frame(1, 4, number, fields) for number in range(1, 100, 2))
+            await peer.send(PREFACE + SETTINGS + heads)
+        await target.pause(5)
+
+
 async def no_http_at_all(target: Target) -> None:
     for nonsense in (b"GET / HTTP/1.1\r\n\r\n", bytes(1_000), PREFACE + b"\xff" * 1_000):
         async with target.connect(target.grpc) as peer:

@@ -66,4 +66,5 @@ ATTACKS = (
     Attack(http_attacks.messages_for_the_year_9999),
     Attack(http_attacks.sockets_that_never_read),
     Attack(grpc_attacks.streams_that_are_left),
+    Attack(grpc_attacks.calls_without_a_request),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,7 @@ def test_the_host_of_a_peer_is_found_in_every_form(peer: str, host: str) -> None
 
 
 def test_places_are_counted_by_address_and_come_back() -> None:
-    service: Any = SimpleNamespace(counts=SimpleNamespace(cuts={("grpc", "address"): 0}))
+    service: Any = SimpleNamespace(counts=SimpleNamespace(cuts=Counter()))
     places = Places(service, NodeSettings(connections_per_address_max=1))
     one, other, own = (
         SimpleNamespace(peer=lambda peer=peer: peer)
@@ -48,7 +49,7 @@ def test_places_are_counted_by_address_and_come_back() -> None:
             with pytest.raises(LimitExceeded, match="connections_per_address_max"):
                 with places.taken(one):
                     pass
-    assert service.counts.cuts == {("grpc", "address"): 2}
+    assert +service.counts.cuts == {("grpc", "address"): 2}
 
 
 class Context:
@@ -83,17 +84,23 @@ def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on(
         async def act_often(request: Any, context: Any) -> AsyncIterator[str]:
             yield await act(request, context)
 
-        first = asyncio.create_task(_answer(act, measured)(None, Context()))
+        async def asked() -> AsyncIterator[str]:
+            yield "request"
+
+        async def converse(first: Any, _requests: Any, context: Any) -> str:
+            return await act(first, context)
+
+        first = asyncio.create_task(_answer(act, measured)(asked(), Context()))
         await asyncio.sleep(0)
         for beyond in (_answer(act, measured), _answers(act_often, measured)):
             context = Context()
-            await beyond(None, context)
+            await beyond(asked(), context)
             assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await _conversation(act, measured)(None, context := Context())
+        await _conversation(converse, measured)(asked(), context := Context())
         assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
         may_end.set()
         assert await first == "answer"
-        assert await _answer(act, measured)(None, Context()) == "answer"
+        assert await _answer(act, measured)(asked(), Context()) == "answer"
         assert +service.counts.cuts == {("grpc", "address"): 3}
         await service.close()
         broker.close()

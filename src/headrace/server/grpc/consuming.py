@@ -43,11 +43,8 @@ class Streams:
         self._orphans = Orphans(calls)
         self._open: dict[tuple[str, str], _Stream] = {}
 
-    async def consume(self, requests: AsyncIterator[Any], context: Any) -> None:
-        first = await anext(requests, None)
-        if isinstance(first, HeadraceError):
-            raise first
-        if first is None or first.WhichOneof("request") != "open":
+    async def consume(self, first: Any, requests: AsyncIterator[Any], context: Any) -> None:
+        if first.WhichOneof("request") != "open":
             raise InvalidArgument("the first request of a stream is `open`")
         wanted = first.open
         credit = _checked(wanted.credit, least=0)

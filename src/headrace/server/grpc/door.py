@@ -27,7 +27,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.core import limits
-from headrace.core.errors import HeadraceError, LimitExceeded
+from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
@@ -60,16 +60,24 @@ _OPTIONS = (
     # By which connections can be counted.
     ("grpc.enable_channelz", 1),
     # A client whose machine is gone is noticed after about a minute, as at the other doors.
-    ("grpc.keepalive_time_ms", 40_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 30_000),
+    ("grpc.http2.ping_timeout_ms", 30_000),
     # Two nodes on one port would each get some of the clients.
     ("grpc.so_reuseport", 0),
 )
 
 
-def _idle_option(idle_ms: int) -> tuple[tuple[str, int], ...]:
-    """0 lets a connection without calls stay for ever."""
-    return (("grpc.max_connection_idle_ms", idle_ms),) if idle_ms else ()
+def _limits(settings: NodeSettings) -> Iterator[tuple[str, int]]:
+    """Of connections, in grpc's words."""
+    # Beyond, they are closed before they have said anything.
+    yield "grpc.max_allowed_incoming_connections", settings.connections_max
+    if settings.stall_timeout_ms:
+        # How long a client may take for the first words of HTTP/2.
+        yield "grpc.server_handshake_timeout_ms", settings.stall_timeout_ms
+    if settings.connections_max_idle_ms:
+        # Without a call, or in the middle of the head of its first one.
+        yield "grpc.max_connection_idle_ms", settings.connections_max_idle_ms
 
 
 class GrpcDoor:
@@ -88,7 +96,7 @@ class GrpcDoor:
         wanted = Address.parse("grpc", self._settings.grpc)
         await _check_free(self._service.loop, wanted)
         server = grpc.aio.server(
-            options=(*_OPTIONS, *_idle_option(self._settings.connections_max_idle_ms)),
+            options=(*_OPTIONS, *_limits(self._settings)),
             maximum_concurrent_rpcs=self._settings.connections_max,
         )
         names = [each.full_name for each in pb.DESCRIPTOR.services_by_name.values()]
@@ -172,7 +180,9 @@ def _connection(sdk: SdkStreams, places: Places) -> Any:
     async def connection(requests: Any, context: Any) -> None:
         try:
             with places.taken(context):
-                await sdk.connect(requests, context)
+                first = await places.first_request(requests)
+                if first is not None:
+                    await sdk.connect(first, requests, context)
         except LimitExceeded as error:
             await refuse(context, error, "")
 
@@ -187,20 +197,22 @@ def _handler(method: Any, nouns: tuple[Any, ...], service: Service, places: Plac
         "request_deserializer": decoder_of(method.input_type.name),
         "response_serializer": getattr(pb, method.output_type.name).SerializeToString,
     }
+    # For grpc all of them have a stream of requests, so that a call is ours before its request
+    # has come; for a client there is no difference.
     if method.client_streaming:
         return grpc.stream_stream_rpc_method_handler(_conversation(act, measured), **codec)
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(_answers(act, measured), **codec)
-    return grpc.unary_unary_rpc_method_handler(_answer(act, measured), **codec)
+        return grpc.stream_stream_rpc_method_handler(_answers(act, measured), **codec)
+    return grpc.stream_unary_rpc_method_handler(_answer(act, measured), **codec)
 
 
 def _answer(act: Any, measured: Measured) -> Any:
-    async def answer(request: Any, context: Any) -> Any:
-        with measured.call(context, request) as call:
+    async def answer(requests: Any, context: Any) -> Any:
+        with measured.call(context) as call:
             try:
-                if isinstance(request, HeadraceError):
-                    raise request
                 with measured.places.taken(context):
+                    request = await _first(requests, measured.places)
+                    call.begin(request)
                     return await act(request, context)
             except HeadraceError as error:
                 call.code = error.code
@@ -210,12 +222,11 @@ def _answer(act: Any, measured: Measured) -> Any:
 
 
 def _answers(act: Any, measured: Measured) -> Any:
-    async def answers(request: Any, context: Any) -> None:
+    async def answers(requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
-                if isinstance(request, HeadraceError):
-                    raise request
                 with measured.places.taken(context):
+                    request = await _first(requests, measured.places)
                     async for each in act(request, context):
                         await context.write(each)
             except HeadraceError as error:
@@ -230,12 +241,22 @@ def _conversation(act: Any, measured: Measured) -> Any:
         with _stream(context, measured) as call:
             try:
                 with measured.places.taken(context):
-                    await act(requests, context)
+                    first = await _first(requests, measured.places)
+                    await act(first, requests, context)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
 
     return conversation
+
+
+async def _first(requests: Any, places: Places) -> Any:
+    request = await places.first_request(requests)
+    if isinstance(request, HeadraceError):
+        raise request
+    if request is None:
+        raise InvalidArgument("a call has a request, which may be empty; there was none")
+    return request
 
 
 @contextlib.contextmanager

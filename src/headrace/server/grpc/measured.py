@@ -41,9 +41,16 @@ class MeasuredCall:
         self._context = context
         # What went wrong, if anything did.
         self.code = ""
+        self.request: Any = None
+        self.began = perf_counter()
         self.given_id = _given_id(context)
         if self.given_id:
             context.set_trailing_metadata(((REQUEST_ID_KEY, self.given_id),))
+
+    def begin(self, request: Any) -> None:
+        """It has come: until now the client was waited for."""
+        self.request = request
+        self.began = perf_counter()
 
     @cached_property
     def request_id(self) -> str:
@@ -63,19 +70,18 @@ class Measured:
         self._endpoint = service.counts.endpoint("grpc", name)
 
     @contextlib.contextmanager
-    def call(self, context: Any, request: Any) -> Iterator[MeasuredCall]:
-        began = perf_counter()
+    def call(self, context: Any) -> Iterator[MeasuredCall]:
         call = MeasuredCall(self._service, context)
         try:
             with self._watched(call):
                 yield call
         finally:
             requests = self._service.requests
-            is_odd = bool(call.code) or perf_counter() - began >= requests.look_seconds
+            is_odd = bool(call.code) or perf_counter() - call.began >= requests.look_seconds
             requests.done(
                 self._endpoint,
-                began,
-                waited_ms=_wait_ms(request),
+                call.began,
+                waited_ms=_wait_ms(call.request),
                 code=call.code,
                 who=call.who() if is_odd else {},
             )

@@ -1,15 +1,20 @@
-"""How many calls of one client address are under way at the gRPC door.
+"""How many calls of one client address are under way at the gRPC door, and how long the
+request of a call may take to come.
 
 grpc does not say who connects, nor lets a connection be cut; it says who calls. So what
 `connections_per_address_max` bounds here is calls: streams, waits and all others. What
 is beyond is refused with RESOURCE_EXHAUSTED, and counted with the connections that other
-doors cut. A connection without calls costs little, and grpc closes it after
-`connections_max_idle_ms`.
+doors cut. Of connections grpc itself takes care (`door.py`).
+
+A call begins with its head, and has its place before its request has come. The request, or
+the first one of a stream, has to come whole within `stall_timeout_ms`. Of a later message of
+a stream grpc does not say that it has begun.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -25,7 +30,9 @@ class Places:
         self._count_max = settings.connections_per_address_max
         self._addresses = Addresses(self._count_max)
         self._cuts = service.counts.cuts
-        self._cuts["grpc", "address"] += 0
+        self._stall_seconds = settings.stall_timeout_ms / 1000 or None
+        for reason in ("address", "body"):
+            self._cuts["grpc", reason] += 0
 
     @contextmanager
     def taken(self, context: Any) -> Iterator[None]:
@@ -41,6 +48,17 @@ class Places:
             yield
         finally:
             self._addresses.leave(host)
+
+    async def first_request(self, requests: AsyncIterator[Any]) -> Any:
+        """None when the client sends none; LimitExceeded when it takes too long."""
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                return await anext(requests, None)
+        except TimeoutError:
+            self._cuts["grpc", "body"] += 1
+            raise LimitExceeded(
+                f"the request did not come within {self._stall_seconds:g} s (stall_timeout_ms)"
+            ) from None
 
 
 def host_of(peer: str) -> str:

@@ -41,7 +41,7 @@ class SdkStreams:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._answering = Answering(service, logger, self._tasks)
 
-    async def connect(self, requests: AsyncIterator[bytes], context: Any) -> None:
+    async def connect(self, first: bytes, requests: AsyncIterator[bytes], context: Any) -> None:
         service = self._service
         if service.holdings is None:
             service.holdings = Holdings(Glance(service))
@@ -54,7 +54,7 @@ class SdkStreams:
         )
         stream = _Stream(self._answering, session, context, answers)
         try:
-            await stream.serve(requests)
+            await stream.serve(first, requests)
         finally:
             session.close()
 
@@ -75,10 +75,11 @@ class _Stream:
         # grpc sends one message of a stream at a time.
         self._answers = answers
 
-    async def serve(self, requests: AsyncIterator[bytes]) -> None:
+    async def serve(self, first: bytes, requests: AsyncIterator[bytes]) -> None:
         writing = asyncio.create_task(self._write())
         try:
-            await self._read(requests)
+            if await self._take(first):
+                await self._read(requests)
             # A message that is half written cannot be taken back.
             self._answers.put_nowait(None)
             await writing
@@ -88,24 +89,30 @@ class _Stream:
 
     async def _read(self, requests: AsyncIterator[bytes]) -> None:
         async for message in requests:
-            correlation_id = 0
-            try:
-                correlation_id, body = split_stream_request(message)
-                request = checked_request(body)
-            except MalformedMessage as error:
-                log_event(logger, logging.WARNING, "stream closed", reason=str(error))
+            if not await self._take(message):
                 return
-            except HeadraceError as error:
-                await self._open_calls.acquire()
-                self._on_frame(True, self._answering.refuse(correlation_id, error))
-                continue
-            is_call = not waits(request)
-            if is_call:
-                await self._open_calls.acquire()
-            who = {"peer": self._context.peer()}
-            self._answering.begin(
-                self._session, request, correlation_id, who, partial(self._on_frame, is_call)
-            )
+
+    async def _take(self, message: bytes) -> bool:
+        """Begin its call; False when it is none, and the stream is over."""
+        correlation_id = 0
+        try:
+            correlation_id, body = split_stream_request(message)
+            request = checked_request(body)
+        except MalformedMessage as error:
+            log_event(logger, logging.WARNING, "stream closed", reason=str(error))
+            return False
+        except HeadraceError as error:
+            await self._open_calls.acquire()
+            self._on_frame(True, self._answering.refuse(correlation_id, error))
+            return True
+        is_call = not waits(request)
+        if is_call:
+            await self._open_calls.acquire()
+        who = {"peer": self._context.peer()}
+        self._answering.begin(
+            self._session, request, correlation_id, who, partial(self._on_frame, is_call)
+        )
+        return True
 
     def _on_frame(self, is_call: bool, frame: bytes) -> None:
         self._answers.put_nowait((is_call, frame))

@@ -1,0 +1,123 @@
+"""Connections and calls of gRPC that get nowhere end, spoken to as no honest client would."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from tests.doors.conftest import DoorsProcess
+from tests.doors.grpc_client import GrpcClient
+
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+# Long enough that only a node that cuts nothing gets there.
+SECONDS = 20.0
+CONNECTIONS_MAX = 50
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+DATA, HEADERS, SETTINGS = 0, 1, 4
+END_HEADERS = 4
+# SETTINGS, and that the node's are known.
+READY = PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, 1, 0, b"")
+
+
+def call_of(method: str) -> bytes:
+    """The head of a call, in HPACK without its tables."""
+    path = f"/headrace.v1.{method}".encode()
+    fields = b"\x83\x86\x44" + bytes([len(path)]) + path + b"\x41\x01a"
+    fields += b"\x5f\x10application/grpc\x40\x02te\x08trailers"
+    return READY + frame(HEADERS, END_HEADERS, 1, fields)
+
+
+# A message of a hundred bytes, of which three come.
+HALF_A_MESSAGE = frame(DATA, 0, 1, b"\0\0\0\0\x64abc")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorsProcess]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_STALL_TIMEOUT_MS", "300")
+        patch.setenv("HEADRACE_CONNECTIONS_MAX_IDLE_MS", "1500")
+        patch.setenv("HEADRACE_CONNECTIONS_MAX", str(CONNECTIONS_MAX))
+        node = DoorsProcess(tmp_path_factory.mktemp("stalls") / "data")
+    yield node
+    node.stop()
+
+
+def is_told(node: DoorsProcess, sent: bytes, text: bytes) -> bool:
+    """Whether the node says so before it hangs up; TimeoutError when it does neither."""
+    host, _, port = node.doors["grpc"].rpartition(":")
+    with socket.create_connection((host, int(port)), SECONDS) as peer:
+        peer.sendall(sent)
+        said = b""
+        while text not in said and (some := peer.recv(65_536)):
+            said += some
+        return text in said
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", PREFACE[:9], PREFACE], ids=["nothing", "half a preface", "a preface"]
+)
+def test_a_connection_that_does_not_begin_is_cut(node: DoorsProcess, sent: bytes) -> None:
+    # Before it would be idle, which takes much longer by default.
+    assert is_told(node, sent, b"handshake timeout")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        READY,
+        READY + frame(HEADERS, END_HEADERS, 1, bytes(20))[:15],
+        READY + frame(HEADERS, 0, 1, b"\x83"),
+    ],
+    ids=["no call", "half a frame", "headers without end"],
+)
+def test_a_connection_without_a_call_is_cut_when_it_is_idle(
+    node: DoorsProcess, sent: bytes
+) -> None:
+    assert is_told(node, sent, b"connection idle")
+
+
+@pytest.mark.parametrize("method", ["Topics/List", "Messages/Tail", "Queues/Consume"])
+@pytest.mark.parametrize("sent", [b"", HALF_A_MESSAGE], ids=["nothing", "half a message"])
+def test_a_call_whose_request_does_not_come_is_ended(
+    node: DoorsProcess, method: str, sent: bytes
+) -> None:
+    assert is_told(node, call_of(method) + sent, b"did not come")
+
+
+def test_what_was_cut_is_counted(node: DoorsProcess) -> None:
+    assert is_told(node, call_of("Topics/List"), b"did not come")
+    shown = httpx.get(f"{node.http}/metrics", timeout=SECONDS).text
+    [line] = [
+        line
+        for line in shown.splitlines()
+        if line.startswith('headrace_connections_cut_total{door="grpc",reason="body"}')
+    ]
+    assert float(line.split()[-1]) >= 1
+
+
+def test_connections_beyond_the_limit_are_refused_and_those_before_go_on(
+    node: DoorsProcess,
+) -> None:
+    with ExitStack() as stack:
+        client = GrpcClient(node.doors["grpc"])
+        stack.callback(client.close)
+        client.topics.List(pb.ListTopicsRequest(), timeout=SECONDS)
+        host, _, port = node.doors["grpc"].rpartition(":")
+        others = []
+        for _ in range(CONNECTIONS_MAX):
+            peer = stack.enter_context(socket.create_connection((host, int(port)), SECONDS))
+            peer.sendall(READY)
+            others.append(peer)
+        assert b"" in [peer.recv(1) for peer in others]
+        client.topics.List(pb.ListTopicsRequest(), timeout=SECONDS)
