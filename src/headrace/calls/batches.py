@@ -13,6 +13,7 @@ call with one wait for the disk, and each has an answer of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from headrace.calls.served import Served
 from headrace.core import limits
@@ -25,11 +26,15 @@ from headrace.core.errors import (
 )
 from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
-from headrace.engine.publish import check_foreign, check_open
+from headrace.engine.contents import Found, Heavy, Light, look_into
+from headrace.engine.publish import check_open
 from headrace.log.checkpoint import FULL
 from headrace.record import BatchHeader, check_batch
 from headrace.record.batch import HEADER_BYTES
 from headrace.record.checking import HEADER_OVERHEAD, RECORD_OVERHEAD
+
+# What was found in a batch, or why it is refused.
+Outcome = Found | HeadraceError
 
 # A record that may be published alone may be so in a batch of its own.
 _BATCH_OVERHEAD = HEADER_BYTES + RECORD_OVERHEAD + HEADER_OVERHEAD * limits.HEADERS_MAX
@@ -41,25 +46,30 @@ class BatchCalls(Served):
         with self._writing() as (now_ms, _):
             return self._broker.new_producer_id(now_ms)
 
-    def publish_batch(self, topic: str, partition: int, batch: bytearray) -> Published:
+    def publish_batch(
+        self, topic: str, partition: int, batch: bytearray, known: Outcome | None = None
+    ) -> Published:
         """The place of the batch's first record. The bytes are ours from now on:
-        they are given their offsets in place."""
+        they are given their offsets in place. `known` is what is in it, or why it is
+        refused, where somebody has looked."""
 
         def append(now_ms: int, commit: Commit) -> Published:
-            return self._append(PlacedBatch(topic, partition, batch), now_ms, commit)
+            return self._append(PlacedBatch(topic, partition, batch), known, now_ms, commit)
 
         published = self._write(append)
         self._notify_published()
         return published
 
-    def publish_batches(self, batches: Sequence[PlacedBatch]) -> list[Published | HeadraceError]:
-        """The same for several: for each its place, or why it was refused."""
+    def publish_batches(
+        self, batches: Sequence[PlacedBatch], known: Sequence[Outcome | None] = ()
+    ) -> list[Published | HeadraceError]:
+        """As `publish_batch`, for several: for each its place, or why it was refused."""
 
         def append(now_ms: int, commit: Commit) -> list[Published | HeadraceError]:
             outcomes: list[Published | HeadraceError] = []
-            for placed in batches:
+            for placed, outcome in zip_longest(batches, known):
                 try:
-                    outcomes.append(self._append(placed, now_ms, commit))
+                    outcomes.append(self._append(placed, outcome, now_ms, commit))
                 except HeadraceError as error:
                     outcomes.append(error)
                 except OSError as error:
@@ -73,7 +83,27 @@ class BatchCalls(Served):
         self._notify_published()
         return outcomes
 
-    def _append(self, placed: PlacedBatch, now_ms: int, commit: Commit) -> Published:
+    def look_into_batches(self, batches: Sequence[PlacedBatch]) -> list[Outcome | Heavy | None]:
+        """What is in batches that are about to be published, or why they will be refused;
+        None where the rest of the checks will say why."""
+        light = Light()
+        with self._reading():
+            return [self._look_into(each, light) for each in batches]
+
+    def _look_into(self, placed: PlacedBatch, light: Light) -> Outcome | Heavy | None:
+        topic, index, batch = placed
+        found = self._broker.topics.catalog.topics.get(topic)
+        if found is None or not 0 <= index < found.partitions:
+            return None
+        partition = self._broker.topics.partition(found, index)
+        try:
+            return look_into(batch, partition.scanner, partition.dedup, light)
+        except HeadraceError as error:
+            return error
+
+    def _append(
+        self, placed: PlacedBatch, known: Outcome | None, now_ms: int, commit: Commit
+    ) -> Published:
         topic, partition, batch = placed
         found = self._topic_to_write(topic, now_ms)
         place = self._broker.topics.partition(found, partition)
@@ -88,9 +118,14 @@ class BatchCalls(Served):
                 f"the batch has {header.size_bytes} bytes and this topic takes {bytes_max}; "
                 "send smaller batches"
             )
-        check_foreign(place, batch)
+        if isinstance(known, HeadraceError):
+            raise known
+        contents = known or look_into(batch, place.scanner, place.dedup, Light())
+        if isinstance(contents, Heavy):
+            # Whoever does not want to wait for it has looked before.
+            contents = contents.look()
         self._broker.check_space(header.size_bytes)
-        appended = place.append(batch, header, now_ms)
+        appended = place.append(batch, header, now_ms, contents)
         commit.data.append((place, appended.next_offset))
         if not appended.duplicate:
             commit.published.append((place, header.count, len(batch)))

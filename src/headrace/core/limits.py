@@ -53,6 +53,9 @@ TRANSACTION_TIMEOUT_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
+# What has to be noted of one batch that a client made, where queues read a topic or
+# duplicates are dropped: changes of attributes, keys, ids.
+BATCH_NOTES_MAX: Final = 10_000
 # What a compressed batch may hold; one that holds more is not opened.
 DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
 # The same for a process of its own, Spark's, that reads for one client alone.

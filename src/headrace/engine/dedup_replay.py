@@ -14,6 +14,7 @@ from itertools import chain
 from headrace.core.limits import DEDUP_IDS_PER_PARTITION_MAX
 from headrace.core.ports import Buffer
 from headrace.core.settings import TopicSettings
+from headrace.engine.contents import Contents, DedupId
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.records import iterate_batches
 from headrace.engine.stability import Stability
@@ -55,12 +56,20 @@ def check_readable(batches: Buffer) -> None:
 
 
 def remember_ids(
-    window: DedupWindow, stability: Stability, batch: Buffer, header: BatchHeader
+    window: DedupWindow,
+    stability: Stability,
+    batch: Buffer,
+    header: BatchHeader,
+    contents: Contents | None = None,
 ) -> None:
-    """A batch was appended."""
-    for dedup_id, record in _ids_in(batch, header):
-        find_duplicate(window, stability, dedup_id, record.timestamp_ms, header.producer_id)
-        window.remember(dedup_id, record.offset, record.timestamp_ms)
+    """A batch was appended; `contents` are known where somebody has looked."""
+    if contents is None:
+        ids = [DedupId(id, each.offset, each.timestamp_ms) for id, each in _ids_in(batch, header)]
+    else:
+        ids = [each._replace(offset=each.offset + header.base_offset) for each in contents.ids]
+    for dedup_id, offset, timestamp_ms in ids:
+        find_duplicate(window, stability, dedup_id, timestamp_ms, header.producer_id)
+        window.remember(dedup_id, offset, timestamp_ms)
 
 
 def find_duplicate(

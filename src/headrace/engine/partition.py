@@ -18,12 +18,14 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
 from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.catalog import Group, Topic
+from headrace.engine.contents import Contents, Found, known_of
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import check_readable, find_duplicate, load_window, remember_ids
 from headrace.engine.held_acks import decide_held
@@ -93,8 +95,7 @@ class Partition:
         self.scanner: Scanner | None = None
         self._producer_note = ProducerNote(disk, self.log)
         self._stability = Stability(self.log, self._producer_note.load())
-        self.dedup: DedupWindow | None = None
-        self._load_dedup(now_ms)
+        self.dedup: DedupWindow | None = load_window(self.log, self.topic.settings, now_ms)
 
     # Opening and leadership.
 
@@ -172,33 +173,40 @@ class Partition:
     def is_durable(self) -> bool:
         return self.topic.settings.durability == "synced"
 
-    def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    def append(
+        self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int, contents: Found = ()
+    ) -> Appended:
         """One checked batch, or several of one producer in sequence, with the header
         of the first. A duplicate, of several the first, is answered with its offset
-        and not written. A producer's first transactional batch opens a transaction."""
+        and not written. A producer's first transactional batch opens a transaction.
+        `contents` are what is known of each."""
         self._check_leading()
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, now_ms)
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset + 1, True)
-        if self.dedup is not None:
+        known = known_of(contents, self.scanner, self.dedup)
+        if self.dedup is not None and not known:
             check_readable(batch)
         first, end = self.log.append(batch, self.epoch, now_ms)
         if header.producer_id >= 0 or self.dedup is not None or self.scanner is not None:
             view = memoryview(batch)
-            for position, each in split_batches(batch):
-                self._note_appended(view[position : position + each.size_bytes], each, now_ms)
+            for (position, each), found in zip_longest(split_batches(batch), known):
+                piece = view[position : position + each.size_bytes]
+                self._note_appended(piece, each, now_ms, found)
         if not self.is_durable:
             self._advance(now_ms)
         return Appended(first, end, False)
 
-    def _note_appended(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    def _note_appended(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, contents: Contents | None
+    ) -> None:
         if header.producer_id >= 0:
             self.producers.on_append(header, header.base_offset, now_ms)
         if self.dedup is not None:
-            remember_ids(self.dedup, self._stability, batch, header)
+            remember_ids(self.dedup, self._stability, batch, header, contents)
         if self.scanner is not None:
-            self.scanner.scan(batch, header)
+            self.scanner.scan(batch, header, contents)
 
     @property
     def is_stopped(self) -> bool:
@@ -435,15 +443,11 @@ class Partition:
     def open_scanner(self) -> Scanner:
         if self.scanner is None:
             self.scanner = Scanner(
-                self.disk,
-                self.log,
-                read_only=self.read_only,
+                self.disk, self.log, read_only=self.read_only, unreadable=self.records.unreadable,
                 has_attributes=self.topic.source_id is None,
                 by_key=self.topic.settings.ordering == "key",
-                unreadable=self.records.unreadable,
-                opened_ms=self._opened[0],
-                opened_end=self._opened[1],
-            )
+                opened_ms=self._opened[0], opened_end=self._opened[1],
+            )  # fmt: skip
         return self.scanner
 
     def _load_due(self) -> None:
@@ -461,9 +465,6 @@ class Partition:
             return None
         return find_duplicate(self.dedup, self._stability, dedup_id, now_ms, producer_id)
 
-    def _load_dedup(self, now_ms: int) -> None:
-        self.dedup = load_window(self.log, self.topic.settings, now_ms)
-
     # Changes from outside, and the end.
 
     def on_topic_changed(self, topic: Topic, now_ms: int) -> None:
@@ -474,7 +475,7 @@ class Partition:
             self.state.is_followed = self._is_traced
         is_longer = after.dedup and after.dedup_window_ms != before.dedup_window_ms
         if after.dedup != before.dedup or is_longer:
-            self._load_dedup(now_ms)
+            self.dedup = load_window(self.log, self.topic.settings, now_ms)
 
     def on_start_moved(self) -> None:
         """Records were deleted at the log's start: nobody owes them any more."""

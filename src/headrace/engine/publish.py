@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.errors import InvalidArgument, InvalidName
-from headrace.core.ports import Buffer
 from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
@@ -26,7 +25,6 @@ from headrace.record import (
     read_header,
 )
 from headrace.record.checking import check_message, too_large
-from headrace.record.record_limits import check_record_limits
 
 BATCH_BYTES = 1024 * 1024
 BATCH_RECORDS = 10_000
@@ -206,13 +204,6 @@ def check_open(topic: Topic) -> None:
     """InvalidName for what only Headrace itself writes to."""
     if topic.source_id is not None or topic.is_internal:
         raise InvalidName(f"{topic.name!r} is written by Headrace alone; publish to its source")
-
-
-def check_foreign(partition: Partition, batches: Buffer) -> None:
-    """Batches that a client made, before they are appended: where a queue reads them,
-    or duplicates are dropped, their records are held to the limits of messages."""
-    if partition.scanner is not None or partition.dedup is not None:
-        check_record_limits(batches)
 
 
 def _check(topic: Topic, message: Outgoing) -> int:

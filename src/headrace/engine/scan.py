@@ -8,6 +8,7 @@ the offsets that hold no message at all.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headrace.core.errors import CorruptBatch
@@ -89,7 +90,14 @@ def _scan_records(
     transactional: tuple[tuple[int, int, int], ...] = ()
     if header.is_transactional:
         transactional = ((header.base_offset, end, header.producer_id),)
-    return Scan(start, end, _rows(batch) if attributes else (), absent, hashes, transactional)
+    return Scan(
+        start,
+        end,
+        tuple(rows_of(scan_attributes(batch))) if attributes else (),
+        absent,
+        hashes,
+        transactional,
+    )
 
 
 def key_hash(key: bytes | None) -> int:
@@ -111,12 +119,16 @@ def row_of(offset: int, found: Attributes) -> Row:
     )
 
 
-def _rows(batch: Buffer) -> tuple[Row, ...]:
-    rows: list[Row] = []
-    for offset, found in scan_attributes(batch):
-        row = row_of(offset, found)
-        if rows and rows[-1].end == offset and rows[-1][2:] == row[2:]:
-            rows[-1] = rows[-1]._replace(end=offset + 1)
-        else:
-            rows.append(row)
-    return tuple(rows)
+def rows_of(found: Iterable[tuple[int, Attributes]]) -> Iterator[Row]:
+    """Neighbours with the same attributes are one row."""
+    last: Row | None = None
+    for offset, attributes in found:
+        row = row_of(offset, attributes)
+        if last is not None and last.end == offset and last[2:] == row[2:]:
+            last = last._replace(end=offset + 1)
+            continue
+        if last is not None:
+            yield last
+        last = row
+    if last is not None:
+        yield last

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.core.ports import Buffer, Disk
+from headrace.engine.contents import Contents
 from headrace.engine.due import DueTimes
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.queue import QueueView
@@ -102,16 +103,26 @@ class Scanner:
 
     # Looking.
 
-    def scan(self, batch: Buffer, header: BatchHeader) -> None:
-        """A batch was appended."""
-        scan = scan_batch(
-            batch,
-            header,
-            self._sidecar.end,
-            attributes=self._has_attributes,
-            keys=self._by_key,
-            unreadable=self._unreadable,
-        )
+    @property
+    def looks_for(self) -> tuple[bool, bool]:
+        """Whether for attributes, and for keys."""
+        return self._has_attributes, self._by_key
+
+    def scan(self, batch: Buffer, header: BatchHeader, contents: Contents | None = None) -> None:
+        """A batch was appended; `contents` are known where somebody has looked."""
+        if contents is not None and self._sidecar.end == header.base_offset:
+            scan = contents.scan(header)
+            if contents.fault:
+                self._unreadable.note(header.base_offset, contents.fault)
+        else:
+            scan = scan_batch(
+                batch,
+                header,
+                self._sidecar.end,
+                attributes=self._has_attributes,
+                keys=self._by_key,
+                unreadable=self._unreadable,
+            )
         self._sidecar.add(scan)
         self._hidden.append(scan)
 

@@ -25,6 +25,7 @@ batches that have something, and endless waste for those that have nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headrace.core import limits
@@ -181,9 +182,18 @@ def scan_attributes(
         header = read_header(batch)
     if not may_have_attributes(batch, header):
         return []
-    data = read_block(batch, header)
+    return list(iterate_attributes(read_block(batch, header), header))
+
+
+def block_may_have_attributes(block: bytes) -> bool:
+    """As `may_have_attributes`, for the uncompressed bytes of records."""
+    return _PREFIX in block
+
+
+def iterate_attributes(block: bytes, header: BatchHeader) -> Iterator[tuple[int, Attributes]]:
+    """As `scan_attributes`, from the uncompressed bytes of the batch's records."""
     try:
-        return _scan(data, header)
+        yield from _scan(block, header)
     except IndexError:
         raise CorruptBatch("a record is cut off at the end of the batch") from None
 
@@ -210,8 +220,7 @@ def _read_group(value: bytes) -> str | None:
     return group if len(group) <= limits.NAME_CHARACTERS_MAX else None
 
 
-def _scan(data: bytes, header: BatchHeader) -> list[tuple[int, Attributes]]:
-    found: list[tuple[int, Attributes]] = []
+def _scan(data: bytes, header: BatchHeader) -> Iterator[tuple[int, Attributes]]:
     wishes_of: dict[bytes, _Wishes] = {}
     append_time_ms = header.max_timestamp_ms if header.has_log_append_time else None
     last_delta = header.last_offset_delta
@@ -246,10 +255,9 @@ def _scan(data: bytes, header: BatchHeader) -> list[tuple[int, Attributes]]:
                 timestamp_ms = header.base_timestamp_ms + time_delta
             attributes = wishes.at(timestamp_ms)
             if attributes != DEFAULT_ATTRIBUTES:
-                found.append((header.base_offset + delta, attributes))
+                yield header.base_offset + delta, attributes
             hit = data.find(_PREFIX, end)
         position = end
-    return found
 
 
 def _find_headers(data: bytes, position: int) -> tuple[int, int, int]:

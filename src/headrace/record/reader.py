@@ -88,10 +88,11 @@ class BatchParts:
     `cost` is about what the last part takes in memory.
     """
 
-    def __init__(self, batch: Buffer, header: BatchHeader) -> None:
+    def __init__(self, batch: Buffer, header: BatchHeader, block: bytes | None = None) -> None:
+        """`block` is what `read_block` returned for the batch, where the caller has it."""
         self.header = header
         self.cost = 0
-        self._data = read_block(batch, header)
+        self._data = read_block(batch, header) if block is None else block
         self._place: _Place = (0, -1, header.count)
 
     @property
@@ -149,7 +150,11 @@ def read_raw_records(batch: Buffer, header: BatchHeader) -> list[RawRecord]:
 
 def read_raw_parts(batch: Buffer, header: BatchHeader) -> Iterator[list[RawRecord]]:
     """As `read_raw_records`, in parts of bounded size."""
-    data = read_block(batch, header)
+    return read_raw_block(read_block(batch, header), header)
+
+
+def read_raw_block(data: bytes, header: BatchHeader) -> Iterator[list[RawRecord]]:
+    """As `read_raw_parts`, from the uncompressed bytes of the batch's records."""
     place = 0, -1, header.count
     try:
         while place[2]:

@@ -19,9 +19,7 @@ from headrace.compiled import compiled
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
 from headrace.core.ports import Buffer
-from headrace.record.batch import HEADER_BYTES, split_batches
-from headrace.record.compression import Codec, HoldsTooMuch
-from headrace.record.reader import read_block, read_more
+from headrace.record.reader import read_more
 from headrace.record.varint import BITS_64
 
 WITHIN: Final = 0
@@ -37,25 +35,14 @@ _FAULTS: Final = {
 }
 
 
-def check_record_limits(batches: Buffer) -> None:
-    """RecordTooLarge when a record of these batches is beyond what a message may be,
-    or a compressed batch is beyond what is opened; CorruptBatch when one cannot be
-    read. Checksums are not checked."""
-    view = memoryview(batches)
-    for position, header in split_batches(batches):
-        end = position + header.size_bytes
-        if header.codec == Codec.NONE:
-            fault = find_fault(view[position + HEADER_BYTES : end], header.count)
-        else:
-            try:
-                block = read_block(view[position:end], header)
-            except HoldsTooMuch as error:
-                raise RecordTooLarge(f"{error}; send smaller batches") from error
-            fault = find_fault(block, header.count)
-        if fault == CORRUPT:
-            raise CorruptBatch("the records of the batch cannot be read")
-        if fault:
-            raise RecordTooLarge(f"{_FAULTS[fault]}; one in the batch has more")
+def check_block(block: Buffer, count: int) -> None:
+    """RecordTooLarge when one of the `count` records in these uncompressed bytes is
+    beyond what a message may be; CorruptBatch when they cannot be read."""
+    fault = find_fault(block, count)
+    if fault == CORRUPT:
+        raise CorruptBatch("the records of the batch cannot be read")
+    if fault:
+        raise RecordTooLarge(f"{_FAULTS[fault]}; one in the batch has more")
 
 
 @compiled

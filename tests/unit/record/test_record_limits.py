@@ -8,8 +8,7 @@ import pytest
 from tests.twins import both
 
 from headrace.core import limits
-from headrace.core.errors import CorruptBatch, RecordTooLarge
-from headrace.record import Codec, NewRecord, build_batch
+from headrace.record import NewRecord, build_batch
 from headrace.record.batch import HEADER_BYTES
 from headrace.record.record_limits import (
     CORRUPT,
@@ -17,7 +16,6 @@ from headrace.record.record_limits import (
     LONG_KEY,
     MANY_HEADERS,
     WITHIN,
-    check_record_limits,
 )
 
 Find = Callable[[bytes, int], int]
@@ -58,25 +56,3 @@ def test_records_that_do_not_fill_their_bytes_are_corrupt(find_fault: Find) -> N
     assert find_fault(block, 2) == WITHIN
     assert find_fault(block, 1) == find_fault(block, 3) == CORRUPT
     assert {find_fault(block[:end], 2) for end in range(len(block))} == {CORRUPT}
-
-
-@pytest.mark.parametrize("codec", list(Codec))
-def test_a_batch_is_refused_by_what_is_inside_whatever_its_codec(codec: Codec) -> None:
-    check_record_limits(build_batch([PLAIN] * 3, codec=codec))
-    with pytest.raises(RecordTooLarge, match="at most 128 headers"):
-        check_record_limits(build_batch([PLAIN, with_headers(200_000)], codec=codec))
-
-
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_a_batch_that_holds_more_than_is_opened_is_refused(codec: Codec) -> None:
-    large = [NewRecord(None, bytes(limits.RECORD_BYTES_MAX - 100))] * 3
-    batch = build_batch(large, codec=codec)
-    with pytest.raises(RecordTooLarge, match="send smaller batches"):
-        check_record_limits(batch)
-
-
-def test_nonsense_behind_a_good_checksum_is_corrupt() -> None:
-    batch = build_batch([PLAIN])
-    batch[HEADER_BYTES] = 0x7E
-    with pytest.raises(CorruptBatch):
-        check_record_limits(batch)

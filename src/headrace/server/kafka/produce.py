@@ -9,7 +9,8 @@
 
 A request holds one batch for each partition. The broker checks its checksum and
 header, gives it its offsets in place and appends it. Where queues read the topic it
-is opened first, and its records are held to the limits of messages. An idempotent
+is opened first, and its records are held to the limits of messages; one that holds much
+is opened in a thread, and the requests behind it wait until it is appended. An idempotent
 producer's retry is answered with the first offsets. Partitions fail one by one: the
 answer has a code for each.
 
@@ -22,8 +23,10 @@ transaction; see `transactional_produce`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from headrace.calls.batches import Outcome
 from headrace.core.errors import (
     CorruptBatch,
     DiskFull,
@@ -32,17 +35,22 @@ from headrace.core.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from headrace.core.ports import Buffer
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.engine.publish import check_foreign
+from headrace.engine.contents import Found, Heavy, Light, look_into
+from headrace.engine.partition import Partition
 from headrace.record import BatchHeader, check_batch
 from headrace.record.batch import HEADER_BYTES
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import topic_of
-from headrace.wire.kafka.generated.produce_request import ProduceRequest, TopicProduceData
+from headrace.server.looking import look_into_heavy
+from headrace.wire.kafka.generated.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from headrace.wire.kafka.generated.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -55,9 +63,23 @@ class _Refused(NamedTuple):
     why: str
 
 
-def handle(
-    call: Call, request: ProduceRequest
-) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+class _Checked(NamedTuple):
+    """A batch that may be appended."""
+
+    topic: Topic
+    partition: Partition
+    header: BatchHeader
+    records: memoryview
+    contents: Found
+
+
+_Batch = _Checked | Heavy | _Refused
+# By the places of a topic and of a partition in the request.
+_Place = tuple[int, int]
+_Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
+
+
+def handle(call: Call, request: ProduceRequest) -> _Answer:
     if request.transactional_id is not None:
         later = transactional_produce.wait_if_needed(call, request, _produce)
         if later is not None:
@@ -65,16 +87,56 @@ def handle(
     return _produce(call, request)
 
 
-def _produce(
-    call: Call, request: ProduceRequest
-) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+def _produce(call: Call, request: ProduceRequest) -> _Answer:
+    checked = _check_all(call, request, {})
+    return _produce_later(call, request) if _heavy(checked) else _append_all(call, request, checked)
+
+
+def _produce_later(call: Call, request: ProduceRequest) -> asyncio.Future[ProduceResponse | None]:
+    """When a thread has looked into what is heavy. The requests behind it wait until it
+    is appended."""
+    # The frame's bytes are another request's by then.
+    kept = transactional_produce.copy_of(request)
+    call.connection.hold_turns()
+
+    async def produce() -> ProduceResponse | None:
+        known: dict[_Place, Outcome] = {}
+        try:
+            # What others changed meanwhile may make another one heavy.
+            while heavy := _heavy(checked := _check_all(call, kept, known)):
+                found = await look_into_heavy(call.service, list(heavy.values()))
+                known.update(zip(heavy, found, strict=True))
+            answer = _append_all(call, kept, checked)
+        finally:
+            call.connection.release_turns()
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    return call.service.loop.create_task(produce())
+
+
+def _heavy(checked: list[list[_Batch]]) -> dict[_Place, Heavy]:
+    return {
+        (row, place): each
+        for row, batches in enumerate(checked)
+        for place, each in enumerate(batches)
+        if isinstance(each, Heavy)
+    }
+
+
+def _append_all(call: Call, request: ProduceRequest, checked: list[list[_Batch]]) -> _Answer:
     service = call.service
     now_ms = service.clock.now_ms()
     commit = service.commit()
-    refused = _refusal(request)
     topics = tuple(
-        _append_to_topic(call, request.transactional_id, data, refused, now_ms, commit)
-        for data in request.topic_data
+        TopicProduceResponse(
+            data.name,
+            data.topic_id,
+            tuple(
+                _append(call, partition.index, each, now_ms, commit)
+                for partition, each in zip(data.partition_data, row, strict=True)
+            ),
+        )
+        for data, row in zip(request.topic_data, checked, strict=True)
     )
     waiting = service.submit(commit)
     response = ProduceResponse(responses=topics)
@@ -95,57 +157,50 @@ def _produce(
     return answer
 
 
-def _refusal(request: ProduceRequest) -> _Refused | None:
-    """Why nothing of this request is written, if so."""
+def _check_all(
+    call: Call, request: ProduceRequest, known: Mapping[_Place, Outcome]
+) -> list[list[_Batch]]:
+    """Every batch of the request, topic by topic, before any of them is appended.
+    `known` is what a thread has found in some, or why they are refused."""
+    refused: _Refused | None = None
     if request.acks not in (-1, 0, 1):
-        return _Refused(Error.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {request.acks}")
-    return None
+        why = f"acks is -1, 0 or 1, not {request.acks}"
+        refused = _Refused(Error.INVALID_REQUIRED_ACKS, why)
+    checked: list[list[_Batch]] = []
+    light = Light()
+    for row, data in enumerate(request.topic_data):
+        topic = refused or _topic(call, data)
+        checked.append(
+            [
+                topic
+                if isinstance(topic, _Refused)
+                else _check(call, request, topic, batch, known.get((row, place)), light)
+                for place, batch in enumerate(data.partition_data)
+            ]
+        )
+    return checked
 
 
-def _append_to_topic(
-    call: Call,
-    transactional_id: str | None,
-    data: TopicProduceData,
-    refused: _Refused | None,
-    now_ms: int,
-    commit: Commit,
-) -> TopicProduceResponse:
-    topic: Topic | None = None
-    if refused is None:
-        try:
-            topic = topic_of(call.service, data.name, data.topic_id)
-        except UnknownTopic as error:
-            by_id = call.version >= 13
-            code = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            refused = _Refused(code, str(error))
-    partitions = []
-    for index, records in data.partition_data:
-        if refused is not None or topic is None:
-            partitions.append(_refuse(index, refused))
-        else:
-            partitions.append(
-                _append(call, transactional_id, topic, index, records, now_ms, commit)
-            )
-    return TopicProduceResponse(data.name, data.topic_id, tuple(partitions))
-
-
-def _refuse(index: int, refused: _Refused | None) -> PartitionProduceResponse:
-    assert refused is not None
-    return PartitionProduceResponse(index, refused.code, -1, error_message=refused.why)
-
-
-def _append(
-    call: Call,
-    transactional_id: str | None,
-    topic: Topic,
-    index: int,
-    records: Buffer | None,
-    now_ms: int,
-    commit: Commit,
-) -> PartitionProduceResponse:
-    broker = call.service.broker
+def _topic(call: Call, data: TopicProduceData) -> Topic | _Refused:
     try:
-        partition = broker.topics.partition(topic, index)
+        return topic_of(call.service, data.name, data.topic_id)
+    except UnknownTopic as error:
+        by_id = call.version >= 13
+        code = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+        return _Refused(code, str(error))
+
+
+def _check(
+    call: Call,
+    request: ProduceRequest,
+    topic: Topic,
+    batch: PartitionProduceData,
+    known: Outcome | None,
+    light: Light,
+) -> _Batch:
+    index, records = batch
+    try:
+        partition = call.service.broker.topics.partition(topic, index)
         if topic.is_internal:
             raise UnknownPartition("internal topics are not written to from outside")
         # The frame's own bytes, which are ours to give their offsets.
@@ -154,19 +209,41 @@ def _append(
         header = check_batch(records)
         refused = _check_header(header, len(records))
         if refused is None and header.is_transactional:
-            code = transactional_produce.check(call, transactional_id, header, (topic.id, index))
+            name = request.transactional_id
+            code = transactional_produce.check(call, name, header, (topic.id, index))
             if code:
                 refused = _Refused(code, "the batch is not part of the open transaction")
         if refused is not None:
-            return _refuse(index, refused)
+            return refused
         if header.size_bytes > topic.settings.record_bytes_max + HEADER_BYTES:
             raise RecordTooLarge(
                 f"the batch has {header.size_bytes} bytes and this topic takes "
                 f"{topic.settings.record_bytes_max}"
             )
-        check_foreign(partition, records)
-        broker.check_space(header.size_bytes)
-        appended = partition.append(records, header, now_ms)
+        found: Outcome | Heavy = (
+            look_into(records, partition.scanner, partition.dedup, light)
+            if known is None
+            else known
+        )
+        if isinstance(found, Heavy):
+            return found
+        if isinstance(found, HeadraceError):
+            raise found
+    except HeadraceError as error:
+        return _Refused(code_of(error), str(error))
+    return _Checked(topic, partition, header, records, found)
+
+
+def _append(
+    call: Call, index: int, checked: _Batch, now_ms: int, commit: Commit
+) -> PartitionProduceResponse:
+    assert not isinstance(checked, Heavy)
+    if isinstance(checked, _Refused):
+        return PartitionProduceResponse(index, checked.code, -1, error_message=checked.why)
+    topic, partition, header, records, contents = checked
+    try:
+        call.service.broker.check_space(header.size_bytes)
+        appended = partition.append(records, header, now_ms, contents)
     except (HeadraceError, OSError) as error:
         if isinstance(error, OSError):
             error = DiskFull(str(error))

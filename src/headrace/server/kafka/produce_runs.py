@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
-from headrace.engine.publish import check_foreign
+from headrace.engine.contents import Heavy, Light, look_into
 from headrace.record.batch import HEADER_BYTES, read_header
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
@@ -43,22 +43,35 @@ def handle_run(
     except HeadraceError:
         return False, start
     bytes_max = topic.settings.record_bytes_max + HEADER_BYTES
-    run = read_run(data, start, route, bytes_max, connection.requests_left)
-    if run is None:
-        return False, start
-    stop, correlation_ids, batches = run
-    is_single = len(correlation_ids) == 4
-    # More than a segment holds would be put into one, and ids that are remembered
-    # are looked at before each batch.
-    if topic.is_internal or (
-        not is_single
-        and (len(batches) > partition.log.settings.segment_bytes or partition.dedup is not None)
-    ):
-        return False, stop
+    most = connection.requests_left
+    while True:
+        run = read_run(data, start, route, bytes_max, most)
+        if run is None:
+            return False, start
+        stop, correlation_ids, batches = run
+        is_single = len(correlation_ids) == 4
+        # More than a segment holds would be put into one, and ids that are remembered
+        # are looked at before each batch.
+        if topic.is_internal or (
+            not is_single
+            and (len(batches) > partition.log.settings.segment_bytes or partition.dedup is not None)
+        ):
+            return False, stop
+        light = Light()
+        try:
+            contents = look_into(batches, partition.scanner, partition.dedup, light)
+        except HeadraceError:
+            return False, stop
+        if not isinstance(contents, Heavy):
+            break
+        if not light.batches:
+            # It is for a thread, and those behind it wait.
+            return False, start
+        most = light.batches
     try:
-        check_foreign(partition, batches)
         broker.check_space(len(batches))
-        appended = partition.append(batches, read_header(batches), service.clock.now_ms())
+        now_ms = service.clock.now_ms()
+        appended = partition.append(batches, read_header(batches), now_ms, contents)
     except (HeadraceError, OSError):
         return False, stop
     if appended.duplicate:

@@ -20,6 +20,7 @@ from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
+from headrace.calls.batches import Outcome
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.overview_values import NodeFigures
@@ -35,9 +36,11 @@ from headrace.core.values import (
     Publication,
     Published,
 )
+from headrace.engine.contents import Heavy
 from headrace.engine.leasing import check_lease
 from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
+from headrace.server.looking import look_into_rest, without_heavy
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.orphans import end_leases
 from headrace.server.pages import delayed_page, letters_page
@@ -98,6 +101,9 @@ class Session:
         # Leases that wait for messages, and what ends them.
         self._waits: dict[Stop, tuple[str, str, int | None]] = {}
         self._sizes = Sizes()
+        # Calls that publish when a thread has looked into their batches, and those behind.
+        self._order = asyncio.Lock()
+        self._looking_first = 0
         self._is_closed = False
         self._special: dict[str, Callable[..., Awaitable[object]]] = {
             "hello": self._hello,
@@ -176,13 +182,33 @@ class Session:
         return await transact(self._calls, publications, moves, acks)
 
     async def _publish_batches(self, batches: Sequence[PlacedBatch]) -> list[Stored]:
-        outcomes = await self._calls.run(Face.publish_batches, batches)
+        known = await self._calls.run(Face.look_into_batches, batches)
+        light = without_heavy(known)
+        if light is None or self._looking_first:
+            outcomes = await self._publish_in_order(batches, known)
+        else:
+            outcomes = await self._calls.run(Face.publish_batches, batches, light)
         return [
             Stored(-1, False, refusal_of(each))
             if isinstance(each, HeadraceError)
             else Stored(each.offset, each.duplicate)
             for each in outcomes
         ]
+
+    async def _publish_in_order(
+        self, batches: Sequence[PlacedBatch], known: Sequence[Outcome | Heavy | None]
+    ) -> list[Published | HeadraceError]:
+        """One call behind the other: a producer numbers its batches."""
+        self._looking_first += 1
+        try:
+            async with self._order:
+                looked = await look_into_rest(self._service, known)
+                publishing = asyncio.ensure_future(
+                    self._calls.run(Face.publish_batches, batches, looked)
+                )
+        finally:
+            self._looking_first -= 1
+        return await publishing
 
     # What is held.
 

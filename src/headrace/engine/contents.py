@@ -1,0 +1,202 @@
+"""What is in batches that clients made, found before they are appended.
+
+Where a queue reads a topic, or duplicates are dropped, the records of a batch are held to
+the limits of messages, and what has to be known of them is noted:
+
+    bytes --> uncompressed --> within the limits? --> attributes, keys, ids --> append
+
+A batch of kilobytes may hold a million records. One that holds little is looked into on
+the spot. Another would keep everybody waiting for seconds, so it is for a thread
+(`Heavy`); and what is noted of one batch has a bound, since the append, and all groups
+that are shown it, go through that in one piece.
+
+Rejected: a thread for every batch. The way there and back costs more than most have in
+them, and what comes behind one has to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.core import limits
+from headrace.core.errors import CorruptBatch, RecordTooLarge
+from headrace.core.ports import Buffer
+from headrace.engine.scan import Row, Scan, key_hash, rows_of
+from headrace.record import BatchHeader, BatchParts, read_attributes, split_batches
+from headrace.record.attributes import block_may_have_attributes, iterate_attributes
+from headrace.record.compression import HoldsTooMuch
+from headrace.record.reader import read_block, read_raw_block
+from headrace.record.record_limits import check_block
+
+if TYPE_CHECKING:
+    from headrace.engine.dedup import DedupWindow
+    from headrace.engine.scanner import Scanner
+
+# What one call looks into on the spot, a few milliseconds: of compressed batches what they
+# hold, and records that have to be decoded.
+LIGHT_BYTES = 2 * 1024 * 1024
+LIGHT_RECORDS = 2_000
+
+
+class Wanted(NamedTuple):
+    """What a partition has to know of its records."""
+
+    # Whether they are within the limits of messages; without it nothing is.
+    limits: bool
+    attributes: bool
+    # Where the order is that of keys.
+    keys: bool
+    # Where duplicates are dropped.
+    ids: bool
+
+
+class DedupId(NamedTuple):
+    id: bytes
+    offset: int
+    timestamp_ms: int
+
+
+class Contents(NamedTuple):
+    """Of one batch. Offsets count from its first record."""
+
+    wanted: Wanted
+    rows: tuple[Row, ...] = ()
+    keys: list[int] | None = None
+    ids: tuple[DedupId, ...] = ()
+    # Why there is no message in it, though its checksum is right.
+    fault: str = ""
+
+    def scan(self, header: BatchHeader) -> Scan:
+        """As `scan_batch` finds it, now that the batch has its offsets."""
+        base, end = header.base_offset, header.next_offset
+        if self.fault:
+            keys = [0] * (end - base) if self.wanted.keys else None
+            return Scan(base, end, (), [base, end], keys)
+        rows = tuple(row._replace(start=row.start + base, end=row.end + base) for row in self.rows)
+        transactional: tuple[tuple[int, int, int], ...] = ()
+        if header.is_transactional:
+            transactional = ((base, end, header.producer_id),)
+        return Scan(base, end, rows, [], self.keys, transactional)
+
+
+# Of each batch of several.
+Found = Sequence[Contents]
+
+
+def wanted_of(scanner: Scanner | None, dedup: DedupWindow | None) -> Wanted:
+    looks_for = (False, False) if scanner is None else scanner.looks_for
+    return Wanted(scanner is not None or dedup is not None, *looks_for, dedup is not None)
+
+
+def known_of(contents: Found, scanner: Scanner | None, dedup: DedupWindow | None) -> Found:
+    """These, unless something else is wanted since they were looked for."""
+    return contents if contents and contents[0].wanted == wanted_of(scanner, dedup) else ()
+
+
+class Heavy:
+    """Batches that hold too much to be looked into on the spot. `look` may be called
+    anywhere, while nobody changes the bytes."""
+
+    def __init__(self, batches: Buffer, wanted: Wanted) -> None:
+        self._batches = batches
+        self._wanted = wanted
+
+    def look(self) -> Found:
+        """RecordTooLarge, CorruptBatch as `look_into`."""
+        found = _look(self._batches, self._wanted, None)
+        assert found is not None
+        return found
+
+
+class Light:
+    """What one call may still look into on the spot."""
+
+    def __init__(self) -> None:
+        self.bytes = LIGHT_BYTES
+        self.records = LIGHT_RECORDS
+        # That were looked into.
+        self.batches = 0
+
+
+def look_into(
+    batches: Buffer, scanner: Scanner | None, dedup: DedupWindow | None, light: Light
+) -> Found | Heavy:
+    """The contents of each of these dense batches; none where nothing is wanted.
+    RecordTooLarge when a record is beyond what a message may be, or a batch beyond what
+    is opened or noted; CorruptBatch when one cannot be read. Checksums are not checked."""
+    wanted = wanted_of(scanner, dedup)
+    if not wanted.limits:
+        return ()
+    found = _look(batches, wanted, light)
+    return Heavy(batches, wanted) if found is None else found
+
+
+def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents] | None:
+    """None when they hold more than that."""
+    found: list[Contents] = []
+    view = memoryview(batches)
+    for position, header in split_batches(batches):
+        batch = view[position : position + header.size_bytes]
+        if (wanted.keys or wanted.ids) and header.count > limits.BATCH_NOTES_MAX:
+            raise _too_many("records", "whose order is that of keys, or that drops duplicates")
+        if light is not None and header.codec and light.bytes <= 0:
+            return None
+        try:
+            bytes_max = limits.DECOMPRESSED_BYTES_MAX if light is None else light.bytes
+            block = read_block(batch, header, bytes_max)
+        except HoldsTooMuch as error:
+            if light is not None:
+                # What was uncompressed so far is spent.
+                light.bytes = 0
+                return None
+            raise RecordTooLarge(f"{error}; send smaller batches") from error
+        check_block(block, header.count)
+        if light is not None:
+            light.bytes -= len(block) if header.codec else 0
+            light.records -= header.count if _decodes(block, wanted) else 0
+            if light.bytes < 0 or light.records < 0:
+                return None
+            light.batches += 1
+        found.append(_contents(block, header._replace(base_offset=0), wanted))
+    return found
+
+
+def _decodes(block: bytes, wanted: Wanted) -> bool:
+    return wanted.keys or wanted.ids or (wanted.attributes and block_may_have_attributes(block))
+
+
+def _contents(block: bytes, header: BatchHeader, wanted: Wanted) -> Contents:
+    ids = tuple(_ids(block, header)) if wanted.ids else ()
+    try:
+        rows: list[Row] = []
+        if wanted.attributes:
+            for row in rows_of(iterate_attributes(block, header)):
+                rows.append(row)
+                if len(rows) > limits.BATCH_NOTES_MAX:
+                    raise _too_many("changes of attributes", "that is read by queues")
+        keys = None
+        if wanted.keys:
+            records = chain.from_iterable(read_raw_block(block, header))
+            keys = [key_hash(record.key) for record in records]
+    except CorruptBatch as error:
+        return Contents(wanted, fault=str(error), ids=ids)
+    return Contents(wanted, tuple(rows), keys, ids)
+
+
+def _ids(block: bytes, header: BatchHeader) -> Iterator[DedupId]:
+    parts = BatchParts(b"", header, block)
+    while not parts.is_over:
+        for record in parts.read():
+            if record.headers:
+                found = read_attributes(record.headers, record.timestamp_ms).dedup_id
+                if found is not None:
+                    yield DedupId(found, record.offset, record.timestamp_ms)
+
+
+def _too_many(what: str, where: str) -> RecordTooLarge:
+    return RecordTooLarge(
+        f"in one batch a topic {where} takes {limits.BATCH_NOTES_MAX} {what} at most; send "
+        "smaller batches"
+    )

@@ -1,0 +1,148 @@
+"""Batches of clients, before they are appended: held to the limits of messages, and what
+queues have to know of them is what a scan of the appended batch finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core import limits
+from headrace.core.errors import CorruptBatch, RecordTooLarge
+from headrace.engine import contents
+from headrace.engine.contents import Contents, Heavy, Light, Wanted, look_into
+from headrace.engine.scan import scan_batch
+from headrace.engine.unreadable import Unreadable
+from headrace.record import Codec, NewRecord, attribute_headers, build_batch, read_header
+from headrace.record.batch import HEADER_BYTES, seal_batch
+from headrace.record.reader import read_block
+
+QUEUE = Wanted(True, True, False, False)
+COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+PLAIN = NewRecord(b"key", b"value", (("name", b"content"), ("none", None)), 5)
+HIGH, LOW = (
+    NewRecord(None, b"v", attribute_headers(priority=priority)) for priority in ("high", "low")
+)
+
+
+class Scanner:
+    looks_for = (True, False)
+
+
+SCANNER: Any = Scanner()
+
+
+def look(batch: bytes | bytearray, wanted: Wanted = QUEUE) -> Contents:
+    [found] = Heavy(batch, wanted).look()
+    return found
+
+
+def look_lightly(*batches: bytes | bytearray) -> list[bool]:
+    """Whether each was looked into, in one call."""
+    light = Light()
+    found = [look_into(batch, SCANNER, None, light) for batch in batches]
+    return [not isinstance(each, Heavy) for each in found]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+def test_records_beyond_the_limits_are_refused_whatever_the_codec(codec: Codec) -> None:
+    look(build_batch([PLAIN] * 3, codec=codec))
+    large = NewRecord(None, b"v", (("", b""),) * 200_000)
+    with pytest.raises(RecordTooLarge, match="128 headers"):
+        look(build_batch([PLAIN, large], codec=codec))
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_batch_that_holds_more_than_is_opened_is_refused(codec: Codec) -> None:
+    large = [NewRecord(None, bytes(limits.RECORD_BYTES_MAX - 100))] * 3
+    with pytest.raises(RecordTooLarge, match="send smaller batches"):
+        look(build_batch(large, codec=codec))
+
+
+def test_nonsense_behind_a_good_checksum_is_corrupt() -> None:
+    batch = build_batch([PLAIN])
+    batch[HEADER_BYTES] = 0x7E
+    with pytest.raises(CorruptBatch):
+        look(batch)
+
+
+@pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.parametrize("attributes", [False, True])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_contents_are_what_a_scan_of_the_appended_batch_finds(
+    codec: Codec, attributes: bool, keys: bool
+) -> None:
+    records = [PLAIN, HIGH, HIGH, LOW, PLAIN, NewRecord(b"k", b"", attribute_headers(ttl_ms=9), 7)]
+    batch = build_batch(
+        records, codec=codec, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    # A client may write any offset.
+    batch[:8] = (77).to_bytes(8, "big")
+    found = look(batch, Wanted(True, attributes, keys, False))
+    batch[:8] = (1_000).to_bytes(8, "big")
+    header = read_header(batch)
+    scanned = scan_batch(
+        batch, header, 1_000, attributes=attributes, keys=keys, unreadable=Unreadable()
+    )
+    assert found.scan(header) == scanned
+    assert bool(scanned.rows) == attributes
+
+
+def test_a_batch_whose_offsets_make_no_sense_holds_no_message() -> None:
+    batch = build_batch([HIGH, HIGH])
+    # The second record's offset delta, behind its length, attributes and time.
+    second = batch.index(bytes(batch[HEADER_BYTES : HEADER_BYTES + 3]), HEADER_BYTES + 1)
+    batch[second + 3] = 0
+    seal_batch(batch, 0, len(batch))
+    found = look(batch)
+    header, noted = read_header(batch), Unreadable()
+    scanned = scan_batch(batch, header, 0, attributes=True, keys=False, unreadable=noted)
+    assert found.fault
+    assert found.scan(header) == scanned
+    assert scanned.absent == [0, 2]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_what_holds_much_is_not_looked_into_on_the_spot(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+
+    def note(batch: Any, header: Any, bytes_max: int) -> bytes:
+        opened.append(bytes_max)
+        return read_block(batch, header, bytes_max)
+
+    monkeypatch.setattr(contents, "read_block", note)
+    bomb = build_batch([NewRecord(None, bytes(15 << 20))] * 2, codec=codec)
+    assert look_lightly(bomb) == [False]
+    # Not more was uncompressed than is on the spot.
+    assert opened == [contents.LIGHT_BYTES]
+
+
+def test_one_call_has_one_sum_of_what_it_looks_into_on_the_spot() -> None:
+    batch = build_batch([NewRecord(None, bytes(contents.LIGHT_BYTES // 4))], codec=Codec.ZSTD)
+    small = build_batch([PLAIN], codec=Codec.ZSTD)
+    assert look_lightly(*[batch] * 5, small) == [True] * 3 + [False] * 3
+    half = build_batch([HIGH] * (contents.LIGHT_RECORDS // 2))
+    assert look_lightly(half, half, half) == [True, True, False]
+    # Of what has nothing to be decoded there may be much more.
+    assert look_lightly(build_batch([PLAIN] * 20 * contents.LIGHT_RECORDS)) == [True]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_what_has_to_be_noted_of_a_batch_has_a_bound(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BATCH_NOTES_MAX", 100)
+    look(build_batch([HIGH] * 1_000, codec=codec))
+    look(build_batch([HIGH, LOW] * 50, codec=codec))
+    with pytest.raises(RecordTooLarge, match="100 changes of attributes"):
+        look(build_batch([HIGH, LOW] * 51, codec=codec))
+    for wanted in (Wanted(True, True, True, False), Wanted(True, False, False, True)):
+        look(build_batch([PLAIN] * 100, codec=codec), wanted)
+        with pytest.raises(RecordTooLarge, match="100 records"):
+            look(build_batch([PLAIN] * 101, codec=codec), wanted)
+
+
+def test_a_topic_that_nobody_reads_as_a_queue_is_not_looked_into() -> None:
+    assert look_into(b"anything", None, None, Light()) == ()
