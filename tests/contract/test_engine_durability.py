@@ -100,6 +100,37 @@ def test_the_life_of_messages_goes_on_where_it_was(
     node.close()
 
 
+def test_a_reader_shows_what_time_has_brought_since(open_node: OpenNode) -> None:
+    """It may not write that down, and shows all the same what a lease would find."""
+    writer = open_node()
+    writer.create_topic(TOPIC, partitions=1)
+    writer.open_queue(GROUP, [TOPIC], "ann", {"visibility_ms": 20_000, "max_attempts": 2})
+    writer.publish_values(TOPIC, [b"retried", b"leased for the last time", b"leased"])
+    held = writer.lease(GROUP, [TOPIC], "ann", 3)
+    writer.nack(GROUP, [held[0].receipt], delay_ms=30_000)
+    writer.nack(GROUP, [held[1].receipt], delay_ms=0)
+    assert [each.attempt for each in writer.lease(GROUP, [TOPIC], "ann", 1)] == [2]
+    for headers in (attribute_headers(delay_ms=30_000), attribute_headers(ttl_ms=30_000)):
+        writer.publish(TOPIC, [Outgoing(b"x", headers=headers)])
+    readers = [open_node(read_only=True) for _ in range(3)]
+    numbers = readers[0].queue_statistics(GROUP)
+    assert (numbers.ready, numbers.leased, numbers.retrying, numbers.delayed) == (1, 2, 1, 1)
+    move_clock(writer, 40_000)
+    for _ in range(2):
+        numbers = readers[0].queue_statistics(GROUP)
+        assert (numbers.ready, numbers.leased, numbers.retrying, numbers.delayed) == (3, 0, 0, 0)
+        # What had its last attempt is on its way to the dead letters.
+        assert (numbers.moving, numbers.lease_expired, numbers.expired) == (1, 1, 1)
+    [totals] = readers[1].overview().groups
+    assert (totals.ready, totals.retrying, totals.moving) == (3, 0, 1)
+    assert readers[2].status(MessageId(TOPIC, 0, 0), GROUP).state == "pending"
+    for reader in readers:
+        reader.close()
+    numbers = writer.queue_statistics(GROUP)
+    assert (numbers.ready, numbers.dead_lettered, numbers.expired) == (3, 1, 1)
+    writer.close()
+
+
 def test_a_reader_beside_the_writer_sees_what_it_did(open_node: OpenNode) -> None:
     writer = open_node()
     writer.create_topic(TOPIC, partitions=2)

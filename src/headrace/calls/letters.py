@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from headrace.calls.served import Served
 from headrace.core.values import (
@@ -14,6 +15,7 @@ from headrace.core.values import (
 )
 from headrace.engine.delayed import DelayedLooked, totals_of
 from headrace.engine.letter_listing import LettersLooked
+from headrace.engine.partition import Partition
 
 
 class LetterCalls(Served):
@@ -39,8 +41,13 @@ class LetterCalls(Served):
     def delayed_totals(self, topics: Sequence[str] | None = None) -> list[DelayedTotals]:
         """What became of the delayed messages of these topics; without names, of all
         topics where there were any."""
-        with self._reading():
-            known = self._broker.topics
+        known = self._broker.topics
+
+        def find() -> list[Partition]:
+            named = known if topics is None else chain(*map(self._partitions_named, topics))
+            return [each for each in named if each.scanner and each.scanner.has_delays]
+
+        with self._looking(find):
             if topics is not None:
                 return [totals_of(name, known.partitions(known.named(name))) for name in topics]
             found = [

@@ -12,5 +12,5 @@ class OverviewCalls(Served):
     def overview(self) -> Overview:
         """Totals of all topics and groups, in one go: where others wait, `overlook` is
         gone through in slices instead."""
-        with self._reading() as now_ms:
+        with self._looking(lambda: list(self._broker.topics)) as now_ms:
             return run_to_end(overlook(self._broker, now_ms))

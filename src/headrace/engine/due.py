@@ -218,13 +218,23 @@ class DueTimes:
         """
         if not self._count:
             return []
+        return [key & _OFFSET_MASK for key in self._pop_keys(now_ms, limit)]
+
+    def pop_due_times(self, now_ms: int) -> list[tuple[int, int]]:
+        """Like `pop_due` without a limit: (due_ms, offset) of each."""
+        if not self._count:
+            return []
+        keys = self._pop_keys(now_ms, None)
+        return [(key >> _OFFSET_BITS, key & _OFFSET_MASK) for key in keys]
+
+    def _pop_keys(self, now_ms: int, limit: int | None) -> list[int]:
         last_key = now_ms << _OFFSET_BITS | _OFFSET_MASK
         if limit is None or limit >= self._count:
             keys = self._take_all(last_key)
         else:
             keys = self._take_first(last_key, limit)
         self._count -= len(keys)
-        return [key & _OFFSET_MASK for key in keys]
+        return keys
 
     def _take_all(self, last_key: int) -> list[int]:
         """Every key up to the last one: each run gives its part in one piece,

@@ -18,7 +18,7 @@ from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import runs_of
 from headrace.engine.topics import Topics
-from headrace.engine.window import DEAD, EXPIRED
+from headrace.engine.window import DEAD, EXPIRED, MOVING
 
 
 class Fates:
@@ -46,8 +46,32 @@ class Fates:
                     )
             # Last, since a lease that just ended may have been of a message
             # that has outlived its TTL.
-            for group_id, offsets in partition.expired(now_ms).items():
+            for group_id, offsets in partition.expired().items():
                 self.expire(partition, partition.views[group_id], offsets, now_ms)
+
+    def show(self, partitions: Sequence[Partition], now_ms: int) -> None:
+        """As `tick`, for whoever may only read: in memory it is as time has made it, and
+        nothing is written. What would go to the dead letters is on its way there."""
+        for partition in partitions:
+            partition.end_delays(now_ms)
+            is_letters = partition.topic.source_id is not None
+            keeps_expired = partition.topic.settings.dead_letter_expired and not is_letters
+            for view in partition.views.values():
+                overdue = view.tick(now_ms)
+                if overdue is not None:
+                    view.apply(events.LeaseEnded(view.group_id, now_ms, overdue.ended))
+                    spent = runs_of(overdue.exhausted)
+                    if is_letters:
+                        view.apply(events.Purged(view.group_id, "", now_ms, spent))
+                    else:
+                        view.reserve(spent, MOVING)
+            for group_id, offsets in partition.expired().items():
+                view = partition.views[group_id]
+                on_expired(partition, view, offsets)
+                if keeps_expired:
+                    view.reserve(runs_of(offsets), MOVING)
+                else:
+                    view.apply(events.Expired(group_id, now_ms, runs_of(offsets)))
 
     def expire(
         self, partition: Partition, view: QueueView, offsets: list[int], now_ms: int

@@ -388,16 +388,18 @@ class Partition:
     # Time.
 
     def end_delays(self, now_ms: int) -> None:
-        """Delayed messages whose time has come can be had."""
-        due = self.scanner.pop_due(now_ms) if self.scanner is not None else None
+        """Delayed messages whose time has come can be had, and lives that are over end
+        with the next call of `expired`."""
+        if self.scanner is None:
+            return
+        due, outlived = self.scanner.pop_due(now_ms)
+        self._outlived.update(outlived)
         if due:
             for view in self.views.values():
                 view.on_due(due)
 
-    def expired(self, now_ms: int) -> dict[int, list[int]]:
+    def expired(self) -> dict[int, list[int]]:
         """The offsets, by group, whose TTL is over and that nobody holds."""
-        if self.scanner is not None:
-            self._outlived.update(self.scanner.expiries.pop_due(now_ms))
         if not self._outlived:
             return {}
         found = {group: view.expirable(self._outlived) for group, view in self.views.items()}

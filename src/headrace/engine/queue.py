@@ -255,10 +255,10 @@ class QueueView:
 
     # Events.
 
-    def reserve(self, runs: Runs) -> None:
-        """Their fate is written but not synced: nobody else may have them."""
+    def reserve(self, runs: Runs, state: int = SETTLING) -> None:
+        """Their fate is decided and not yet on disk: nobody else may have them."""
         self._ungrant(runs)
-        self._put(runs, SETTLING)
+        self._put(runs, state)
 
     def apply(self, event: events.GroupEvent) -> None:
         """What an event says of messages below the window's start is void: the log lost

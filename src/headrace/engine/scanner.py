@@ -305,9 +305,17 @@ class Scanner:
         self.delays.shift(by_ms)
         self.expiries.shift(by_ms)
 
-    def pop_due(self, now_ms: int) -> list[int]:
-        """Messages whose delay is over, or whose moment has come."""
-        return self.delays.pop_due(now_ms) + self.scheduled.pop_due(now_ms)
+    def pop_due(self, now_ms: int) -> tuple[list[int], list[int]]:
+        """Messages whose delay is over or whose moment has come, and those whose lives
+        are over. Of a message that did not live to see its moment only the latter is said,
+        also when nobody has asked since before."""
+        lives = self.expiries.pop_due_times(now_ms)
+        if not lives:
+            return self.delays.pop_due(now_ms) + self.scheduled.pop_due(now_ms), []
+        ended_ms = {offset: ends_ms for ends_ms, offset in lives}
+        dues = self.delays.pop_due_times(now_ms) + self.scheduled.pop_due_times(now_ms)
+        due = [each for due_ms, each in dues if ended_ms.get(each, due_ms + 1) > due_ms]
+        return due, list(ended_ms)
 
     def next_due_ms(self) -> int | None:
         """When time alone changes something here."""

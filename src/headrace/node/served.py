@@ -179,6 +179,8 @@ class Embedded(Served):
             with self._writing() as (now_ms, commit):
                 self._broker.fates.tick(find(), now_ms, commit)
         with self._reading() as now_ms:
+            if self._claimed is None:
+                self._broker.fates.show(find(), now_ms)
             yield now_ms
 
     def _catch_up(self) -> None:

@@ -10,8 +10,9 @@ import asyncio
 
 from headrace.core.overview_values import Overview
 from headrace.engine.overview import overlook
+from headrace.server.passing import pass_time
 from headrace.server.service import Service
-from headrace.server.slices import in_slices
+from headrace.server.slices import Slices, in_slices
 
 
 class Glance:
@@ -27,10 +28,12 @@ class Glance:
 
     async def _look(self) -> Overview:
         service = self._service
+        now_ms = service.clock.now_ms()
+        await pass_time(service, now_ms, Slices().rest)
         return await in_slices(
             overlook(
                 service.broker,
-                service.clock.now_ms(),
+                now_ms,
                 patience=service.disk.without_waiting,
                 members_of=service.members_at_doors,
                 groups=service.groups_at_doors(),

@@ -149,3 +149,23 @@ def test_totals_say_what_became_of_delayed_messages(node: Node, clock: ManualClo
     assert node.delayed_totals() == [DelayedTotals("jobs", 8, 1, 2)]
     with pytest.raises(headrace.UnknownTopic):
         node.delayed_totals(["nowhere"])
+
+
+def test_what_expired_while_it_was_delayed_counts_as_expired_whenever_somebody_looks(
+    node: Node, clock: ManualClock
+) -> None:
+    node.create_topic("jobs", partitions=1)
+    for group in ("first", "second"):
+        node.open_queue(group, ["jobs"], "worker")
+    node.publish("jobs", [delayed_by(60_000, ttl_ms=500), delayed_by(60_000, ttl_ms=60_000)])
+    # Its time came, and then it expired: nobody took it, but it was not delayed any more.
+    node.publish("jobs", [delayed_by(1_000, ttl_ms=5_000), delayed_by(1_000)])
+    clock.skip(1)
+    # Nobody waits for these messages, and the time of the next one is over too when
+    # somebody comes.
+    assert node.delayed_totals() == [DelayedTotals("jobs", 0, 0, 2)]
+    clock.skip(3600)
+    assert node.delayed_totals(["jobs"]) == [DelayedTotals("jobs", 0, 0, 4)]
+    assert len(node.lease("first", ["jobs"], "worker", 10)) == 1
+    assert node.queue_statistics("first").expired == 3
+    assert node.delayed_totals(["jobs"]) == [DelayedTotals("jobs", 1, 0, 4)]

@@ -156,3 +156,19 @@ def test_a_kafka_group_that_was_heard_of_just_now_is_not_unread() -> None:
         assert group_in(await Glance(asking.service).overview(), "audit").is_unread
 
     run(scenario)
+
+
+def test_what_came_due_is_ready_although_nobody_waits_for_it() -> None:
+    async def scenario() -> None:
+        clock = ManualClock(autoskip=False)
+        asking = Asking(MemoryDisk(), clock=clock)
+        calls = await with_orders(asking)
+        await calls.run(Face.open_queue, "workers", ["orders"], "ann")
+        leased = await calls.run(Face.lease, "workers", ["orders"], "ann", 20)
+        receipts = [each.receipt for each in leased]
+        await calls.run(Face.nack, "workers", receipts[:5], delay_ms=5_000)
+        clock.skip(6)
+        found = group_in(await Glance(asking.service).overview(), "workers")
+        assert (found.ready, found.retrying, found.leased) == (5, 0, 15)
+
+    run(scenario)

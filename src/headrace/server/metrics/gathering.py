@@ -17,7 +17,6 @@ others are told as they were, and come first the next time.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from importlib.metadata import version
@@ -25,7 +24,6 @@ from time import perf_counter
 
 from headrace.compiled import is_compiled
 from headrace.core import limits
-from headrace.core.errors import HeadraceError
 from headrace.core.event_log import log_event
 from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX
 from headrace.engine.age import published_ms, ready_offset, waiting_ms
@@ -51,13 +49,12 @@ from headrace.server.metrics.sums import (
     depth_of,
     empty_samples,
 )
+from headrace.server.passing import pass_time
 from headrace.server.service import Service
 from headrace.server.slices import Slices
 
 logger = logging.getLogger("headrace")
 
-# How long a look waits for the disk to make true what came due.
-DUE_SECONDS = 1.0
 # Between two slices of work.
 PAUSE_SECONDS = 0.001
 
@@ -82,7 +79,7 @@ class Gathering:
             each.begin()
         look = _Look(self._service, samples)
         self._ages.begin(look.now_ms)
-        await self._pass_time(look)
+        await pass_time(self._service, look.now_ms, look.rest)
         await self._look_at_topics(look)
         await self._look_at_streams(look)
         await self._look_at_sinks(look)
@@ -94,27 +91,6 @@ class Gathering:
         await self._look_at_node(samples)
         samples[f.GATHERED].append(((), perf_counter() - began))
         return samples
-
-    async def _pass_time(self, look: _Look) -> None:
-        """Leases, delays and lives that are over end now, as they would for whoever
-        leases next. A disk that does not answer is no reason to say nothing."""
-        commit = self._broker.commit()
-        if self._service.commits.failed is not None:
-            return
-        try:
-            for partition in list(self._broker.topics):
-                if partition.views and partition.is_leader and partition.stopped is None:
-                    self._broker.fates.tick([partition], look.now_ms, commit)
-                    await look.rest()
-            commit.seal()
-            if self._broker.moves or not commit.is_done():
-                finishing = asyncio.ensure_future(self._service.finish(commit))
-                finishing.add_done_callback(lambda done: done.cancelled() or done.exception())
-                await asyncio.wait([finishing], timeout=DUE_SECONDS)
-        except (HeadraceError, OSError) as error:
-            log_event(
-                logger, logging.WARNING, "metrics: queues may show what is over", error=str(error)
-            )
 
     # Topics and queues.
 
