@@ -14,9 +14,8 @@ would read the whole log.
 
 from __future__ import annotations
 
-import asyncio
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from headrace.calls import Face
 from headrace.core import limits
@@ -25,10 +24,14 @@ from headrace.core.values import StreamRecord
 from headrace.core.wording import counted
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_record
+from headrace.server.slices import Slices
 from headrace.wire.http import bodies
 from headrace.wire.http import overview_bodies as o
 
+# What is read of a partition at a time: few, until it is known how large they are.
+FIRST_RECORDS = 8
 CHUNK_RECORDS = 100
+CHUNK_BYTES = 256 * 1024
 
 Matches = Callable[[StreamRecord], bool]
 
@@ -41,16 +44,29 @@ class _Lane:
         self.partition = partition
         self.start = start
         self.end = end
-        self.found: list[StreamRecord] = []
+        self.found: deque[StreamRecord] = deque()
+        self.chunk_records = FIRST_RECORDS
 
     @property
     def is_over(self) -> bool:
         return not self.found and self.start >= self.end
 
+    def on_read(self, records: int, size_bytes: int) -> None:
+        """The last ones say how large the next ones are, but not for sure."""
+        fitting = CHUNK_BYTES * max(1, records) // max(1, size_bytes)
+        self.chunk_records = max(1, min(CHUNK_RECORDS, 4 * self.chunk_records, fitting))
 
-class _Read(NamedTuple):
-    records: int
-    size_bytes: int
+
+class _Left:
+    """What one request may still look at."""
+
+    def __init__(self) -> None:
+        self.records = limits.SEARCH_RECORDS_MAX
+        self.size_bytes = limits.SEARCH_BYTES_MAX
+
+    @property
+    def is_spent(self) -> bool:
+        return self.records <= 0 or self.size_bytes <= 0
 
 
 async def search(call: Call) -> o.SearchPage:
@@ -58,61 +74,79 @@ async def search(call: Call) -> o.SearchPage:
     topic = call.path["topic"]
     lanes = await _lanes(call, topic, query)
     matches = _matcher(query)
+    left, slices = _Left(), Slices()
+    # What was found and waits in all partitions has a bound together.
+    found_bytes_max = limits.SEARCH_BYTES_MAX // max(1, len(lanes))
     page: list[StreamRecord] = []
-    scanned = size = 0
-    while len(page) < query.limit:
+    page_bytes = 0
+    while len(page) < query.limit and page_bytes < limits.SEARCH_BYTES_MAX:
         for lane in lanes:
-            while not lane.found and lane.start < lane.end and _has_budget(scanned, size):
-                read = await _advance(call, topic, lane, matches, newest=query.newest_first)
-                scanned += read.records
-                size += read.size_bytes
-                await asyncio.sleep(0)
+            while not lane.found and lane.start < lane.end and not left.is_spent:
+                await _advance(
+                    call, topic, lane, matches, left, slices, found_bytes_max,
+                    newest=query.newest_first,
+                )  # fmt: skip
         ready = [lane for lane in lanes if lane.found]
         if not ready:
             break
         latest = (max if query.newest_first else min)(
             ready, key=lambda lane: (lane.found[0].timestamp_ms, lane.partition)
         )
-        page.append(latest.found.pop(0))
+        page.append(latest.found.popleft())
+        page_bytes += _size_of(page[-1])
     is_over = all(lane.is_over for lane in lanes)
     return o.SearchPage(
         messages=list(map(shown_record, page)),
-        scanned=scanned,
+        scanned=limits.SEARCH_RECORDS_MAX - left.records,
         next=None if is_over else _written(lanes, newest=query.newest_first),
     )
 
 
-def _has_budget(scanned: int, size: int) -> bool:
-    return scanned < limits.SEARCH_RECORDS_MAX and size < limits.SEARCH_BYTES_MAX
-
-
-async def _advance(call: Call, topic: str, lane: _Lane, matches: Matches, *, newest: bool) -> _Read:
-    """Read the next chunk of a partition, and keep what fits."""
-    first = max(lane.start, lane.end - CHUNK_RECORDS) if newest else lane.start
-    stop = lane.end if newest else min(lane.end, lane.start + CHUNK_RECORDS)
-    count = bytes_read = 0
-    found: list[StreamRecord] = []
+async def _advance(
+    call: Call, topic: str, lane: _Lane, matches: Matches, left: _Left, slices: Slices,
+    found_bytes_max: int, *, newest: bool,
+) -> None:  # fmt: skip
+    """Read the next chunk of a partition, and keep what fits: of what would be too much
+    together the part that is given out first."""
+    first = max(lane.start, lane.end - lane.chunk_records) if newest else lane.start
+    stop = lane.end if newest else min(lane.end, lane.start + lane.chunk_records)
+    before = left.records, left.size_bytes
+    found_bytes = 0
     position = first
     while position < stop:
         records, next_offset = await call.run(
             Face.read, topic, lane.partition, position, count_max=stop - position
         )
+        await slices.rest()
         for record in records:
-            count += 1
-            bytes_read += len(record.value or b"") + len(record.key or b"")
-            if record.offset < stop and matches(record):
-                found.append(record)
-        if next_offset <= position:
+            if record.offset >= stop:
+                break
+            left.records -= 1
+            left.size_bytes -= _size_of(record)
+            if matches(record):
+                lane.found.append(record)
+                found_bytes += _size_of(record)
+        position = next_offset if next_offset > position else stop
+        if newest:
+            while found_bytes > found_bytes_max and len(lane.found) > 1:
+                dropped = lane.found.popleft()
+                found_bytes -= _size_of(dropped)
+                first = dropped.offset + 1
+        elif found_bytes > found_bytes_max or left.is_spent:
             break
-        position = next_offset
     if newest:
         lane.end = first
-        found.reverse()
+        lane.found.reverse()
     else:
-        lane.start = stop
-    lane.found = found
-    # A chunk without records, as compaction leaves, was looked at too.
-    return _Read(max(count, 1), bytes_read)
+        lane.start = min(position, stop)
+    lane.on_read(before[0] - left.records, before[1] - left.size_bytes)
+    if left.records == before[0]:
+        # A chunk without records, as compaction leaves, was looked at too.
+        left.records -= 1
+
+
+def _size_of(record: StreamRecord) -> int:
+    return len(record.value or b"") + len(record.key or b"")
 
 
 # Where it begins, and where it goes on.
