@@ -27,30 +27,40 @@ COMPANIES = {
     "tests/interop/test_spark_": "spark",
     # It starts a Spark of its own, and two at once want more memory than some machines have.
     "tests/contract/cli/test_demo.py": "spark",
+    # Functions of 20 seconds begin with its first module and have ended at its last.
+    "tests/contract/cli/": "cli",
     "tests/browser/": "browser",
     "tests/doors/test_metrics": "metrics",
     "tests/packaging/test_wheel.py": "wheel",
 }
 
-# The longest, by the time of the processor that they and what they start take; what is not
-# named follows in its order.
+# The longest, by the time that they take, most of which some of them wait; what is not named
+# follows in its order.
 LONGEST = (
     "spark",
-    "tests/docs/test_pages.py",
-    "wheel",
     "tests/interop/test_transactions.py",
-    "tests/packaging/test_second_try.py",
+    "tests/interop/test_share_confluent.py",
+    "cli",
     "browser",
+    "tests/docs/test_pages.py",
+    "tests/interop/test_groups_confluent.py",
+    "wheel",
+    "tests/hostile/test_hostile.py",
+    "tests/packaging/test_second_try.py",
     "tests/packaging/test_test_run.py",
     "tests/interop/test_share_java.py",
-    "tests/interop/test_share_confluent.py",
-    "tests/interop/test_groups_confluent.py",
     "tests/doors/test_typescript.py",
+    "tests/crash/test_power_loss.py",
+    "tests/interop/test_many_partitions.py",
+    "tests/crash/test_rot.py",
     "tests/interop/test_wire_kio.py",
     "tests/interop/test_serve_command.py",
     "tests/interop/test_share_mixed.py",
-    "tests/interop/test_robust_nonsense.py",
+    "tests/doors/test_http_schema.py",
+    "tests/contract/test_remote_outages.py",
+    "tests/crash/test_full_disk.py",
     "tests/interop/test_java_round_trip.py",
+    "tests/interop/test_robust_nonsense.py",
     "metrics",
 )
 

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.contract.loop_node import SETTINGS, LoopNode
 
+import headrace
 from headrace.cli.main import cli
 from headrace.platform.clock import SystemClock
 from headrace.platform.directory import claim
@@ -89,3 +90,40 @@ def start(data: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         # Not killed: it would leave behind what it runs.
         process.terminate()
         process.communicate(timeout=END_SECONDS)
+
+
+# All defaults: a lease lasts 30 seconds, and the second job waits for 20.
+LONG_SHOP = """
+import time
+import headrace
+
+app = headrace.App()
+
+@app.worker("jobs", group="long")
+def job(message: headrace.Message) -> None:
+    print("begun", message.offset, message.attempt, flush=True)
+    time.sleep(20)
+    print("ended", message.offset, flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def long_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
+    """Two functions of 20 seconds, for real. They run beside the other tests of
+    this folder, and its last module looks at them."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "long_shop.py").write_text(LONG_SHOP)
+    with headrace.open(folder / "data") as handle:
+        handle.create_topic("jobs", 1)
+        handle.publish_many("jobs", [b"x"] * 2)
+    words = ["--data", str(folder / "data"), "work", "long_shop:app"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    yield process
+    process.terminate()
+    process.communicate(timeout=END_SECONDS)

@@ -1,25 +1,23 @@
-"""`headrace work MODULE:APP` as a process: signals, reloading, functions that take long or
-hang, and names that are wrong."""
+"""`headrace work MODULE:APP` as a process: signals, reloading, functions that hang, and
+names that are wrong."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from tests.contract.cli.conftest import PROGRAM
-
-import headrace
 
 Run = Callable[..., Result]
 
 # These are about processes that share a directory.
 PLACES = ["directory"]
+# Functions of 20 seconds run beside what follows; test_work_for_long.py looks at them.
+pytestmark = pytest.mark.usefixtures("long_jobs")
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 WAIT_SECONDS = 60
@@ -52,42 +50,6 @@ def call(value: bytes) -> None:
     if value == b"stuck":
         threading.Event().wait()
 """
-
-# All defaults: a lease lasts 30 seconds, and the second job waits for 20.
-LONG_SHOP = """
-import time
-import headrace
-
-app = headrace.App()
-
-@app.worker("jobs", group="long")
-def job(message: headrace.Message) -> None:
-    print("begun", message.offset, message.attempt, flush=True)
-    time.sleep(20)
-    print("ended", message.offset, flush=True)
-"""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def long_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
-    """Two functions of 20 seconds, for real. They run beside the other tests of this
-    module, and the last one looks at them."""
-    folder = tmp_path_factory.mktemp("long")
-    (folder / "long_shop.py").write_text(LONG_SHOP)
-    with headrace.open(folder / "data") as handle:
-        handle.create_topic("jobs", 1)
-        handle.publish_many("jobs", [b"x"] * 2)
-    words = ["--data", str(folder / "data"), "work", "long_shop:app"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    yield process
-    process.terminate()
-    process.communicate(timeout=WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -186,14 +148,3 @@ def test_options_for_topics_are_refused_beside_an_app(run: Run, shop: Path) -> N
     assert "give MODULE:APP alone" in run("work", "shop:app", "--count", "1", code=2).stderr
     assert "is for an app" in run("work", "orders", "--reload", code=2).stderr
     assert "--exec" in run("work", "orders", "--grace", "1s", code=2).stderr
-
-
-def test_functions_of_20_seconds_run_once_for_real(
-    long_jobs: subprocess.Popen[bytes],
-) -> None:
-    lines = [line_of(long_jobs) for _ in range(4)]
-    assert lines == ["begun 0 1", "ended 0", "begun 1 1", "ended 1"]
-    long_jobs.send_signal(signal.SIGTERM)
-    rest, errors = long_jobs.communicate(timeout=WAIT_SECONDS)
-    assert (rest, long_jobs.returncode) == (b"", 0)
-    assert b"done=2 failed=0 rejected=0 lost=0" in errors
