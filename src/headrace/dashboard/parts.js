@@ -116,7 +116,7 @@ export function exactly(text) {
   return h("time", { datetime: text ?? "", title: utc(text) || null }, moment(text));
 }
 
-const SHARES = ["ready", "leased", "retrying", "delayed"];
+const SHARES = ["ready", "waiting", "leased", "retrying", "delayed"];
 
 // Shares of a whole, drawn as one bar; said in full for who cannot see it.
 export function bar(counts) {

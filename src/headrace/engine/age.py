@@ -28,7 +28,8 @@ def published_ms(partition: Partition, offset: int) -> int | None:
 
 
 def ready_offset(view: QueueView, lane: int) -> int | None:
-    """The first message of the lane that could be had now."""
+    """The first message of the lane that could be had now, or could be but for others
+    before it in its partition."""
     runs = view.window.find_ready(lane, 1) if view.window.ready_in(lane) else []
     return runs[0] if runs else None
 

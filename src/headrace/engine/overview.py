@@ -178,6 +178,9 @@ class _Look:
                 ready = window.count_in(READY)
                 if ready:
                     waiting.append((ready, partition, partial(_first_ready, view)))
+                    held_back = sum(view.held_back())
+                    counts[READY] -= held_back
+                    counts[WAITING] += held_back
             published += view.window.end
             delivered += view.totals["delivered"]
             dead += view.totals["dead_lettered"]
@@ -294,6 +297,7 @@ class _Look:
 
 
 def _first_ready(view: QueueView) -> int | None:
-    """The lowest offset that could be leased now."""
+    """The lowest offset that could be leased now, or could be but for others before it in
+    its partition."""
     first = [ready_offset(view, lane) for lane in range(LANE_COUNT)]
     return min((offset for offset in first if offset is not None), default=None)

@@ -106,6 +106,14 @@ class QueueView:
             ready[self.window.value_at(head) >> 4] = 1
         return ready
 
+    def held_back(self) -> list[int]:
+        """How many messages of each lane are ready but for others before them: with order
+        over the whole partition one goes out at a time."""
+        if self.ordering != "partition":
+            return [0] * LANE_COUNT
+        free = self.ready()
+        return [count - free[lane] for lane, count in enumerate(self.window.ready())]
+
     def take(self, lane: int, count: int) -> Runs:
         """The next `count` ready messages of a lane. They stay ready."""
         if self.ordering != "partition":

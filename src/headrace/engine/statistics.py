@@ -14,7 +14,7 @@ from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Latency, quantile_ms
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
-from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
+from headrace.engine.window import DELAYED, LEASED, MOVING, RETRYING, SETTLING, WAITING
 from headrace.record import LANES
 
 
@@ -26,14 +26,15 @@ def sample(view: QueueView, now_ms: int) -> None:
 def of_partition(partition: Partition, view: QueueView, now_ms: int) -> QueuePartitionStatistics:
     window = view.window
     rates = view.rates.per_second(now_ms, view.seen_in + view.delivered_in)
-    lanes = tuple(_of_lane(partition, view, lane, rates) for lane in range(LANE_COUNT))
+    ready = view.ready()
+    lanes = tuple(_of_lane(partition, view, lane, ready[lane], rates) for lane in range(LANE_COUNT))
     return QueuePartitionStatistics(
         topic=partition.topic.name,
         partition=partition.index,
         start_offset=window.start,
         end_offset=window.end,
-        ready=window.count_in(READY),
-        waiting=window.count_in(WAITING),
+        ready=sum(ready),
+        waiting=window.count_in(WAITING) + sum(view.held_back()),
         leased=window.count_in(LEASED) + window.count_in(SETTLING),
         retrying=window.count_in(RETRYING),
         delayed=window.count_in(DELAYED),
@@ -46,12 +47,12 @@ def of_partition(partition: Partition, view: QueueView, now_ms: int) -> QueuePar
 
 
 def _of_lane(
-    partition: Partition, view: QueueView, lane: int, rates: Sequence[float]
+    partition: Partition, view: QueueView, lane: int, ready: int, rates: Sequence[float]
 ) -> LaneStatistics:
     counts = view.window.counts
     return LaneStatistics(
         lane=LANES[lane],
-        ready=counts[lane << 4 | READY],
+        ready=ready,
         leased=counts[lane << 4 | LEASED] + counts[lane << 4 | SETTLING],
         retrying=counts[lane << 4 | RETRYING],
         delayed=counts[lane << 4 | DELAYED],
@@ -64,7 +65,8 @@ def _of_lane(
 
 
 def _oldest_ms(partition: Partition, view: QueueView, lane: int) -> int | None:
-    """When the lane's first ready message was published."""
+    """When the lane's first message was published that is ready, or is but for others
+    before it in its partition."""
     runs = view.window.find_ready(lane, 1)
     found = partition.read(runs) if runs else []
     return found[0].timestamp_ms if found else None

@@ -60,6 +60,7 @@ class Sample(NamedTuple):
     loop_lag_p99_ms: float | None
     # Now.
     ready: int
+    waiting: int
     leased: int
     delayed: int
     letters: int
@@ -154,7 +155,8 @@ def sample_between(
         loop_lag_p99_ms=quantile_ms(
             counts.loop_lag, _between(earlier.loop_lag, now.loop_lag), 0.99
         ),
-        ready=sum(each.ready + each.waiting for each in groups),
+        ready=sum(each.ready for each in groups),
+        waiting=sum(each.waiting for each in groups),
         leased=sum(each.leased for each in groups),
         delayed=sum(each.delayed + each.retrying for each in groups),
         letters=sum(after.letters.values()),

@@ -36,6 +36,30 @@ def test_every_state_is_counted_where_it_is(bench: Any) -> None:
     assert (part.start_offset, part.end_offset, part.ready) == (0, 8, 2)
 
 
+def test_with_order_over_a_partition_only_its_first_message_is_ready(bench: Any) -> None:
+    bench.make(topic={"ordering": "partition"}, partitions=2)
+
+    def numbers() -> tuple[int, int, int]:
+        found = bench.node.queue_statistics(bench.group)
+        [totals] = bench.node.overview().groups
+        lanes = sum(lane.ready for lane in found.lanes)
+        assert (lanes, totals.ready, totals.waiting) == (found.ready, found.ready, found.waiting)
+        assert sum(part.ready for part in found.partitions) == found.ready
+        assert found.depth == totals.lag == 6
+        return found.ready, found.waiting, found.leased
+
+    for partition in (0, 1):
+        bench.node.publish(bench.topic, [Outgoing(b"x", partition=partition)] * 3)
+    assert numbers() == (2, 4, 0)
+    [held] = bench.receipts(1)
+    assert numbers() == (1, 4, 1)
+    # What failed keeps the others back until it is done.
+    bench.node.nack(bench.group, [held], delay_ms=1_000)
+    assert numbers() == (1, 4, 0)
+    assert len(bench.lease(10)) == 1
+    assert numbers() == (0, 4, 1)
+
+
 def test_numbers_are_as_of_now_although_nobody_leased_since(bench: Any) -> None:
     bench.make(group={"visibility_ms": 100})
     bench.publish(b"0")

@@ -161,6 +161,25 @@ def test_what_came_due_has_happened_when_somebody_looks() -> None:
     watched(scenario)
 
 
+def test_what_waits_behind_the_first_of_its_partition_is_not_ready() -> None:
+    async def scenario(served: Watched) -> None:
+        await served.run(Face.create_topic, TOPIC, partitions=1, settings={"ordering": "partition"})
+        await served.run(Face.open_queue, GROUP, [TOPIC], WORKER)
+        await served.publish(b"one", b"two", b"three")
+        assert in_queue(await served.look(f.QUEUE_MESSAGES)) == {
+            ("normal", "ready"): 1,
+            ("normal", "waiting"): 2,
+        }
+        assert len(await served.lease()) == 1
+        assert in_queue(await served.look(f.QUEUE_MESSAGES)) == {
+            ("normal", "leased"): 1,
+            ("normal", "waiting"): 2,
+        }
+        assert await served.look(f.LAG_MESSAGES) == {(GROUP, TOPIC, "queue"): 3}
+
+    watched(scenario)
+
+
 def test_a_lease_that_ended_without_an_answer_is_counted() -> None:
     async def scenario(served: Watched) -> None:
         await served.make(visibility_ms=5_000)

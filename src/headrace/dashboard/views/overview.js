@@ -25,7 +25,7 @@ export async function overview(stage) {
   });
   const depth = chart({
     title: "Queues", format: short,
-    series: [{ name: "ready", key: "ready" }, { name: "in work", key: "leased" }, { name: "delayed", key: "delayed" }],
+    series: [{ name: "ready", key: "ready" }, { name: "in work", key: "leased" }, { name: "delayed", key: "delayed" }, { name: "waiting", key: "waiting", color: "s-5" }],
   });
   const latency = chart({
     title: "Publish latency", format: duration,

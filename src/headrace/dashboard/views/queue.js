@@ -17,7 +17,7 @@ const SHOWN = 100;
 export async function queue(stage) {
   const name = stage.params.group;
   const [{ actions }, described, node] = await Promise.all([rule(), get(path("groups", name), stage.signal), get("/node", stage.signal)]);
-  const numbers = tiles([{ label: "Ready" }, { label: "In work" }, { label: "Delivered" }, { label: "Oldest ready" }, { label: "Nacked" }, { label: "Leases ended" }, { label: "Given up" }]);
+  const numbers = tiles([{ label: "Ready" }, { label: "Waiting" }, { label: "In work" }, { label: "Delivered" }, { label: "Oldest ready" }, { label: "Nacked" }, { label: "Leases ended" }, { label: "Given up" }]);
   const lanes = laneTable();
   const waits = waitTable();
   const holders = h("div", { class: "panel-body inline" });
@@ -57,12 +57,13 @@ export async function queue(stage) {
     ]);
     delivered.push(now.rate_out);
     numbers.set(0, count(now.ready));
-    numbers.set(1, count(now.leased));
-    numbers.set(2, rate(now.rate_out), { drawn: spark(delivered.slice(-60), "violet") });
-    numbers.set(3, now.oldest ? relative(now.oldest).replace(" ago", "") : "–");
-    numbers.set(4, count(now.nacked));
-    numbers.set(5, count(now.lease_expired));
-    numbers.set(6, count(now.dead_lettered), { isBad: now.dead_lettered > 0 });
+    numbers.set(1, count(now.waiting));
+    numbers.set(2, count(now.leased));
+    numbers.set(3, rate(now.rate_out), { drawn: spark(delivered.slice(-60), "violet") });
+    numbers.set(4, now.oldest ? relative(now.oldest).replace(" ago", "") : "–");
+    numbers.set(5, count(now.nacked));
+    numbers.set(6, count(now.lease_expired));
+    numbers.set(7, count(now.dead_lettered), { isBad: now.dead_lettered > 0 });
     lanes.update(lanesNow.lanes);
     waits.update([{ label: "From publish to lease", ...now.publish_to_lease }, { label: "From publish to ack", ...now.publish_to_ack }]);
     leases.update(held.leases);

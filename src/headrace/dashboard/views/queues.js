@@ -1,4 +1,5 @@
-// Queues at a glance: a card for each, with what is ready, in work, resting and delayed.
+// Queues at a glance: a card for each, with what is ready, waiting behind others, in work,
+// resting and delayed.
 
 import { get, query } from "../api.js";
 import { h, replace } from "../dom.js";
@@ -43,7 +44,7 @@ function card(name) {
       replace(topics, row.topics.join(", "));
       replace(total, plural(row.members, "member"));
       replace(drawn, bar(row));
-      const pairs = [["Ready", row.ready], ["In work", row.leased], ["Retrying", row.retrying], ["Delayed", row.delayed]];
+      const pairs = [["Ready", row.ready], ["Waiting", row.waiting], ["In work", row.leased], ["Retrying", row.retrying], ["Delayed", row.delayed]];
       replace(numbers, pairs.map(([words, number]) => h("div", {}, h("dt", {}, words), h("dd", {}, count(number)))));
       replace(foot, `${rate(row.rate_in)} in, ${rate(row.rate_out)} out`, row.dead_lettered ? h("span", { class: "push" }, `${count(row.dead_lettered)} given up`) : null);
     },

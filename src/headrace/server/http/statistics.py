@@ -30,6 +30,7 @@ async def reliability(call: Call) -> group_bodies.ReliabilityStatistics:
                 topics=list(each.topics),
                 depth=each.depth,
                 ready=each.ready,
+                waiting=each.waiting,
                 leased=each.leased,
                 retrying=each.retrying,
                 delivered=each.delivered,

@@ -111,7 +111,8 @@ QUEUE_MESSAGES = Family(
 )  # fmt: skip
 QUEUE_OLDEST = Family(
     "headrace_queue_oldest_seconds", "gauge", ("group", "topic", "lane"),
-    "How long the oldest ready message has waited. 0: none is ready.",
+    "How long the oldest message has waited that is ready, or is but for others before it in its "
+    "partition. 0: none is.",
 )  # fmt: skip
 DELIVERIES = Family("headrace_queue_deliveries", "counter", _QUEUE, "Messages leased: attempts.")
 REDELIVERIES = Family(

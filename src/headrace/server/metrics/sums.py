@@ -89,6 +89,9 @@ class QueueSums:
         window = view.window
         if window.start < window.end:
             self.counts = [a + b for a, b in zip(self.counts, window.counts, strict=False)]
+            for lane, count in enumerate(view.held_back()):
+                self.counts[lane << 4 | READY] -= count
+                self.counts[lane << 4 | WAITING] += count
         self.totals.update(view.totals)
         self.stale_receipts += view.stale_receipts
         _add(self.to_lease, view.to_lease)

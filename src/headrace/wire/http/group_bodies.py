@@ -134,6 +134,7 @@ class Reliability(Answer):
     topics: list[str]
     depth: int
     ready: int
+    waiting: int
     leased: int
     retrying: int
     delivered: int

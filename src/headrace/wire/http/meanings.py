@@ -223,6 +223,7 @@ MEANINGS: Mapping[str, str] = {
     "rate_out": "Delivered per second, over the last ten.",
     "read": "How many offsets it has read.",
     "ready": "Messages that can be leased now.",
+    "waiting": "Messages that wait for others of their key, or of their partition, to be done.",
     "reason": "Only those whose reason or error has this text in it.",
     "LetterReason.reason": "Why they were given up.",
     "Reject.reason": "Why, kept with the dead letter.",

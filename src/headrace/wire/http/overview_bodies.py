@@ -35,6 +35,7 @@ class LiveSample(Answer):
     sync_p99_ms: float | None
     loop_lag_p99_ms: float | None
     ready: int
+    waiting: int
     leased: int
     delayed: int
     dead_letters: int
@@ -81,6 +82,7 @@ class GroupRow(Answer):
     # How long the next of them that somebody could have now has waited; null if none does.
     waited_seconds: float | None
     ready: int
+    waiting: int
     leased: int
     delayed: int
     retrying: int
