@@ -50,7 +50,8 @@ from headrace.record import (
     scan_attributes,
 )
 from headrace.record.batch import BatchHeader
-from headrace.record.reader import read_block, read_more
+from headrace.record.reader import read_block
+from headrace.record.varint import read_more
 
 # A batch is cut when less than one in so many of its records is asked for.
 CUT_BELOW = 4

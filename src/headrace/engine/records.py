@@ -4,8 +4,8 @@ Workers lease in small bites from large batches, so the last few decoded blocks
 are kept: a batch of a thousand records is opened once for ten leases of a hundred.
 
 A batch of kilobytes can hold millions of records or headers, so a block has a bound
-in memory: it may end in the middle of a batch. What all partitions keep has a bound
-too (`KeptBlocks`).
+in memory: it may end in the middle of a batch. The last such batch is kept uncompressed,
+for the next block of it. What all partitions keep has a bound too (`KeptBlocks`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from headrace.record import BatchHeader, BatchParts, Record, check_batch
 BLOCKS_MAX = 8
 READ_BYTES_MIN = 4 * 1024
 READ_BYTES_MAX = 256 * 1024
+# A batch that holds so much is kept open, uncompressed.
+KEPT_OPEN_BYTES_MIN = 1024 * 1024
 # A guess that only decides how far to read ahead.
 _RECORD_BYTES_GUESS = 256
 
@@ -114,9 +116,15 @@ class KeptBlocks:
         self.size_bytes -= cost
 
 
+# A batch that is kept open stands among the blocks that are kept, where no block begins.
+_OPENED = -1
+
+
 class RecordReader:
     def __init__(self, log: Log) -> None:
         self._log = log
+        # The last large batch: the next part of it needs no uncompressing.
+        self._opened: BatchParts | None = None
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
         self._kept = KeptBlocks()
         self.unreadable = Unreadable()
@@ -207,7 +215,7 @@ class RecordReader:
         data = self._log.read(offset, bytes_max, end)
         if not data:
             return None
-        block = _decode(self._log, data, offset, self.unreadable)
+        block = self._decode(data, offset)
         if block.cost <= 2 * limits.DECODED_BYTES_MAX:
             self.drop(block.start)
             self._blocks[block.start] = block
@@ -216,66 +224,83 @@ class RecordReader:
                 self.drop(next(iter(self._blocks)))
         return block
 
+    def _decode(self, data: Buffer, offset: int) -> _Block:
+        """The batches in `data` from `offset` on, as far as they fit into a block."""
+        records: list[Record] = []
+        transactional: list[tuple[int, int, int]] = []
+        position = 0
+        start = -1
+        next_offset = offset
+        cost = 0
+        while position < len(data) and cost < limits.DECODED_BYTES_MAX:
+            try:
+                header = check_batch(data, position)
+                batch = data[position : position + header.size_bytes]
+            except CorruptBatch as error:
+                raise _damaged(self._log, next_offset, error) from error
+            first = header.base_offset
+            next_offset = header.next_offset
+            if not header.is_control:
+                found, first, next_offset, more = self._decode_batch(batch, header, offset)
+                records += found
+                cost += more
+                if header.is_transactional:
+                    transactional.append((first, next_offset, header.producer_id))
+            if start < 0:
+                # A gap before the first batch holds nothing: it belongs to the block.
+                start = min(first, offset)
+            position += header.size_bytes
+            if next_offset < header.next_offset:
+                break
+        return _Block(start, next_offset, records, transactional, cost)
+
+    def _decode_batch(
+        self, batch: Buffer, header: BatchHeader, offset: int
+    ) -> tuple[list[Record], int, int, int]:
+        """The records of a batch that is not too large, or a part of it from `offset` on;
+        from where to where they are, and what they cost."""
+        try:
+            parts = self._open(batch, header, offset)
+            is_small = parts.cost_max <= limits.DECODED_BYTES_MAX and not parts.is_begun
+            found = parts.read(0 if is_small else offset)
+            if not parts.is_over and parts.next_offset <= offset:
+                # Few bytes that are many headers: what was asked for is behind them.
+                is_small = False
+                found = parts.read(offset)
+            self._keep_open(parts)
+        except CorruptBatch as error:
+            # Behind a good checksum nonsense is its producer's, and holds no record.
+            self.unreadable.note(header.base_offset, str(error))
+            return [], header.base_offset, header.next_offset, 0
+        first = header.base_offset if is_small else max(offset, header.base_offset)
+        return found, first, parts.next_offset, parts.cost
+
+    def _open(self, batch: Buffer, header: BatchHeader, offset: int) -> BatchParts:
+        """The batch, at its first record or at one that does not lie behind `offset`."""
+        opened = self._opened
+        # Compared with its checksum: another may have its place after a truncation.
+        if opened is None or opened.header != header:
+            return BatchParts(batch, header)
+        if opened.next_offset > offset:
+            opened.rewind()
+        return opened
+
+    def _keep_open(self, parts: BatchParts) -> None:
+        if parts.size_bytes >= KEPT_OPEN_BYTES_MIN:
+            self._opened = parts
+            self._kept.add(self, _OPENED, parts.size_bytes)
+
     def drop(self, start: int) -> None:
-        if self._blocks.pop(start, None) is not None:
+        if start == _OPENED:
+            self._opened = None
+            self._kept.remove(self, _OPENED)
+        elif self._blocks.pop(start, None) is not None:
             self._kept.remove(self, start)
 
     def forget(self) -> None:
+        self.drop(_OPENED)
         for start in list(self._blocks):
             self.drop(start)
-
-
-def _decode(log: Log, data: Buffer, offset: int, unreadable: Unreadable) -> _Block:
-    """The batches in `data` from `offset` on, as far as they fit into a block."""
-    records: list[Record] = []
-    transactional: list[tuple[int, int, int]] = []
-    position = 0
-    start = -1
-    next_offset = offset
-    cost = 0
-    while position < len(data) and cost < limits.DECODED_BYTES_MAX:
-        try:
-            header = check_batch(data, position)
-            batch = data[position : position + header.size_bytes]
-        except CorruptBatch as error:
-            raise _damaged(log, next_offset, error) from error
-        first = header.base_offset
-        next_offset = header.next_offset
-        if not header.is_control:
-            found, first, next_offset, more = _decode_batch(batch, header, offset, unreadable)
-            records += found
-            cost += more
-            if header.is_transactional:
-                transactional.append((first, next_offset, header.producer_id))
-        if start < 0:
-            # A gap before the first batch holds nothing: it belongs to the block.
-            start = min(first, offset)
-        position += header.size_bytes
-        if next_offset < header.next_offset:
-            break
-    return _Block(start, next_offset, records, transactional, cost)
-
-
-def _decode_batch(
-    batch: Buffer, header: BatchHeader, offset: int, unreadable: Unreadable
-) -> tuple[list[Record], int, int, int]:
-    """The records of a batch that is not too large, or a part of it from `offset` on;
-    from where to where they are, and what they cost."""
-    try:
-        parts = BatchParts(batch, header)
-        is_small = parts.cost_max <= limits.DECODED_BYTES_MAX
-        found = parts.read(0 if is_small else offset)
-        if not parts.is_over and parts.next_offset <= offset:
-            # Few bytes that are many headers: what was asked for is behind them.
-            is_small = False
-            parts = BatchParts(batch, header)
-            found = parts.read(offset)
-    except CorruptBatch as error:
-        # Behind a good checksum nonsense is its producer's, and holds no record.
-        unreadable.note(header.base_offset, str(error))
-        return [], header.base_offset, header.next_offset, 0
-    first = header.base_offset if is_small else max(offset, header.base_offset)
-    return found, first, parts.next_offset, parts.cost
 
 
 def _taken(

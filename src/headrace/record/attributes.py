@@ -49,9 +49,9 @@ from headrace.record.attribute_headers import (
     parse_priority,
 )
 from headrace.record.batch import HEADER_BYTES, BatchHeader, read_header
-from headrace.record.reader import read_block, read_headers, read_more
+from headrace.record.reader import read_block, read_headers
 from headrace.record.record import Headers
-from headrace.record.varint import BITS_64
+from headrace.record.varint import BITS_64, read_more
 
 __all__ = [
     "Attributes",

@@ -32,12 +32,12 @@ from headrace.record.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.record.compression import decompress
 from headrace.record.control import ControlMarker, decode_marker
 from headrace.record.record import Headers, RawRecord, Record
+from headrace.record.skipping import Place, skip_to
 from headrace.record.varint import (
-    BITS_32,
     BITS_64,
     SMALL,
-    decode_unsigned,
     encode_varint,
+    read_more,
     varint_size,
 )
 
@@ -53,9 +53,6 @@ _RECORD_COST: Final = 128
 _HEADER_COST: Final = 96
 # The cost of a part is looked at once in so many records.
 _LOOKED_AT: Final = 64
-
-# Where a record begins, the offset delta before it, and how many records are left.
-_Place = tuple[int, int, int]
 
 
 def read_records(
@@ -93,7 +90,7 @@ class BatchParts:
         self.header = header
         self.cost = 0
         self._data = read_block(batch, header) if block is None else block
-        self._place: _Place = (0, -1, header.count)
+        self._place: Place = (0, -1, header.count)
 
     @property
     def size_bytes(self) -> int:
@@ -106,6 +103,10 @@ class BatchParts:
         return len(self._data) + _RECORD_COST * self.header.count
 
     @property
+    def is_begun(self) -> bool:
+        return self._place[0] > 0
+
+    @property
     def is_over(self) -> bool:
         return not self._place[2]
 
@@ -115,6 +116,10 @@ class BatchParts:
         if self.is_over:
             return self.header.next_offset
         return self.header.base_offset + self._place[1] + 1
+
+    def rewind(self) -> None:
+        """Begin again at the first record."""
+        self._place = (0, -1, self.header.count)
 
     def read(self, start: int = 0, cost_max: int = limits.DECODED_BYTES_MAX) -> list[Record]:
         """The next records from the offset `start` on, until they cost about
@@ -128,7 +133,7 @@ class BatchParts:
                 if values:
                     self._place, self.cost = (len(data), header.last_offset_delta, 0), cost
                     return values
-            place = _skip_to(data, header, self._place, start)
+            place = skip_to(data, *self._place, start - header.base_offset)
             records, self._place, self.cost = _read_some(data, header, place, cost_max)
         except IndexError:
             raise CorruptBatch("a record is cut off at the end of the batch") from None
@@ -266,32 +271,9 @@ def _read_all(data: bytes, header: BatchHeader) -> list[Record]:
     return _read_some(data, header, (0, -1, header.count), -1)[0]
 
 
-def _skip_to(data: bytes, header: BatchHeader, place: _Place, offset: int) -> _Place:
-    """The place of the first record at `offset` or behind it."""
-    position, previous, left = place
-    wanted = offset - header.base_offset
-    while left and previous < wanted - 1:
-        raw, body = data[position], position + 1
-        if raw > 127:
-            raw, body = read_more(data, body, raw)
-        end = body + (raw >> 1)
-        if raw & 1 or end > len(data):
-            raise CorruptBatch(f"a record's length at byte {body} is impossible")
-        raw, body = data[body + 1], body + 2
-        if raw > 127:
-            raw, body = read_more(data, body, raw, BITS_64)
-        raw, body = data[body], body + 1
-        if raw > 127:
-            raw, body = read_more(data, body, raw)
-        if raw >> 1 >= wanted:
-            break
-        position, previous, left = end, raw >> 1, left - 1
-    return position, previous, left
-
-
 def _read_some(
-    data: bytes, header: BatchHeader, place: _Place, cost_max: int, raw_headers: bool = False
-) -> tuple[list[Any], _Place, int]:
+    data: bytes, header: BatchHeader, place: Place, cost_max: int, raw_headers: bool = False
+) -> tuple[list[Any], Place, int]:
     """Records from `place` on, the place behind them, and what they cost. A
     `cost_max` below 0 is none."""
     size = len(data)
@@ -409,12 +391,3 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     if raw & 1 or position > end:
         raise CorruptBatch(f"a length at byte {start} is impossible")
     return data[start:position], position
-
-
-def read_more(data: bytes, position: int, raw: int, bits: int = BITS_32) -> tuple[int, int]:
-    """A number whose first byte was `raw`, before `position`, and where it ends.
-    The zigzag is not undone: odd is negative. IndexError at the end of the data."""
-    following = data[position]
-    if following < 128:
-        return raw - 128 + (following << 7), position + 1
-    return decode_unsigned(data, position - 1, bits)

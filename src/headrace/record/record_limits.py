@@ -19,8 +19,7 @@ from headrace.compiled import compiled
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
 from headrace.core.ports import Buffer
-from headrace.record.reader import read_more
-from headrace.record.varint import BITS_64
+from headrace.record.varint import BITS_64, read_more
 
 WITHIN: Final = 0
 CORRUPT: Final = 1

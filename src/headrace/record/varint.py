@@ -61,6 +61,15 @@ def decode_unsigned(buffer: bytes, position: int, bits: int = BITS_32) -> tuple[
     raise CorruptBatch(f"a number has more than {bits} bits")
 
 
+def read_more(data: bytes, position: int, raw: int, bits: int = BITS_32) -> tuple[int, int]:
+    """A number whose first byte was `raw`, before `position`, and where it ends.
+    The zigzag is not undone: odd is negative. IndexError at the end of the data."""
+    following = data[position]
+    if following < 128:
+        return raw - 128 + (following << 7), position + 1
+    return decode_unsigned(data, position - 1, bits)
+
+
 def varint_size(value: int) -> int:
     """How many bytes `encode_varint` makes of it."""
     raw = value << 1 if value >= 0 else ~(value << 1)

@@ -1,0 +1,56 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Stepping over records, compiled. What it means is said in skipping.py."""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from headrace.core.errors import CorruptBatch
+
+
+cdef inline const uint8_t* read_number(
+    const uint8_t* position, const uint8_t* end, int bits, uint64_t* number
+) noexcept nogil:
+    """Reads a number without undoing the zigzag; NULL when it is none."""
+    cdef uint64_t raw = 0
+    cdef uint64_t byte
+    cdef int shift = 0
+    while shift < bits:
+        if position >= end:
+            return NULL
+        byte = position[0]
+        position += 1
+        if shift == 63 and byte > 1:
+            return NULL
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if bits == 32 and raw >> 32:
+                return NULL
+            number[0] = raw
+            return position
+        shift += 7
+    return NULL
+
+
+def skip_to(const uint8_t[::1] data, int64_t position, int64_t previous, int64_t left, int64_t wanted):
+    cdef int64_t size = data.shape[0]
+    cdef const uint8_t* start = &data[0] if size else NULL
+    cdef const uint8_t* stop = start + size
+    cdef const uint8_t* body
+    cdef const uint8_t* end
+    cdef uint64_t raw
+    while left and previous < wanted - 1:
+        if position >= size:
+            raise CorruptBatch("a record is cut off at the end of the batch")
+        body = read_number(start + position, stop, 32, &raw)
+        if body == NULL or raw & 1 or <int64_t>(raw >> 1) > stop - body:
+            raise CorruptBatch(f"a record's length at byte {position} is impossible")
+        end = body + (raw >> 1)
+        # Attributes and the time stand before the offset.
+        body = read_number(body + 1, stop, 64, &raw)
+        if body != NULL:
+            body = read_number(body, stop, 32, &raw)
+        if body == NULL:
+            raise CorruptBatch("a record is cut off at the end of the batch")
+        if <int64_t>(raw >> 1) >= wanted:
+            break
+        position, previous, left = end - start, <int64_t>(raw >> 1), left - 1
+    return position, previous, left
