@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from importlib.metadata import version
 
 from headrace.core.node_settings import NodeSettings
 from headrace.core.overview_values import NodeFigures
 from headrace.platform.process import memory_bytes_max, process_figures
 from headrace.server.metrics.counting import Histogram
+from headrace.server.version import VERSION
 
 
 def node_figures(
@@ -29,7 +29,7 @@ def node_figures(
         # The directory is away; the rest may still help to see why.
         pass
     return NodeFigures(
-        version("headrace"),
+        VERSION,
         node_id,
         settings.data,
         process.started_at_ms,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from itertools import islice
 
 from headrace.core.errors import SyncFailed
 from headrace.server.http.route import Call
+from headrace.server.version import VERSION
 from headrace.wire.http import group_bodies
 
 # As many as anybody reads.
@@ -30,7 +30,7 @@ def _health(call: Call, status: str) -> group_bodies.Health:
         status=status,
         node_id=call.service.node_id,
         cluster_id=call.service.cluster_id,
-        version=version("headrace"),
+        version=VERSION,
         problems=list(islice(_problems(call), PROBLEMS_MAX)),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
-from importlib.metadata import version
 from typing import Any, get_args
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import JSON_TYPE, Route
 from headrace.server.http.table import ROUTES
+from headrace.server.version import VERSION
 from headrace.wire.http.bodies import RawQuery
 from headrace.wire.http.examples import EXAMPLES, QUERY_EXAMPLES
 from headrace.wire.http.group_bodies import Problem
@@ -51,7 +51,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Headrace",
-            "version": version("headrace"),
+            "version": VERSION,
             "summary": "A topic is a log; a group reads it as a stream or as a queue.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -9,7 +9,6 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from headrace.server.http.route import Call
 from headrace.server.http.shown import moment_of
 from headrace.server.live import Sample
 from headrace.server.survey import Picture
+from headrace.server.version import VERSION
 from headrace.wire.http import overview_bodies as o
 
 Row = TypeVar("Row", o.TopicRow, o.GroupRow)
@@ -104,7 +104,7 @@ async def facts(call: Call) -> o.NodeFacts:
     return o.NodeFacts(
         node_id=service.node_id,
         cluster_id=service.cluster_id,
-        version=version("headrace"),
+        version=VERSION,
         python=python_version(),
         compiled=is_compiled(),
         started_at=moment_of(known.started_at_ms),

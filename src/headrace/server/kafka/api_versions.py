@@ -10,6 +10,7 @@ every transaction have its own epoch.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.server.kafka.errors import Error
@@ -40,19 +41,23 @@ def unsupported(door: Door) -> ApiVersionsResponse:
 
 
 def _answer(door: Door, code: int) -> ApiVersionsResponse:
-    level = door.settings.transaction_version
+    return _made(frozenset(door.handlers), door.settings.transaction_version, code)
+
+
+@lru_cache(8)
+def _made(handled: frozenset[int], level: int, code: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=code,
-        api_keys=_offered(door),
+        api_keys=_offered(handled),
         supported_features=(SupportedFeatureKey(_TRANSACTIONS, 0, 2),),
         finalized_features_epoch=0,
         finalized_features=(FinalizedFeatureKey(_TRANSACTIONS, level, level),) if level else (),
     )
 
 
-def _offered(door: Door) -> tuple[ApiVersion, ...]:
+def _offered(handled: frozenset[int]) -> tuple[ApiVersion, ...]:
     return tuple(
         ApiVersion(api.key, api.advertised_first, api.last)
         for key, api in APIS.items()
-        if key in door.handlers
+        if key in handled
     )

@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from typing import Any
 
 from headrace.core.event_log import log_event
@@ -25,6 +24,7 @@ from headrace.core.extras import require
 from headrace.server.metrics.families import Samples
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
+from headrace.server.version import VERSION
 
 logger = logging.getLogger("headrace")
 
@@ -39,7 +39,7 @@ def resource_of(service: Service) -> Any:
     ours = resources.Resource(
         {
             "service.name": "headrace",
-            "service.version": version("headrace"),
+            "service.version": VERSION,
             "service.instance.id": f"{service.cluster_id}/{service.node_id}",
         }
     )

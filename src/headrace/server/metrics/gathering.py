@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib.metadata import version
 from time import perf_counter
 
 from headrace.compiled import is_compiled
@@ -52,6 +51,7 @@ from headrace.server.metrics.sums import (
 from headrace.server.passing import pass_time
 from headrace.server.service import Service
 from headrace.server.slices import Slices
+from headrace.server.version import VERSION
 
 logger = logging.getLogger("headrace")
 
@@ -293,7 +293,7 @@ class Gathering:
         samples[f.DISK_FLOOR].append(((), self._free_bytes_min))
         python = ".".join(map(str, sys.version_info[:3]))
         code = "true" if is_compiled() else "false"
-        samples[f.BUILD].append(((version("headrace"), python, code), 1))
+        samples[f.BUILD].append(((VERSION, python, code), 1))
         for name, value in (await loop.run_in_executor(None, read_process)).items():
             for family in f.PROCESS:
                 if family.name == name:

@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
@@ -47,6 +46,7 @@ from headrace.server.pages import delayed_page, letters_page
 from headrace.server.service import Service
 from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
+from headrace.server.version import VERSION
 from headrace.server.waiting import Sought, Stop
 from headrace.wire.remote.codec import Request
 from headrace.wire.remote.methods import (
@@ -140,9 +140,7 @@ class Session:
     async def _hello(self, auto_create: bool) -> Hello:
         self._calls = Calls(self._service, auto_create=auto_create)
         service = self._service
-        return Hello(
-            version("headrace"), service.cluster_id, service.node_id, service.clock.now_ms()
-        )
+        return Hello(VERSION, service.cluster_id, service.node_id, service.clock.now_ms())
 
     async def _watch(self, topics: Sequence[str]) -> News:
         if len(self._watches) >= limits.REMOTE_WATCHES_MAX:
