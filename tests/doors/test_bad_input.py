@@ -24,6 +24,8 @@ from headrace.core import limits
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 DEEP = b'{"value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+MESSAGES = [{"value": 1}] * (limits.HTTP_MESSAGES_MAX + 1)
+TOO_MANY = {"op": "enqueue", "id": 1, "topic": "x", "messages": MESSAGES}
 LARGE = b"x" * (limits.HTTP_BODY_BYTES_MAX + 1)
 
 
@@ -81,6 +83,26 @@ def test_http_refuses_a_body_that_is_too_large_however_it_comes(
     for content in (LARGE, pieces):
         detail = refused(http.post(path, content=content), 413, "body-too-large")
         assert "send several smaller ones" in detail
+
+
+def test_http_takes_large_bodies_only_where_messages_are_published(http: httpx.Client) -> None:
+    receipts = b'{"receipts": ["%b"]}' % (b"x" * limits.HTTP_REQUEST_BYTES_MAX)
+    detail = refused(http.post("/messages/ack", content=receipts), 413, "body-too-large")
+    assert f"{limits.HTTP_REQUEST_BYTES_MAX} bytes" in detail
+
+
+def test_http_refuses_more_messages_than_one_request_may_have(
+    http: httpx.Client, topic: str
+) -> None:
+    path = f"/topics/{topic}/messages"
+    answer = http.post(path, json={"messages": MESSAGES})
+    detail = refused(answer, 413, "too-many-messages")
+    assert "send several smaller ones" in detail
+    # What is in a message is not counted.
+    many = {"messages": [{"value": [1] * limits.HTTP_MESSAGES_MAX}, {"value": 2}]}
+    assert len(done(http.post(path, json=many))["messages"]) == 2
+    most = {"messages": [{"value": 3}] * limits.HTTP_MESSAGES_MAX}
+    assert len(done(http.post(path, json=most))["messages"]) == limits.HTTP_MESSAGES_MAX
 
 
 @pytest.mark.parametrize("size", [0, 100_000])
@@ -155,6 +177,8 @@ def test_http_wants_json_to_be_called_so(http: httpx.Client, topic: str) -> None
         (b"\xc1", "the frame is not what this takes"),
         (b"\x91" * 100_000, "the frame is not what this takes"),
         (msgspec.msgpack.encode({"op": "fly", "id": 1}), "Invalid value 'fly'"),
+        (json.dumps(TOO_MANY), "publishes at most"),
+        (msgspec.msgpack.encode(TOO_MANY), "publishes at most"),
     ],
 )
 def test_a_websocket_says_which_part_of_a_frame_is_wrong(

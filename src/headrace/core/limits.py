@@ -116,10 +116,14 @@ PRODUCER_BATCH_MESSAGES_MAX: Final = 10_000
 PRODUCER_BATCH_BYTES_MAX: Final = 1024 * 1024
 PRODUCER_BUFFER_BYTES_MAX: Final = 1024 * 1024 * 1024
 
-# HTTP: a request's body, what comes before it, and members of groups.
+# HTTP: a request's body where it has messages in it and where not, what comes before it,
+# and members of groups.
 HTTP_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+HTTP_REQUEST_BYTES_MAX: Final = 2 * 1024 * 1024
 # What all of them may hold together while they arrive.
 HTTP_BODIES_BYTES_MAX: Final = 256 * 1024 * 1024
+# Messages of one body, as for our own clients.
+HTTP_MESSAGES_MAX: Final = REMOTE_ELEMENTS_MAX
 HTTP_HEAD_BYTES_MAX: Final = 64 * 1024
 HTTP_MEMBERS_MAX: Final = 10_000
 # Answers of one route with messages in them that are made at once; others wait in line.

@@ -36,12 +36,12 @@ def test_a_body_that_is_too_much_beside_others_is_refused_and_room_comes_back(
 
             return Request({"type": "http", "headers": []}, receive if is_whole else receive_slowly)
 
-        slow = asyncio.create_task(budget.read_body(request(bytes(60), is_whole=False)))
+        slow = asyncio.create_task(budget.read_body(request(bytes(60), is_whole=False), 100))
         while not budget.size_bytes:
             await asyncio.sleep(0)
-        assert await budget.read_body(request(bytes(20), bytes(20))) == bytes(40)
+        assert await budget.read_body(request(bytes(20), bytes(20)), 100) == bytes(40)
         with pytest.raises(LimitExceeded, match="try again later"):
-            await budget.read_body(request(bytes(20), bytes(21)))
+            await budget.read_body(request(bytes(20), bytes(21)), 100)
         may_end.set()
         assert await slow == bytes(60)
         assert budget.size_bytes == 0

@@ -20,6 +20,7 @@ from headrace.server.http.route import why
 from headrace.server.http.shown import outgoing, outgoing_of, shown_delivery, shown_record
 from headrace.wire.http import bodies, frames
 from headrace.wire.http.content import given_value
+from headrace.wire.http.message_count import check_json_count, check_msgpack_count
 
 
 class _Named(msgspec.Struct):
@@ -48,6 +49,7 @@ class _Json:
     _encoder = msgspec.json.Encoder()
 
     def decode(self, frame: Any) -> Any:
+        check_json_count(frame)
         return _checked(self._decoder.decode, frame)
 
     def id_of(self, frame: Any) -> frames.Id | None:
@@ -72,6 +74,7 @@ class _Msgpack:
     _encoder = msgspec.msgpack.Encoder()
 
     def decode(self, frame: Any) -> Any:
+        check_msgpack_count(frame)
         return _checked(self._decoder.decode, frame)
 
     def id_of(self, frame: Any) -> frames.Id | None:

@@ -22,6 +22,7 @@ PROBLEM_TYPE = "application/problem+json"
 STATUSES = {
     "record-too-large": 413,
     "body-too-large": 413,
+    "too-many-messages": 413,
     "unsupported-media-type": 415,
     "offset-out-of-range": 416,
     "stale-receipt": 410,

@@ -27,6 +27,7 @@ from headrace.server.http.members import Members
 from headrace.server.http.turns import Turns
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
+from headrace.wire.http.message_count import check_json_count
 
 JSON_TYPE = "application/json"
 # In a request's scope: for how many seconds it asked to wait.
@@ -49,19 +50,19 @@ class Budget:
     def __init__(self) -> None:
         self.size_bytes = 0
 
-    async def read_body(self, request: Request) -> bytes:
+    async def read_body(self, request: Request, bytes_max: int) -> bytes:
         """All of it, or LimitExceeded as soon as it is too much."""
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > limits.HTTP_BODY_BYTES_MAX:
-            raise _too_large()
+        if length.isdecimal() and int(length) > bytes_max:
+            raise _too_large(bytes_max)
         chunks = []
         size = 0
         try:
             async for chunk in request.stream():
                 size += len(chunk)
                 self.size_bytes += len(chunk)
-                if size > limits.HTTP_BODY_BYTES_MAX:
-                    raise _too_large()
+                if size > bytes_max:
+                    raise _too_large(bytes_max)
                 if self.size_bytes > limits.HTTP_BODIES_BYTES_MAX:
                     raise LimitExceeded("too much is being received at once; try again later")
                 chunks.append(chunk)
@@ -75,14 +76,15 @@ class Call:
 
     __slots__ = (
         "_budget", "_has_turn", "_turns", "aftermath", "body", "calls", "facts", "members", "path",
-        "query", "request", "run", "service",
+        "query", "request", "route", "run", "service",
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, calls: Calls, members: Members, facts: Facts, budget: Budget,
-        aftermath: Aftermath, turns: Turns | None = None,
+        self, route: Route, request: Request, calls: Calls, members: Members, facts: Facts,
+        budget: Budget, aftermath: Aftermath, turns: Turns | None = None,
     ) -> None:  # fmt: skip
         """`turns` are those of a route whose answers have messages in them."""
+        self.route = route
         self.request = request
         self.aftermath = aftermath
         self.calls = calls
@@ -109,7 +111,7 @@ class Call:
             self._turns.end(answer_bytes)
 
     async def read_body(self) -> bytes:
-        return await self._budget.read_body(self.request)
+        return await self._budget.read_body(self.request, self.route.body_bytes_max)
 
     async def unless_gone(
         self,
@@ -187,6 +189,8 @@ class Route:
     status: int = 200
     # A simpler form of the body, which a large one is tried as first.
     plain_body: Any = None
+    # The largest: of what has no messages in it, one of thousands of receipts is small.
+    body_bytes_max: int = limits.HTTP_REQUEST_BYTES_MAX
     # Other forms than JSON that the body or the answer may have.
     raw_body: bool = False
     answer_type: str = JSON_TYPE
@@ -203,10 +207,8 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 encode = msgspec.json.Encoder().encode
 
 
-def _too_large() -> LimitExceeded:
-    return BodyTooLarge(
-        f"a request has at most {limits.HTTP_BODY_BYTES_MAX} bytes; send several smaller ones"
-    )
+def _too_large(bytes_max: int) -> LimitExceeded:
+    return BodyTooLarge(f"a body has at most {bytes_max} bytes here; send several smaller ones")
 
 
 class BodyTooLarge(LimitExceeded):
@@ -221,6 +223,7 @@ def decode_body(kind: Any, body: bytes) -> Any:
         if not body.isascii():
             # The decoder takes over values as they stand and does not look into them.
             body.decode()
+        check_json_count(body)
         return decoder.decode(body or b"{}")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"the body is not what this takes: {why(error, body)}") from error
@@ -280,7 +283,7 @@ def endpoint(
         return await route.handler(call)
 
     async def serve(request: Request) -> Response:
-        call = Call(request, calls, members, facts, budget, aftermath, turns)
+        call = Call(route, request, calls, members, facts, budget, aftermath, turns)
         if route.query is not None:
             call.query = decode_query(route.query, request)
         elif request.query_params and not route.raw_body:

@@ -206,7 +206,7 @@ class _Socket:
             frame = binary if binary is not None else received["text"]
             try:
                 request = form.decode(frame)
-            except InvalidArgument as error:
+            except (InvalidArgument, LimitExceeded) as error:
                 await form.send(self._websocket, _refused(form.id_of(frame), error))
                 continue
             began, code = perf_counter(), ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core import limits
 from headrace.server.http import (
     events,
     groups,
@@ -31,7 +32,7 @@ _MEMBER = "/groups/{group}/members/{member}"
 ROUTES = (
     # The simplest way in and out.
     Route("POST", "/produce", messages.produce, "Publish one message", "simple",
-          body=b.Produce, answer=b.Place),
+          body=b.Produce, answer=b.Place, body_bytes_max=limits.HTTP_BODY_BYTES_MAX),
     Route("GET", "/consume", messages.consume, "Read a partition from an offset on", "simple",
           query=b.ConsumeQuery, answer=b.ReadMessages,
           detail="`topic` may be left out where there is only one. `wait` is for up to 30 s.",
@@ -67,11 +68,12 @@ ROUTES = (
     # Messages.
     Route("POST", "/topics/{topic}/messages", messages.publish, "Publish one message or many",
           "messages", body=b.Publish, answer=b.Place | b.Places, raw_body=True,
-          plain_body=b.PlainMessages,
+          plain_body=b.PlainMessages, body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
           detail="A body of any other type than JSON is the value itself; what goes with it is "
           "given as parameters."),
     Route("POST", "/messages", messages.publish_together, "Publish to several topics, all or none",
           "messages", body=b.AddressedMessages, answer=b.AddressedPlaces,
+          body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
           detail="`acks` are receipts that are acked in the same transaction: what a consumer "
           "makes of its messages is published exactly when they are done."),
     Route("GET", "/topics/{topic}/messages", messages.read, "Read a partition", "messages",
