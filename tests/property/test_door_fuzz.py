@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.server.rich_shares import make_rich
 
 from headrace.core.node_settings import NodeSettings
 from headrace.engine.broker import Broker
@@ -105,6 +106,7 @@ def deliver(connection: Connection, data: bytes, pieces: list[int]) -> None:
 async def serve_once(data: bytes, pieces: list[int]) -> FakeTransport:
     disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
     broker = Broker(disk, entropy, clock.now_ms())
+    make_rich()
     service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
     door = Door(service, NodeSettings(data="."), HANDLERS)
     complaints = Complaints()
@@ -195,6 +197,7 @@ def test_frames_of_any_size_are_cut_where_they_should_be(sizes: list[int]) -> No
     async def play() -> None:
         disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
         broker = Broker(disk, entropy, clock.now_ms())
+        make_rich()
         service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
         door = Door(service, NodeSettings(data="."), HANDLERS)
 

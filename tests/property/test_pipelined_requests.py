@@ -38,6 +38,7 @@ from tests.property.api_requests import (
     requests,
 )
 from tests.unit.server.asking import ManualLoop
+from tests.unit.server.rich_shares import make_rich
 from tests.unit.server.test_connection import Line
 
 from headrace.core.node_settings import NodeSettings
@@ -120,6 +121,7 @@ class World:
         disk, entropy = SlowDisk(self.gate), SeededEntropy()
         clock = ManualClock(START, autoskip=False)
         self.broker = Broker(disk, entropy, clock.now_ms())
+        make_rich()
         self.service = Service(self.broker, disk, clock, entropy, node_id=1, cluster_id="c")
         self.door = Door(self.service, NodeSettings(data=".", rebalance_delay_ms=0), HANDLERS)
         self.connection, self.line = Connection(self.door), Line()

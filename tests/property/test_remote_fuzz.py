@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_door_fuzz import Complaints, FakeTransport, deliver
+from tests.unit.server.rich_shares import make_rich
 
 from headrace.calls import Face
 from headrace.core.node_settings import NodeSettings
@@ -179,6 +180,7 @@ def answers(sent: bytes) -> int:
 async def serve(fuzzed: list[bytes]) -> None:
     disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
     broker = Broker(disk, entropy, clock.now_ms())
+    make_rich()
     service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
     door = Door(service, NodeSettings(), HANDLERS)
     complaints = Complaints()

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import SyncFailed
@@ -34,6 +34,7 @@ from headrace.server.waiting import WaitLines
 if TYPE_CHECKING:
     from headrace.server.remote.session import Holdings
 
+T = TypeVar("T")
 Wake = Callable[[], None]
 
 # How many cold reads wait for the disk at once.
@@ -81,6 +82,8 @@ class Service:
         )
         self._probe = LoopProbe(self.loop, self.counts.loop_lag, self._look_at_clock)
         self._readers = ThreadPoolExecutor(READ_THREADS, "headrace-read")
+        # One: several would not be faster, and take more of the loop's time.
+        self._codec = ThreadPoolExecutor(1, "headrace-codec")
         self.failed: asyncio.Future[SyncFailed] = self.loop.create_future()
         # Done when the node is about to end: those who wait are sent home.
         self.closing: asyncio.Future[None] = self.loop.create_future()
@@ -175,6 +178,11 @@ class Service:
         reads it then learns why."""
         return self.loop.run_in_executor(self._readers, _warm, tuple(cold))
 
+    def run_apart(self, work: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """What would hold the loop for long and needs nothing of it, as turning a large
+        answer into bytes: the interpreter goes back and forth between the two."""
+        return self.loop.run_in_executor(self._codec, work, *args)
+
     # Committing.
 
     def commit(self) -> Commit:
@@ -227,6 +235,7 @@ class Service:
         await self.maintenance.close()
         await self.commits.close()
         self._readers.shutdown(cancel_futures=True)
+        self._codec.shutdown(cancel_futures=True)
 
 
 def _warm(cold: Sequence[WouldWait]) -> None:

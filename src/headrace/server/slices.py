@@ -27,6 +27,7 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from headrace.core.steps import Steps, run_to_end
+from headrace.server.shares import shares_of
 
 T = TypeVar("T")
 
@@ -38,12 +39,15 @@ SMALL = 32
 class Slices:
     def __init__(self, pause_seconds: float = 0) -> None:
         self._loop = asyncio.get_running_loop()
+        self._line = shares_of(self._loop).slices
         self._pause_seconds = pause_seconds
         self._end = self._loop.time() + SLICE_SECONDS
 
     async def rest(self) -> None:
         if self._loop.time() >= self._end:
-            await asyncio.sleep(self._pause_seconds)
+            if self._pause_seconds:
+                await asyncio.sleep(self._pause_seconds)
+            await self._line.turn(SLICE_SECONDS)
             self._end = self._loop.time() + SLICE_SECONDS
 
 

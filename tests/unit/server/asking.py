@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from inspect import isawaitable
 from typing import Any
 
+from tests.unit.server.rich_shares import make_rich
+
 from headrace.core.node_settings import NodeSettings
 from headrace.core.ports import Clock
 from headrace.engine.broker import Broker
@@ -53,6 +55,7 @@ class Asking:
         self.clock = clock = clock or SystemClock()
         entropy = SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
+        make_rich()
         self.service = Service(self.broker, disk, clock, entropy, node_id=1, cluster_id="cluster")
         settings = NodeSettings(
             rebalance_delay_ms=rebalance_delay_ms, transaction_version=transaction_version

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.unit.server.rich_shares import make_rich
 
 from headrace.core import limits
 from headrace.core.node_settings import NodeSettings
@@ -82,6 +83,7 @@ class NotingDoor(Door):
 
 class Bench:
     def __init__(self, **settings: Any) -> None:
+        make_rich()
         disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
         self.service = Service(self.broker, disk, clock, entropy, node_id=0, cluster_id="c")

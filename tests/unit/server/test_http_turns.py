@@ -12,9 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from headrace.core import limits
 from headrace.server.http.route import Budget, Call, Route, endpoint
-from headrace.server.http.turns import LARGE_BYTES, Turns
+from headrace.server.http.turns import Turns
 
 MAX = limits.HTTP_ANSWERS_AT_ONCE_MAX
+MEGABYTE = 1024 * 1024
 
 
 class Made:
@@ -29,7 +30,8 @@ class Made:
         self.found = asyncio.Event()
         self.may_end = asyncio.Event()
         self.gone = asyncio.Event()
-        service = SimpleNamespace(closing=asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        service = SimpleNamespace(closing=loop.create_future(), loop=loop)
         calls: Any = SimpleNamespace(run=None, service=service)
         nothing: Any = None
         route = Route(
@@ -111,13 +113,13 @@ def test_what_reads_for_long_ends_with_its_client_also_where_it_waits_for_its_tu
 
 def test_after_a_large_answer_others_have_their_turn_of_the_loop() -> None:
     async def play() -> None:
-        turns = Turns()
+        turns = Turns(asyncio.get_running_loop())
         begun: list[int] = []
 
         async def answer(number: int) -> None:
             await turns.take()
             begun.append(number)
-            turns.end(LARGE_BYTES)
+            turns.end(MEGABYTE)
 
         asked = [asyncio.create_task(answer(number)) for number in range(4 * MAX)]
         counts = []

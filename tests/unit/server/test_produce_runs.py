@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.twins import both
+from tests.unit.server.rich_shares import make_rich
 from tests.unit.server.test_connection import Line
 
 from headrace.core.node_settings import NodeSettings
@@ -61,6 +62,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 class Bench:
     def __init__(self, disk: Disk, **settings: Any) -> None:
+        make_rich()
         clock, entropy = SystemClock(), SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
         self.service = Service(self.broker, disk, clock, entropy, node_id=0, cluster_id="c")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.property.test_door_fuzz import FakeTransport, deliver
+from tests.unit.server.rich_shares import make_rich
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
@@ -76,6 +77,7 @@ class Node:
     def __init__(self) -> None:
         disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
+        make_rich()
         self.service = Service(self.broker, disk, clock, entropy, node_id=7, cluster_id="cluster")
         self.door = Door(self.service, NodeSettings(), HANDLERS)
 

@@ -19,7 +19,6 @@ import logging
 import re
 import socket
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 import grpc
@@ -44,6 +43,8 @@ from headrace.server.grpc.topics import Topics
 from headrace.server.grpc.traces import Traces
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
+from headrace.server.shares import Metered
+from headrace.server.version import VERSION
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 from headrace.wire.remote.methods import GRPC_NAME, GRPC_SERVICE
 
@@ -168,7 +169,7 @@ class _Node:
         return pb.DescribeNodeResponse(
             node_id=self._service.node_id,
             cluster_id=self._service.cluster_id,
-            version=version("headrace"),
+            version=VERSION,
             now_ms=self._service.clock.now_ms(),
         )
 
@@ -210,10 +211,12 @@ def _answer(act: Any, measured: Measured) -> Any:
     async def answer(requests: Any, context: Any) -> Any:
         with measured.call(context) as call:
             try:
+                account = measured.places.account(context)
+                await account.turn()
                 with measured.places.taken(context):
                     request = await _first(requests, measured.places)
                     call.begin(request)
-                    return await act(request, context)
+                    return await Metered(act(request, context), account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -225,10 +228,11 @@ def _answers(act: Any, measured: Measured) -> Any:
     async def answers(requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
+                account = measured.places.account(context)
+                await account.turn()
                 with measured.places.taken(context):
                     request = await _first(requests, measured.places)
-                    async for each in act(request, context):
-                        await context.write(each)
+                    await Metered(_write_all(act(request, context), context), account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -236,13 +240,20 @@ def _answers(act: Any, measured: Measured) -> Any:
     return answers
 
 
+async def _write_all(answers: Any, context: Any) -> None:
+    async for each in answers:
+        await context.write(each)
+
+
 def _conversation(act: Any, measured: Measured) -> Any:
     async def conversation(requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
+                account = measured.places.account(context)
+                await account.turn()
                 with measured.places.taken(context):
                     first = await _first(requests, measured.places)
-                    await act(first, requests, context)
+                    await Metered(act(first, requests, context), account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)

@@ -16,23 +16,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 from headrace.core.errors import LimitExceeded
 from headrace.core.node_settings import NodeSettings
 from headrace.server.service import Service
+from headrace.server.shares import Account, shares_of
 from headrace.server.stalls import Addresses
+
+# Who was not heard of for longest is forgotten, and begins anew.
+ACCOUNTS_MAX = 4_096
 
 
 class Places:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
+        self._accounts = lru_cache(ACCOUNTS_MAX)(self._open_account)
+        self._service = service
         self._count_max = settings.connections_per_address_max
         self._addresses = Addresses(self._count_max)
         self._cuts = service.counts.cuts
         self._stall_seconds = settings.stall_timeout_ms / 1000 or None
         for reason in ("address", "body"):
             self._cuts["grpc", reason] += 0
+
+    def account(self, context: Any) -> Account:
+        """Of the connection of a call."""
+        return self._accounts(context.peer())
+
+    def _open_account(self, _peer: str) -> Account:
+        return shares_of(self._service.loop).open_account()
 
     @contextmanager
     def taken(self, context: Any) -> Iterator[None]:

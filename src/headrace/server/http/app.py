@@ -35,6 +35,7 @@ from headrace.server.http.members import Members
 from headrace.server.http.metrics import metrics_endpoint
 from headrace.server.http.paths import Paths
 from headrace.server.http.problems import problem, problem_response
+from headrace.server.http.protocol import ACCOUNT
 from headrace.server.http.reference_page import reference_routes
 from headrace.server.http.route import WAITED, Budget, endpoint
 from headrace.server.http.table import ROUTES
@@ -42,6 +43,7 @@ from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import OTHER, Endpoint
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.requests import Requests, accepted_id
+from headrace.server.shares import Account, Metered
 
 logger = logging.getLogger("headrace.http")
 
@@ -179,7 +181,14 @@ class Gate:
         if refused is not None:
             await _refuse(refused, scope, receive, send_with_id)
             return
-        await self.app(scope, receive, send_with_id)
+        account = scope.get(ACCOUNT)
+        if account is None:
+            await self.app(scope, receive, send_with_id)
+            return
+        await account.turn()
+        if scope["type"] == "websocket":
+            receive = _in_turn(receive, account)
+        await Metered(self.app(scope, receive, send_with_id), account)
 
     def _refusal(self, headers: dict[bytes, bytes]) -> HeadraceError | None:
         host = headers.get(b"host", b"").decode("latin-1")
@@ -204,6 +213,17 @@ class Gate:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         name = name.removeprefix("[").removesuffix("]").lower()
         return name in self._hosts or "*" in self._hosts
+
+
+def _in_turn(receive: Receive, account: Account) -> Receive:
+    """Each message of a WebSocket is a request, and waits for the connection's turn."""
+
+    async def receive_in_turn() -> Any:
+        message = await receive()
+        await account.turn()
+        return message
+
+    return receive_in_turn
 
 
 class ForbiddenHost(HeadraceError):

@@ -10,8 +10,10 @@ WebSocket that does not answer pings after two of them.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from time import perf_counter
+from typing import Any, cast
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -21,12 +23,15 @@ from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import encode
 from headrace.server.service import Service
+from headrace.server.shares import shares_of
 from headrace.server.stalls import Addresses, Watch, find_surplus
 from headrace.wire.http.group_bodies import Problem
 
 SWEEP_SECONDS = 1.0
 # What WebSockets call the end of a connection that broke (RFC 6455, 7.4.1).
 BROKEN_CODE = 1006
+# Where an application finds the account of the connection, in the scope of its request.
+ACCOUNT = "headrace.account"
 
 
 class Guard:
@@ -75,6 +80,8 @@ class GuardedHttp(HttpToolsProtocol):
     def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
         super().__init__(*args, **named)
         self._guard = guard
+        self.account = shares_of(self.loop).open_account()
+        self._is_in_line = False
         self._is_admitted = True
         self._head_bytes = 0
         self._in_head = True
@@ -117,6 +124,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        cast(Any, self.scope)[ACCOUNT] = self.account
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -125,6 +133,7 @@ class GuardedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
+        began = perf_counter()
         self._received += len(data)
         if self._in_head:
             self._head_bytes += len(data)
@@ -133,6 +142,22 @@ class GuardedHttp(HttpToolsProtocol):
                 self.transport.close()
                 return
         super().data_received(data)
+        self.account.charge(began)
+        # What is paused for another reason has its turn when it begins.
+        if self._is_in_line or self.flow.read_paused:
+            return
+        if self.account.lines_up(self._begin_turn):
+            self._is_in_line = True
+            self.flow.pause_reading()
+
+    def _begin_turn(self) -> None:
+        self._is_in_line = False
+        cycle = self.cycle
+        # A full body is read on when some of it was taken; that of a request which is
+        # answered already is nobody's.
+        is_answered = cycle is None or cycle.response_complete
+        if not self.pipeline and (is_answered or len(cycle.body) <= HIGH_WATER_LIMIT):
+            self.flow.resume_reading()
 
 
 class GuardedWebSocket(WebSocketsSansIOProtocol):
@@ -143,7 +168,17 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
         super().__init__(*args, **named)
         self._guard = guard
+        self.account = shares_of(self.loop).open_account()
         self.answer_watch = Watch()
+
+    async def run_asgi(self) -> None:
+        cast(Any, self.scope)[ACCOUNT] = self.account
+        await super().run_asgi()
+
+    def data_received(self, data: bytes) -> None:
+        began = perf_counter()
+        super().data_received(data)
+        self.account.charge(began)
 
     @property
     def untaken_bytes(self) -> int:

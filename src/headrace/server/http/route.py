@@ -275,7 +275,7 @@ def endpoint(
     route: Route, calls: Calls, members: Members, facts: Facts, budget: Budget,
     aftermath: Aftermath,
 ) -> Callable[[Request], Awaitable[Response]]:  # fmt: skip
-    turns = Turns() if route.has_messages else None
+    turns = Turns(calls.service.loop) if route.has_messages else None
 
     async def carry_out(call: Call) -> Any:
         if not route.takes_turn:

@@ -1,7 +1,7 @@
 """Turns: of the answers of a route that have messages in them, a few are made at once.
 
     take   made   end, small: the next one may begin
-                  end, large: the next one may begin in another turn of the loop
+                  end, large: the next one may begin when the line has had its worth
 
 Each may take many megabytes, and tens of milliseconds of the loop. Hundreds that were
 asked for together would all be made before anybody else is heard, and before the sum of
@@ -13,15 +13,17 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core import limits
+from headrace.server.shares import shares_of
 
 LARGE_BYTES = 64 * 1024
+# About what it takes to find, encode and send one.
+SECONDS_PER_BYTE = 3e-9
 
 
 class Turns:
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._line = shares_of(loop).line
         self._free = asyncio.Semaphore(limits.HTTP_ANSWERS_AT_ONCE_MAX)
-        # Large answers after which nobody has begun yet.
-        self._due = 0
 
     async def take(self) -> None:
         await self._free.acquire()
@@ -29,13 +31,6 @@ class Turns:
     def end(self, answer_bytes: int) -> None:
         if answer_bytes < LARGE_BYTES:
             self._free.release()
-            return
-        self._due += 1
-        if self._due == 1:
-            asyncio.get_running_loop().call_soon(self._let_one)
-
-    def _let_one(self) -> None:
-        self._free.release()
-        self._due -= 1
-        if self._due:
-            asyncio.get_running_loop().call_soon(self._let_one)
+        else:
+            # The next one is taken to be as large.
+            self._line.join(self._free.release, SECONDS_PER_BYTE * answer_bytes)

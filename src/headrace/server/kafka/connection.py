@@ -30,12 +30,14 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.kafka.produce_runs import handle_run
 from headrace.server.kafka.turns import ends_polls, may_start
+from headrace.server.shares import shares_of
 from headrace.server.stalls import PROGRESS_BYTES_MIN, Watch
 from headrace.wire.kafka.produce_run import Routes
 from headrace.wire.remote.methods import API_KEY
@@ -80,6 +82,7 @@ class Slot:
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, door: Door) -> None:
         self._door = door
+        self.account = shares_of(door.service.loop).open_account()
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         # What the client said of itself in its first ApiVersions.
@@ -109,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         # Bytes of answers that are known and wait for an earlier one.
         self._held_bytes = 0
         self._is_paused = False
+        # It has used its share of the loop, and stands in line with others.
+        self._is_in_line = False
         self._is_stopping = False
         self._is_writable = True
         self.is_closed = False
@@ -133,6 +138,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._door.admit(self):
             self.is_closed = True
             self.transport.abort()
+        else:
+            # Not even its first request is read while others stand in line. Later, since
+            # uvloop begins to read after this, whatever is said here.
+            asyncio.get_running_loop().call_soon(self._line_up_if_spent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
@@ -159,18 +168,27 @@ class Connection(asyncio.BufferedProtocol):
         return scratch[kept:]
 
     def buffer_updated(self, nbytes: int) -> None:
+        began = perf_counter()
         self.received_bytes += nbytes
         if self._large is not None:
             self._large_end += nbytes
             self._fill_large()
-            return
-        end = len(self._take_kept()) + nbytes
-        self._handle_frames(self._door.scratch[:end])
+        else:
+            end = len(self._take_kept()) + nbytes
+            self._handle_frames(self._door.scratch[:end])
+        self.account.request_seconds = self.account.charge(began)
+        self._line_up_if_spent()
+
+    def _line_up_if_spent(self) -> None:
+        """Whoever has used its share is read again when its turn has come."""
+        if not self._is_in_line and self.account.lines_up(self._begin_turn):
+            self._is_in_line = True
+            self._pause()
 
     def _handle_frames(self, data: memoryview) -> None:
         """Handle what is whole, and keep the rest."""
         start, end = 0, len(data)
-        left = REQUESTS_PER_TURN
+        left, leave_at = REQUESTS_PER_TURN, self.account.turn_end()
         while end - start >= 4 and not self._is_paused and not self.is_closed:
             (length,) = _LENGTH.unpack_from(data, start)
             if not 0 < length <= self._door.request_bytes_max:
@@ -192,10 +210,11 @@ class Connection(asyncio.BufferedProtocol):
             left -= 1
             if self._open_requests >= OPEN_REQUESTS_MAX:
                 self._pause()
-            elif not left and start < end:
+            elif start < end and (not left or perf_counter() >= leave_at):
                 # The others come first; then this one goes on where it was.
+                self._is_in_line = True
                 self._pause()
-                asyncio.get_running_loop().call_soon(self._begin_turn)
+                self.account.line_up(self._begin_turn)
         if start < end and not self.is_closed:
             self._keep(data[start:])
 
@@ -409,7 +428,8 @@ class Connection(asyncio.BufferedProtocol):
         key = self._next_key
         if key is not None and self._slots and not may_start(key, self._under_way):
             return False
-        return self._is_writable and not self._is_stopping and self._open_requests < open_max
+        is_held = self._is_in_line or self._is_stopping
+        return self._is_writable and not is_held and self._open_requests < open_max
 
     def _pause(self) -> None:
         if not self._is_paused and not self.is_closed and self.transport is not None:
@@ -425,6 +445,7 @@ class Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _begin_turn(self) -> None:
+        self._is_in_line = False
         # What else it waits for by now resumes it itself.
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX):
             self._is_paused = False
@@ -433,7 +454,9 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         if self._is_paused or self.is_closed or self.transport is None:
             return
+        began = perf_counter()
         self._handle_frames(memoryview(self._take_kept()))
+        self.account.charge(began)
         # Handling them may have paused the connection again.
         if not self._is_paused and not self.is_closed:
             self.transport.resume_reading()

@@ -25,7 +25,7 @@ from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
 from headrace.server.kafka import api_versions
 from headrace.server.kafka.answer_errors import error_codes, name_of
-from headrace.server.kafka.connection import SCRATCH_BYTES, Connection, Slot
+from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection, Slot
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.rooms import Rooms
@@ -60,6 +60,11 @@ STALLS = {
     "body": "it got nowhere in the middle of a request",
     "answer": "it does not take its answers",
 }
+# A larger request is decoded away from the loop. So is an answer encoded with more elements
+# than that; of no more than so many is looked at what they have in them.
+LARGE_BYTES = 64 * 1024
+LARGE_ELEMENTS = 1_000
+FEW_ELEMENTS = 100
 # A warning that strangers can cause is written once in so many seconds.
 WARNING_SECONDS = 5.0
 
@@ -228,11 +233,50 @@ class Door:
                 return
             self._refuse(connection, slot, key, version, correlation_id)
             return
+        call = Call(self, connection, api, version, correlation_id, client_id or "", began)
+        if len(frame) > LARGE_BYTES and key != PRODUCE:
+            self._handle_apart(call, slot, handler, frame, position)
+            return
         request = decode_request(key, version, frame, position)
-        wait_ms = getattr(request, "max_wait_ms", 0)
-        call = Call(self, connection, api, version, correlation_id, client_id or "", began, wait_ms)
         if key == PRODUCE:
             connection.routes.learn(frame, header, request)
+        self._dispatch(call, slot, handler, request)
+
+    def _handle_apart(
+        self, call: Call, slot: Slot, handler: Handler, frame: memoryview, position: int
+    ) -> None:
+        """A large request is decoded away from the loop, unless it is one of records, of
+        which nothing is made. Nothing behind it begins before it does."""
+        connection, size = call.connection, len(frame)
+        if not self.rooms.keep(size):
+            connection.close(TOO_MUCH)
+            return
+        connection.hold_turns()
+        decoding = self.service.run_apart(
+            decode_request, call.api.key, call.version, bytes(frame), position
+        )
+        self.tasks.add(decoding)
+
+        def begin(done: asyncio.Future[Message]) -> None:
+            self.tasks.discard(done)
+            self.rooms.bytes -= size
+            if done.cancelled() or connection.is_closed:
+                return
+            error = done.exception()
+            if isinstance(error, MalformedMessage):
+                connection.close(str(error))
+            elif error is not None:
+                self._on_failed(call, error)
+            else:
+                self._dispatch(call, slot, handler, done.result())
+                connection.release_turns()
+
+        decoding.add_done_callback(begin)
+
+    def _dispatch(self, call: Call, slot: Slot, handler: Handler, request: Any) -> None:
+        wait_ms = getattr(request, "max_wait_ms", 0)
+        if wait_ms:
+            call = call._replace(wait_ms=wait_ms)
         try:
             result = handler(call, request)
         except Exception as error:
@@ -240,7 +284,7 @@ class Door:
             return
         if result is None:
             self._count(call, result)
-            connection.answer(slot, ())
+            call.connection.answer(slot, ())
         elif isinstance(result, tuple):
             self._answer(call, slot, result)
         else:
@@ -323,10 +367,30 @@ class Door:
             if response is None:
                 self._count(call, None)
                 call.connection.answer(slot, ())
+            elif is_large(response):
+                self._answer_apart(call, slot, response)
             else:
                 self._answer(call, slot, response)
 
         future.add_done_callback(answer)
+
+    def _answer_apart(self, call: Call, slot: Slot, response: Message) -> None:
+        """The same, encoded away from the loop."""
+        encoding = self.service.run_apart(_frame, call, response)
+        self.tasks.add(encoding)
+
+        def answer(done: asyncio.Future[Sequence[Buffer]]) -> None:
+            self.tasks.discard(done)
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                self._on_failed(call, error)
+                return
+            self._count(call, response)
+            call.connection.answer(slot, done.result())
+
+        encoding.add_done_callback(answer)
 
     # The end.
 
@@ -364,6 +428,19 @@ class Door:
 def _frame(call: Call, response: Message) -> Sequence[Buffer]:
     body = encode_response(call.api.key, call.version, response)
     return encode_response_frame(call.api.key, call.version, call.correlation_id, body)
+
+
+def is_large(response: Message) -> bool:
+    """Whether turning it into bytes takes milliseconds: it has many elements, itself or
+    in each of a few."""
+    arrays = [field for field in response if isinstance(field, (list, tuple))]
+    count = sum(map(len, arrays))
+    if count <= FEW_ELEMENTS:
+        for array in arrays:
+            for element in array:
+                if isinstance(element, tuple):
+                    count += sum(len(each) for each in element if isinstance(each, (list, tuple)))
+    return count > LARGE_ELEMENTS
 
 
 def _sweeps(timeout_ms: int) -> float:

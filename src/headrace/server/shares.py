@@ -1,0 +1,194 @@
+"""Shares: whoever has used much of the loop lets those go first who have used little.
+
+    a connection that has used little    is served at once
+    one that has used its share          stands in line; each turn of the loop serves as
+                                         many of the line as fit into its budget
+
+So a turn of the loop stays short, however many connections ask for however much: a
+request takes several turns, and all who are served wait for each of them. While nobody
+else wants the loop, a line costs its only guest nothing but an empty turn.
+
+An account fills up with time, by a tenth of it, and is charged with the time that serving
+its connection has taken. A new one owes something: otherwise a thousand connections, each
+for one request, would be a thousand that have used little.
+
+One request may take longer than a turn has for the line. Then the line waits until as many
+turns have passed as that was worth.
+
+Work in slices (`slices.py`) has a line of its own, in which everybody stands after a slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
+from time import perf_counter
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+# Of a turn of the loop, for those in line.
+LINE_SECONDS = 0.001
+# How fast an account fills, how much it holds, how much a new one owes, and how far it
+# may be overdrawn.
+SHARE = 0.1
+SAVED_SECONDS_MAX = 0.02
+NEW_OWES_SECONDS = 0.002
+OWED_SECONDS_MAX = 0.1
+# What a request is taken to cost as long as nothing is known of its connection.
+UNKNOWN_SECONDS = 0.0002
+
+
+class Line:
+    """Those who wait for a turn, in the order in which they came."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, turn_seconds: float) -> None:
+        self._loop = loop
+        self._turn_seconds = self._left = turn_seconds
+        self._waiting: deque[tuple[Callable[[], None], float]] = deque()
+        self._is_turn_due = False
+
+    def admits(self, seconds: float) -> bool:
+        """Whether so much may be used in this turn without standing in line; counted if so."""
+        if self._waiting or self._left <= 0:
+            return False
+        self._left -= seconds
+        self._await_turn()
+        return True
+
+    def join(self, begin: Callable[[], None], seconds: float = 0) -> None:
+        """Call `begin` when its turn has come. Its own time is measured; `seconds` is what
+        it will cause beyond that."""
+        self._waiting.append((begin, seconds))
+        self._await_turn()
+
+    def turn(self, seconds: float) -> asyncio.Future[None]:
+        """Done when the turn of somebody has come who then takes so long."""
+        future = self._loop.create_future()
+        self.join(partial(_finish, future), seconds)
+        return future
+
+    def _await_turn(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_turn_due = False
+        self._left = min(self._left, 0) + self._turn_seconds
+        now = perf_counter()
+        try:
+            while self._waiting and self._left > 0:
+                begin, seconds = self._waiting.popleft()
+                begin()
+                began, now = now, perf_counter()
+                self._left -= seconds + now - began
+        finally:
+            # Also when nobody is left: what was used counts for one turn only.
+            if self._waiting or self._left < self._turn_seconds:
+                self._await_turn()
+
+
+class Shares:
+    """Of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.line = Line(loop, LINE_SECONDS)
+        self.slices = Line(loop, LINE_SECONDS)
+
+    def open_account(self) -> Account:
+        return Account(self.line)
+
+
+class Account:
+    """What one connection has used."""
+
+    __slots__ = ("_left", "_line", "_seen", "request_seconds")
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._left = -NEW_OWES_SECONDS
+        self._seen = perf_counter()
+        # What its last request took.
+        self.request_seconds = UNKNOWN_SECONDS
+
+    def charge(self, began: float) -> float:
+        """The connection was served from `began` until now; how long that was."""
+        now = perf_counter()
+        seconds = now - began
+        left = min(self._left + SHARE * (now - self._seen), SAVED_SECONDS_MAX) - seconds
+        self._left, self._seen = max(left, -OWED_SECONDS_MAX), now
+        return seconds
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left <= 0 and self._left + SHARE * (perf_counter() - self._seen) <= 0
+
+    def turn_end(self) -> float:
+        """When the others have their turn, by perf_counter, if the connection is served now."""
+        return perf_counter() + LINE_SECONDS
+
+    def lines_up(self, begin: Callable[[], None]) -> bool:
+        """Whether the connection has to wait until it is served again, by a call of
+        `begin`."""
+        if not self.is_spent or self._line.admits(self.request_seconds):
+            return False
+        self.line_up(begin)
+        return True
+
+    def line_up(self, begin: Callable[[], None]) -> None:
+        self._line.join(begin, self.request_seconds)
+
+    async def turn(self) -> None:
+        """Before a request: wait for the connection's turn."""
+        if self.is_spent and not self._line.admits(self.request_seconds):
+            await self._line.turn(self.request_seconds)
+
+
+class Metered(Generic[T]):
+    """Awaits a coroutine, and charges an account for each of its steps."""
+
+    def __init__(self, coroutine: Awaitable[T], account: Account) -> None:
+        # Whatever is awaited here is made by `async def`.
+        self._coroutine = cast(Coroutine[Any, Any, T], coroutine)
+        self._account = account
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        coroutine, account, used = self._coroutine, self._account, 0.0
+        go_on: Callable[[], Any] = partial(coroutine.send, None)
+        try:
+            while True:
+                began = perf_counter()
+                try:
+                    awaited = go_on()
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]
+                finally:
+                    used += account.charge(began)
+                try:
+                    yield awaited
+                    go_on = partial(coroutine.send, None)
+                except BaseException as error:
+                    go_on = partial(coroutine.throw, error)
+        finally:
+            account.request_seconds = used
+            coroutine.close()
+
+
+SHARES_OF_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, Shares] = WeakKeyDictionary()
+
+
+def shares_of(loop: asyncio.AbstractEventLoop) -> Shares:
+    """The one for everything that runs on that loop."""
+    shares = SHARES_OF_LOOPS.get(loop)
+    if shares is None:
+        shares = SHARES_OF_LOOPS[loop] = Shares(loop)
+    return shares
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
