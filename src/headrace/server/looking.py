@@ -3,8 +3,8 @@
     loop      is it heavy? .           . append
     thread                   look into
 
-A few at once, and no more: each may take tens of megabytes, and the interpreter is
-shared. Whoever asks sees to it that what comes behind the batch, and must stay there,
+One after the other: each may take tens of megabytes, and the interpreter is shared.
+Whoever asks sees to it that what comes behind the batch, and must stay there,
 waits for it.
 """
 
@@ -12,30 +12,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from headrace.calls.batches import Outcome
 from headrace.core.errors import HeadraceError
 from headrace.engine.contents import Heavy
 from headrace.server.service import Service
 
-AT_ONCE_MAX = 2
-
-_turns: WeakKeyDictionary[Service, asyncio.Semaphore] = WeakKeyDictionary()
-
 
 async def look_into_heavy(service: Service, heavy: Sequence[Heavy]) -> list[Outcome]:
     if not heavy:
         return []
-    turns = _turns.setdefault(service, asyncio.Semaphore(AT_ONCE_MAX))
-    async with turns:
-        looking = service.loop.run_in_executor(None, _look, heavy)
-        # Its bytes must not be another's while it is looked into.
-        try:
-            return await asyncio.shield(looking)
-        except asyncio.CancelledError:
-            await asyncio.wait([looking])
-            raise
+    looking = service.run_apart(_look, heavy)
+    # Its bytes must not be another's while it is looked into.
+    try:
+        return await asyncio.shield(looking)
+    except asyncio.CancelledError:
+        await asyncio.wait([looking])
+        raise
 
 
 def without_heavy(found: Sequence[Outcome | Heavy | None]) -> list[Outcome | None] | None:
