@@ -220,6 +220,38 @@ def test_messages_are_searched_by_what_became_of_them(page: Page, scene: Scene) 
     wait_text(page, "3 messages", scene.rejected)
 
 
+def test_a_search_goes_on_by_itself_until_it_has_found_something_or_is_stopped(
+    page: Page, scene: Scene
+) -> None:
+    go(page, scene, "/trace")
+    wait_text(page, "Search")
+    # Pages without a match, as of very many messages; the last one does not come.
+    page.run(
+        """
+        const real = window.fetch;
+        window.asked = 0;
+        window.fetch = (where, options) => {
+          if (!where.includes("/trace?")) return real(where, options);
+          window.asked += 1;
+          if (window.asked === 4) {
+            const { signal } = options;
+            return new Promise((_, fail) =>
+              signal.addEventListener("abort", () => fail(signal.reason)));
+          }
+          const body = { traces: [], next: `orders:0:${window.asked}000` };
+          const headers = { "content-type": "application/json" };
+          return Promise.resolve(new Response(JSON.stringify(body), { headers }));
+        };
+        """
+    )
+    page.run("document.querySelectorAll('main form')[1].requestSubmit()")
+    wait_text(page, "0 messages so far, looking at orders:0:3000")
+    press(page, "Stop")
+    wait_text(page, "Look further")
+    assert page.run("window.asked") == 4
+    assert page.take_errors() == []
+
+
 def test_a_view_that_is_left_does_not_complain_of_what_it_asked_for(
     page: Page, scene: Scene
 ) -> None:

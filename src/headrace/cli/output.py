@@ -22,7 +22,7 @@ import base64
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -228,6 +228,19 @@ class _NoProgress:
 
     def reach(self, amount: int) -> None:
         pass
+
+
+@contextmanager
+def status(title: str) -> Iterator[Callable[[str], None]]:
+    """A line on stderr that says how far something came of which nobody knows how long it
+    will be, shown and erased as `progress` is. Call what is given with the words."""
+    if not (stdout_is_terminal() and sys.stderr.isatty()):
+        yield lambda words: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title) as line:
+        yield lambda words: line.update(f"{title} {words}")
 
 
 @contextmanager

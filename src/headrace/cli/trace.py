@@ -12,7 +12,7 @@ What is found alone is told in full; of several there is a line each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +37,7 @@ from headrace.cli.output import (
     say,
     shown_duration,
     shown_text,
+    status,
     write_json,
     write_json_line,
 )
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from headrace.client.backend import Backend
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+LOOKING = "looking, at"
 
 
 class _ShowByDefault(Group):
@@ -126,7 +129,8 @@ def show(
                 raise InvalidArgument("a key was given twice; leave one of them out")
             query = _query(what if key_text is None else key_text, choice)
             # One more, to know whether that is all.
-            found = list(islice(_search(backend, query), limit + 1))
+            with status(LOOKING) as tell:
+                found = list(islice(_search(backend, query, tell), limit + 1))
     is_all, found = len(found) <= limit, found[:limit]
     if as_json:
         is_one = what is not None and not _is_key(what)
@@ -149,9 +153,14 @@ def show(
 @click.option("--output", type=click.Path(dir_okay=False), help="A file instead of stdout.")
 def export(output: str | None, place: Place, key_text: str | None, **choice: Any) -> None:
     """Every trace that matches, as JSON Lines."""
-    with open_backend(place, read_only=True) as backend, _lines(output) as write:
+    with (
+        open_backend(place, read_only=True) as backend,
+        _lines(output) as write,
+        # Lines that go to a terminal are progress enough.
+        nullcontext(_say_nothing) if output is None else status(LOOKING) as tell,
+    ):
         count = 0
-        for each in _search(backend, _query(key_text, choice)):
+        for each in _search(backend, _query(key_text, choice), tell):
             write(document(each))
             count += 1
     say(counted(count, "trace"))
@@ -192,10 +201,16 @@ def _query(key: str | None, choice: dict[str, Any]) -> TraceQuery:
     )
 
 
-def _search(backend: Backend, query: TraceQuery) -> Iterator[MessageTrace]:
+def _search(
+    backend: Backend, query: TraceQuery, tell: Callable[[str], None]
+) -> Iterator[MessageTrace]:
     from headrace.client.traces import search
 
-    return search(backend, query)
+    return search(backend, query, tell)
+
+
+def _say_nothing(words: str) -> None:
+    pass
 
 
 # Out.

@@ -6,7 +6,7 @@ key, header, group, ...         a search, page after page
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypedDict
 
 from headrace.client.backend import Backend
@@ -68,8 +68,11 @@ def query_of(choice: TraceChoice) -> TraceQuery:
     )
 
 
-def search(backend: Backend, query: TraceQuery) -> Iterator[MessageTrace]:
-    """Everything that matches, asked for as it is taken."""
+def search(
+    backend: Backend, query: TraceQuery, on_looked: Callable[[str], None] = lambda place: None
+) -> Iterator[MessageTrace]:
+    """Everything that matches, asked for as it is taken. `on_looked` hears how far it
+    came, as an id: a page may be empty and have others behind it."""
     after: str | None = None
     while True:
         page = backend.traces(query, after=after, limit=PAGE_ITEMS)
@@ -77,3 +80,4 @@ def search(backend: Backend, query: TraceQuery) -> Iterator[MessageTrace]:
         after = page.next
         if after is None:
             return
+        on_looked(after)

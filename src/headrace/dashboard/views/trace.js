@@ -148,22 +148,51 @@ function finder(stage) {
   });
   let next = null;
   let known = [];
-  const more = button("Look further", () => load(true), { tone: "small" });
+  // The search that is under way: another one, or Stop, ends it.
+  let running = null;
+  const more = button("Look further", () => (running ? stop() : load(true)), { tone: "small" });
   more.hidden = true;
 
+  // One request looks at so much and no more, and may find nothing: it goes on until there
+  // is a page to show, or the end.
   async function load(further) {
+    stop();
+    const mine = (running = new AbortController());
+    const signal = AbortSignal.any([stage.signal, mine.signal]);
     const wanted = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]));
+    if (!further) [next, known] = [null, []];
+    const enough = known.length + PAGE;
+    show();
     try {
-      const page = await get(`/trace${query({ ...wanted, limit: PAGE, after: further ? next : null })}`, stage.signal);
-      known = further ? [...known, ...page.traces] : page.traces;
-      next = page.next;
-      rows.update(known);
-      more.hidden = !next;
-      replace(words, `${plural(known.length, "message")}${next ? " so far" : ""}`);
+      do {
+        const page = await get(`/trace${query({ ...wanted, limit: PAGE, after: next })}`, signal);
+        known = [...known, ...page.traces];
+        next = page.next;
+        show();
+      } while (next && known.length < enough);
     } catch (error) {
+      if (mine.signal.aborted && !stage.signal.aborted) return;
       if (error.status === undefined) throw error;
       replace(words, error.message);
+      return;
+    } finally {
+      if (running === mine) running = null;
     }
+    show();
+  }
+
+  function stop() {
+    running?.abort();
+    running = null;
+    show();
+  }
+
+  function show() {
+    rows.update(known);
+    more.hidden = !next && !running;
+    more.lastChild.textContent = running ? "Stop" : "Look further";
+    const found = `${plural(known.length, "message")}${next || running ? " so far" : ""}`;
+    replace(words, running && next ? `${found}, looking at ${next}` : found);
   }
 
   const form = h("form", { class: "filters" },
