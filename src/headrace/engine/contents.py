@@ -16,16 +16,16 @@ them, and what comes behind one has to wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core import limits
-from headrace.core.errors import CorruptBatch, RecordTooLarge
+from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
 from headrace.engine.scan import Row, Scan, key_hash, rows_of
-from headrace.record import BatchHeader, BatchParts, read_attributes, split_batches
-from headrace.record.attributes import block_may_have_attributes, iterate_attributes
+from headrace.record import Attributes, BatchHeader, BatchParts, read_attributes, split_batches
+from headrace.record.attributes import block_may_have_attributes, iterate_attributes, later
 from headrace.record.compression import HoldsTooMuch
 from headrace.record.reader import read_block, read_raw_block
 from headrace.record.record_limits import check_block
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 # hold, and records that have to be decoded.
 LIGHT_BYTES = 2 * 1024 * 1024
 LIGHT_RECORDS = 2_000
+
+
+class MeaninglessId(InvalidArgument):
+    """A record has an id against duplicates, and its topic does not look at it."""
 
 
 class Wanted(NamedTuple):
@@ -67,6 +71,22 @@ class Contents(NamedTuple):
     ids: tuple[DedupId, ...] = ()
     # Why there is no message in it, though its checksum is right.
     fault: str = ""
+    # Where some of it waits: the rows that there were if the time of all of it were 0.
+    relative_rows: tuple[Row, ...] = ()
+
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether a record is to wait from a time on that is over: its client's clock is
+        behind ours, and it would come early."""
+        return bool(self.relative_rows) and any(
+            row.delay_ms and row.deliver_at_ms - row.delay_ms < now_ms for row in self.rows
+        )
+
+    def at(self, time_ms: int) -> Contents:
+        """Of the same batch with this time (`stamp_append_time`)."""
+        rows = tuple(_at(row, time_ms) for row in self.relative_rows)
+        return self._replace(
+            rows=rows, ids=tuple(each._replace(timestamp_ms=time_ms) for each in self.ids)
+        )
 
     def scan(self, header: BatchHeader) -> Scan:
         """As `scan_batch` finds it, now that the batch has its offsets."""
@@ -79,6 +99,14 @@ class Contents(NamedTuple):
         if header.is_transactional:
             transactional = ((base, end, header.producer_id),)
         return Scan(base, end, rows, [], self.keys, transactional)
+
+
+def _at(row: Row, time_ms: int) -> Row:
+    if row.delay_ms:
+        row = row._replace(deliver_at_ms=later(time_ms, row.delay_ms))
+    if row.expires_at_ms:
+        row = row._replace(expires_at_ms=later(time_ms, row.expires_at_ms))
+    return row
 
 
 # Of each batch of several.
@@ -125,7 +153,8 @@ def look_into(
 ) -> Found | Heavy:
     """The contents of each of these dense batches; none where nothing is wanted.
     RecordTooLarge when a record is beyond what a message may be, or a batch beyond what
-    is opened or noted; CorruptBatch when one cannot be read. Checksums are not checked."""
+    is opened or noted; CorruptBatch when one cannot be read; MeaninglessId. Checksums are
+    not checked."""
     wanted = wanted_of(scanner, dedup)
     if not wanted.limits:
         return ()
@@ -169,20 +198,40 @@ def _decodes(block: bytes, wanted: Wanted) -> bool:
 
 def _contents(block: bytes, header: BatchHeader, wanted: Wanted) -> Contents:
     ids = tuple(_ids(block, header)) if wanted.ids else ()
+    rows: tuple[Row, ...] = ()
+    relative_rows: tuple[Row, ...] = ()
+    keys = None
     try:
-        rows: list[Row] = []
         if wanted.attributes:
-            for row in rows_of(iterate_attributes(block, header)):
-                rows.append(row)
-                if len(rows) > limits.BATCH_NOTES_MAX:
-                    raise _too_many("changes of attributes", "that is read by queues")
-        keys = None
+            rows = _rows(block, header, wanted)
+            if any(row.delay_ms for row in rows):
+                relative_rows = _rows(block, header.with_append_time(0), wanted)
         if wanted.keys:
             records = chain.from_iterable(read_raw_block(block, header))
             keys = [key_hash(record.key) for record in records]
     except CorruptBatch as error:
         return Contents(wanted, fault=str(error), ids=ids)
-    return Contents(wanted, tuple(rows), keys, ids)
+    return Contents(wanted, rows, keys, ids, relative_rows=relative_rows)
+
+
+def _rows(block: bytes, header: BatchHeader, wanted: Wanted) -> tuple[Row, ...]:
+    attributes = iterate_attributes(block, header)
+    rows: list[Row] = []
+    for row in rows_of(attributes if wanted.ids else _without_ids(attributes)):
+        rows.append(row)
+        if len(rows) > limits.BATCH_NOTES_MAX:
+            raise _too_many("changes of attributes", "that is read by queues")
+    return tuple(rows)
+
+
+def _without_ids(records: Iterable[tuple[int, Attributes]]) -> Iterator[tuple[int, Attributes]]:
+    for offset, found in records:
+        if found.dedup_id is not None:
+            raise MeaninglessId(
+                "this topic does not drop duplicates, so headrace-dedup-id means nothing in it; "
+                "leave it out, or set dedup=true for the topic"
+            )
+        yield offset, found
 
 
 def _ids(block: bytes, header: BatchHeader) -> Iterator[DedupId]:

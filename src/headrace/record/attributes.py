@@ -105,10 +105,10 @@ class _Wishes(NamedTuple):
         attributes = self.attributes
         if self.delay_ms:
             attributes = attributes._replace(
-                deliver_at_ms=_later(timestamp_ms, self.delay_ms), delay_ms=self.delay_ms
+                deliver_at_ms=later(timestamp_ms, self.delay_ms), delay_ms=self.delay_ms
             )
         if self.ttl_ms:
-            attributes = attributes._replace(expires_at_ms=_later(timestamp_ms, self.ttl_ms))
+            attributes = attributes._replace(expires_at_ms=later(timestamp_ms, self.ttl_ms))
         return attributes
 
 
@@ -198,7 +198,8 @@ def iterate_attributes(block: bytes, header: BatchHeader) -> Iterator[tuple[int,
         raise CorruptBatch("a record is cut off at the end of the batch") from None
 
 
-def _later(timestamp_ms: int, by_ms: int) -> int:
+def later(timestamp_ms: int, by_ms: int) -> int:
+    """Sums of times stop there."""
     return min(timestamp_ms + by_ms, limits.TIMESTAMP_MS_MAX)
 
 

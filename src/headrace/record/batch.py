@@ -95,6 +95,12 @@ class BatchHeader(NamedTuple):
     def codec(self) -> int:
         return self.attributes & CODEC_MASK
 
+    def with_append_time(self, timestamp_ms: int) -> BatchHeader:
+        """As `stamp_append_time` makes it, but for the checksum."""
+        return self._replace(
+            attributes=self.attributes | LOG_APPEND_TIME, max_timestamp_ms=timestamp_ms
+        )
+
     @property
     def has_log_append_time(self) -> bool:
         return self.attributes & LOG_APPEND_TIME != 0

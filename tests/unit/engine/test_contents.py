@@ -10,10 +10,17 @@ import pytest
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
 from headrace.engine import contents
-from headrace.engine.contents import Contents, Heavy, Light, Wanted, look_into
+from headrace.engine.contents import Contents, Heavy, Light, MeaninglessId, Wanted, look_into
 from headrace.engine.scan import scan_batch
 from headrace.engine.unreadable import Unreadable
-from headrace.record import Codec, NewRecord, attribute_headers, build_batch, read_header
+from headrace.record import (
+    Codec,
+    NewRecord,
+    attribute_headers,
+    build_batch,
+    read_header,
+    stamp_append_time,
+)
 from headrace.record.batch import HEADER_BYTES, seal_batch
 from headrace.record.reader import read_block
 
@@ -146,3 +153,31 @@ def test_what_has_to_be_noted_of_a_batch_has_a_bound(
 
 def test_a_topic_that_nobody_reads_as_a_queue_is_not_looked_into() -> None:
     assert look_into(b"anything", None, None, Light()) == ()
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_contents_at_another_time_are_those_of_the_batch_with_that_time(ids: bool) -> None:
+    asked = [
+        attribute_headers(delay_ms=60, priority="high"),
+        attribute_headers(delay_ms=60, priority="high", ttl_ms=90),
+        attribute_headers(ttl_ms=90),
+        attribute_headers(deliver_at_ms=1_000, ttl_ms=90),
+        attribute_headers(delay_ms=10**15),
+        (),
+    ]
+    if ids:
+        asked.append(attribute_headers(dedup_id=b"7"))
+    batch = build_batch([NewRecord(None, b"", each, 5 + n) for n, each in enumerate(asked)])
+    wanted = Wanted(True, True, False, ids)
+    found = look(batch, wanted)
+    assert [found.is_behind(now_ms) for now_ms in (5, 6)] == [False, True]
+    stamp_append_time(batch, 500)
+    assert found.at(500)[:-1] == look(batch, wanted)[:-1]
+    assert not found.at(500).is_behind(500)
+
+
+def test_an_id_is_refused_where_nobody_looks_at_it() -> None:
+    batch = build_batch([PLAIN, NewRecord(None, b"", attribute_headers(dedup_id=b"7"))])
+    with pytest.raises(MeaninglessId, match="dedup=true"):
+        look(batch)
+    look(batch, Wanted(True, True, False, True))

@@ -10,7 +10,9 @@
 A request holds one batch for each partition. The broker checks its checksum and
 header, gives it its offsets in place and appends it. Where queues read the topic it
 is opened first, and its records are held to the limits of messages; one that holds much
-is opened in a thread, and the requests behind it wait until it is appended. An idempotent
+is opened in a thread, and the requests behind it wait until it is appended. Where its
+records wait (`headrace-delay-ms`) and its client's clock is behind, it gets the time of
+appending, so that none comes early. An idempotent
 producer's retry is answered with the first offsets. Partitions fail one by one: the
 answer has a code for each.
 
@@ -39,8 +41,8 @@ from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.contents import Found, Heavy, Light, look_into
 from headrace.engine.partition import Partition
-from headrace.record import BatchHeader, check_batch
-from headrace.record.batch import HEADER_BYTES
+from headrace.record import BatchHeader, check_batch, stamp_append_time
+from headrace.record.batch import HEADER_BYTES, read_header
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -241,7 +243,12 @@ def _append(
     if isinstance(checked, _Refused):
         return PartitionProduceResponse(index, checked.code, -1, error_message=checked.why)
     topic, partition, header, records, contents = checked
+    append_time_ms = -1
     try:
+        if contents and contents[0].is_behind(now_ms):
+            stamp_append_time(records, now_ms)
+            header, append_time_ms = read_header(records), now_ms
+            contents = (contents[0].at(now_ms),)
         call.service.broker.check_space(header.size_bytes)
         appended = partition.append(records, header, now_ms, contents)
     except (HeadraceError, OSError) as error:
@@ -251,7 +258,9 @@ def _append(
     commit.data.append((partition, appended.next_offset))
     if not appended.duplicate:
         call.service.counts.traffic(topic.name, "kafka").add_in(header.count, header.size_bytes)
-    return PartitionProduceResponse(index, 0, appended.first_offset, -1, partition.log.start_offset)
+    return PartitionProduceResponse(
+        index, 0, appended.first_offset, append_time_ms, partition.log.start_offset
+    )
 
 
 def _check_header(header: BatchHeader, size: int) -> _Refused | None:

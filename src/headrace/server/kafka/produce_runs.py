@@ -68,9 +68,12 @@ def handle_run(
             # It is for a thread, and those behind it wait.
             return False, start
         most = light.batches
+    now_ms = service.clock.now_ms()
+    if any(each.is_behind(now_ms) for each in contents):
+        # Whose time counts is decided for each batch.
+        return False, stop
     try:
         broker.check_space(len(batches))
-        now_ms = service.clock.now_ms()
         appended = partition.append(batches, read_header(batches), now_ms, contents)
     except (HeadraceError, OSError):
         return False, stop
