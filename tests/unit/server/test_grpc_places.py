@@ -68,6 +68,37 @@ class Context:
         self.aborted = status
 
 
+class Gone(Context):
+    """Of a client that has gone away meanwhile."""
+
+    async def abort(self, status: grpc.StatusCode, *_: object) -> None:
+        raise grpc.aio.InternalError("there is nobody to be told")
+
+
+def test_a_client_that_is_gone_when_it_is_refused_is_no_failure_of_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def play() -> None:
+        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+        broker = Broker(disk, entropy, clock.now_ms())
+        service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="c")
+        measured = Measured(service, Places(service, NodeSettings()), "Queues/Lease")
+
+        async def asked() -> AsyncIterator[Any]:
+            yield LimitExceeded("too much")
+
+        # grpc expects its own error, and is silent about it when the client is gone.
+        with pytest.raises(grpc.aio.InternalError):
+            await _answer(None, measured)(asked(), Gone())
+        await _answers(None, measured)(asked(), Gone())
+        await _conversation(None, measured)(asked(), Gone())
+        await service.close()
+        broker.close()
+
+    asyncio.run(play())
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
 def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on() -> None:
     async def play() -> None:
         disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()

@@ -18,7 +18,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from grpc import RpcError
-from grpc.aio import AbortError
+from grpc.aio import AbortError, InternalError
 from grpc_channelz.v1 import channelz, channelz_pb2
 
 from headrace.core.event_log import log_event
@@ -100,7 +100,8 @@ class Measured:
     def _watched(self, call: MeasuredCall) -> Iterator[None]:
         try:
             yield
-        except (AbortError, RpcError):
+        except (AbortError, RpcError, InternalError):
+            # The last is what grpc says where there is nobody to be answered any more.
             raise
         except Exception:
             call.code = "error"
