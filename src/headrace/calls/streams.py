@@ -7,7 +7,7 @@ without the beginning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.calls.served import Served
 from headrace.core.errors import InvalidArgument, OffsetOutOfRange, TopicReplaced
@@ -18,6 +18,10 @@ from headrace.engine.cursor import Commitment
 
 READ_BYTES_MAX = 1024 * 1024
 Place = tuple[str, int]
+
+
+# Offset and time of the record that it finds.
+TimeSearch = Callable[[], tuple[int, int] | None]
 
 
 class StreamCalls(Served):
@@ -51,12 +55,23 @@ class StreamCalls(Served):
             return self._broker.read(found, partition, offset, count_max, bytes_max)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        """The first committed record of that time or later; the end where there is none."""
+        return self.offset_of(topic, partition, self.time_search(topic, partition, timestamp_ms)())
+
+    def time_search(self, topic: str, partition: int, timestamp_ms: int) -> TimeSearch:
+        """The first half of `offset_at`, to be called anywhere: records are read for it."""
+        with self._reading():
+            found = self._broker.topics.named(topic)
+            return self._broker.topics.partition(found, partition).log.time_search(timestamp_ms)
+
+    def offset_of(self, topic: str, partition: int, record: tuple[int, int] | None) -> int:
+        """The second half: what was found, as offset and time, as a place to read from."""
         with self._reading():
             found = self._broker.topics.named(topic)
             place = self._broker.topics.partition(found, partition)
-            at = place.log.offset_for_timestamp(timestamp_ms)
             end = place.last_stable_offset
-            return end if at is None else min(at[0], end)
+            # It may have been deleted meanwhile.
+            return end if record is None else min(max(record[0], place.log.start_offset), end)
 
     def join_stream(
         self, group: str, topics: Sequence[str], member: str, reset: OffsetReset

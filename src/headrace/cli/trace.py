@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-LOOKING = "looking, at"
+LOOKING = "looking"
 
 
 class _ShowByDefault(Group):
@@ -206,7 +206,7 @@ def _search(
 ) -> Iterator[MessageTrace]:
     from headrace.client.traces import search
 
-    return search(backend, query, tell)
+    return search(backend, query, lambda place: tell(f"at {place}"))
 
 
 def _say_nothing(words: str) -> None:

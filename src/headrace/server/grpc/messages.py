@@ -16,6 +16,7 @@ from headrace.server.loop_calls import Calls
 from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
 from headrace.server.tailing import Tail
+from headrace.server.times import offset_at
 from headrace.server.transacting import transact
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
@@ -84,8 +85,8 @@ class Messages:
         return pb.ReadResponse(records=map(shown_record, found), next_offset=next_offset)
 
     async def offset_at(self, request: Any, _: Any) -> Any:
-        offset = await self._run(
-            Face.offset_at, request.topic, request.partition, request.timestamp_ms
+        offset = await offset_at(
+            self._calls, request.topic, request.partition, request.timestamp_ms
         )
         return pb.OffsetAtResponse(offset=offset)
 

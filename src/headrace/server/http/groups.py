@@ -11,6 +11,7 @@ from headrace.core.wording import counted
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_group
 from headrace.server.slices import Slices
+from headrace.server.times import offset_at
 from headrace.wire.http import bodies, group_bodies
 from headrace.wire.http import overview_bodies as o
 
@@ -149,7 +150,7 @@ async def reset(call: Call) -> group_bodies.GroupLag:
         else:
             assert wanted.time is not None
             at_ms = milliseconds_at("time", wanted.time)
-            at = await call.run(Face.offset_at, topic.name, each.partition, at_ms)
+            at = await offset_at(call.calls, topic.name, each.partition, at_ms)
         positions[topic.name, each.partition] = at
     if not positions:
         raise InvalidArgument(

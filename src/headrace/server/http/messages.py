@@ -22,6 +22,7 @@ from headrace.server.http.shown import (
 )
 from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
+from headrace.server.times import offset_at
 from headrace.server.transacting import transact
 from headrace.wire.http import bodies
 from headrace.wire.http.content import stored_value
@@ -163,7 +164,7 @@ async def read(call: Call) -> bodies.ReadMessages:
         raise InvalidArgument("give an offset or a time, not both")
     if query.time is not None:
         at_ms = milliseconds_at("time", query.time)
-        offset = await call.run(Face.offset_at, topic, query.partition, at_ms)
+        offset = await offset_at(call.calls, topic, query.partition, at_ms)
     elif query.offset is not None:
         offset = query.offset
     else:

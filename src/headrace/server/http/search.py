@@ -25,6 +25,7 @@ from headrace.core.wording import counted
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_record
 from headrace.server.slices import Slices
+from headrace.server.times import offset_at
 from headrace.wire.http import bodies
 from headrace.wire.http import overview_bodies as o
 
@@ -170,10 +171,10 @@ async def _lanes(call: Call, topic: str, query: o.SearchQuery) -> list[_Lane]:
         start, end = info.start_offset, info.last_stable_offset
         if query.since is not None:
             since_ms = milliseconds_at("since", query.since)
-            start = max(start, await call.run(Face.offset_at, topic, index, since_ms))
+            start = max(start, await offset_at(call.calls, topic, index, since_ms))
         if query.until is not None:
             until_ms = milliseconds_at("until", query.until)
-            end = min(end, await call.run(Face.offset_at, topic, index, until_ms + 1))
+            end = min(end, await offset_at(call.calls, topic, index, until_ms + 1))
         if went_on is not None:
             position = went_on.get(index)
             if position is None:

@@ -45,8 +45,6 @@ _TIERED = (-5, -6)
 # Offset and timestamp of a record; None when there is none.
 Found = tuple[int, int] | None
 NOT_SEARCHED = (-1, -1)
-# A smaller log is searched at once.
-INLINE_BYTES = 64 * 1024
 
 
 def handle(
@@ -101,17 +99,16 @@ async def _search_all(
 
 
 async def _search(call: Call, name: str, wanted: ListOffsetsPartition) -> Found:
-    """What a thread finds; nothing for a log so small that it is not worth one, and
-    where something is wrong, which the one who looks again is told of."""
+    """What a thread finds; nothing where something is wrong, which the one who looks
+    again is told of."""
     with contextlib.suppress(HeadraceError, OSError):
         log = partition_of(call.service, name, wanted.partition_index).log
-        if log.size_bytes > INLINE_BYTES:
-            timestamp_ms = None if wanted.timestamp == MAX_TIMESTAMP else wanted.timestamp
-            looking = log.time_search(timestamp_ms)
-            found = await call.service.loop.run_in_executor(None, looking)
-            # It may have been deleted meanwhile.
-            if found is None or found[0] >= log.start_offset:
-                return found
+        timestamp_ms = None if wanted.timestamp == MAX_TIMESTAMP else wanted.timestamp
+        looking = log.time_search(timestamp_ms)
+        found = await call.service.loop.run_in_executor(None, looking)
+        # It may have been deleted meanwhile.
+        if found is None or found[0] >= log.start_offset:
+            return found
     return NOT_SEARCHED
 
 

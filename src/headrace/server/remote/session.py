@@ -44,6 +44,7 @@ from headrace.server.loop_calls import Calls, Watch
 from headrace.server.orphans import end_leases
 from headrace.server.pages import delayed_page, letters_page
 from headrace.server.service import Service
+from headrace.server.times import offset_at
 from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
 from headrace.server.version import VERSION
@@ -116,6 +117,7 @@ class Session:
             "leave": self._leave,
             "join_stream": self._join_stream,
             "leave_stream": self._leave_stream,
+            "offset_at": partial(self._reading, self._offset_at),
             "delayed": partial(self._reading, self._delayed),
             "dead_letters": partial(self._reading, self._dead_letters),
             "trace": partial(self._reading, self._trace),
@@ -341,6 +343,9 @@ class Session:
             return await read(**arguments)
         finally:
             self._readers.discard(task)
+
+    async def _offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        return await offset_at(self._calls, topic, partition, timestamp_ms)
 
     async def _delayed(
         self, topic: str, after: tuple[int, int, int] | None, limit: int
