@@ -16,7 +16,6 @@ from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch
 from headrace.server import slices
 from headrace.server.glance import Glance
-from headrace.server.kafka import list_offsets
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
 from headrace.wire.kafka.generated.create_topics_request import (
@@ -136,7 +135,6 @@ def test_a_time_is_looked_for_in_a_thread_and_found_as_ever(
         asking.broker.topics.partition(topic, 0).on_synced(1)
         is_latest = timestamp == -3
         expected = log.latest_timestamp() if is_latest else log.offset_for_timestamp(timestamp)
-        monkeypatch.setattr(list_offsets, "INLINE_BYTES", 0)
         monkeypatch.setattr(Segment, "read_batch", read_batch)
         wanted = ListOffsetsTopic("orders", (ListOffsetsPartition(0, -1, timestamp),))
         answer = await asking.ask(LIST_OFFSETS, 8, ListOffsetsRequest(-1, 0, (wanted,)))
