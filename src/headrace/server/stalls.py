@@ -16,7 +16,12 @@ A client address may have so many connections at one door, so that one machine c
 take all the places. Those of this machine are not counted, since a proxy, or every
 client of a small installation, may be one of them.
 
-Rejected: a limit on the whole time of a body. Large bodies over slow lines are honest.
+Likewise large frames that are arriving at the Kafka door, which hold memory for as long as
+they take: when they have most of the room that there is, those are cut that get on slowest,
+so that others find some.
+
+Rejected: a limit on the whole time of a body. Large bodies over slow lines are honest, and
+nobody minds them while there is room.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ from typing import Protocol, TypeVar
 
 # One byte now and then is not getting on.
 PROGRESS_BYTES_MIN = 1024
+# How long a frame has to have been arriving before it is called slow.
+STEADY_SECONDS = 10.0
 
 
 class Watch:
@@ -79,6 +86,39 @@ def find_surplus(connections: Iterable[T], bytes_max: int) -> list[T]:
         found.append(each)
         total -= size
         if total <= bytes_max:
+            break
+    return found
+
+
+class Sender(Protocol):
+    """A connection, as far as a large frame is arriving."""
+
+    @property
+    def large_began(self) -> float: ...
+
+    @property
+    def large_arrived(self) -> int: ...
+
+    @property
+    def room_bytes(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sender)
+
+
+def find_slowest(connections: Iterable[S], now: float, surplus_bytes: int) -> list[S]:
+    """Whom to cut so that so much less is held for large frames: those that got on by least a
+    second, of those that have had time to show it."""
+    if surplus_bytes <= 0:
+        return []
+    steady = [
+        each for each in connections if each.room_bytes and now - each.large_began >= STEADY_SECONDS
+    ]
+    found = []
+    for each in sorted(steady, key=lambda one: one.large_arrived / (now - one.large_began)):
+        found.append(each)
+        surplus_bytes -= each.room_bytes
+        if surplus_bytes <= 0:
             break
     return found
 

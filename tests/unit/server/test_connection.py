@@ -23,10 +23,10 @@ from headrace.server.kafka.connection import (
     SCRATCH_BYTES,
     TOGETHER_BYTES_MAX,
     Connection,
-    Slot,
 )
 from headrace.server.kafka.door import Door
 from headrace.server.kafka.rooms import SPARE_BYTES
+from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
 from headrace.server.service import Service
 from headrace.wire.remote.methods import API_KEY

@@ -10,7 +10,7 @@ from tests.unit.server.test_connection import Bench, frame, play
 from headrace.core import limits
 from headrace.server.kafka.connection import WRITE_BYTES_HIGH
 from headrace.server.kafka.turns import PRODUCE
-from headrace.server.stalls import PROGRESS_BYTES_MIN
+from headrace.server.stalls import PROGRESS_BYTES_MIN, STEADY_SECONDS
 
 
 def sweep(bench: Bench, times: int) -> None:
@@ -107,6 +107,38 @@ def test_when_too_much_waits_for_clients_those_are_cut_who_took_nothing_for_long
         assert [line.ended for line in lines] == ["aborted", None, None, None]
         assert +bench.service.counts.cuts == {("kafka", "memory"): 1}
         del deaf
+
+    play(scenario)
+
+
+def test_when_too_much_is_arriving_those_are_cut_that_get_on_slowest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kilobyte a minute is progress, but not where others find no room for it."""
+
+    def scenario(bench: Bench) -> None:
+        slow, slow_line = bench.connection, bench.line
+        quick, quick_line = bench.connect()
+        young, young_line = bench.connect()
+        for connection, size in ((slow, 300_000), (quick, 600_000), (young, 100)):
+            bench.send(struct.pack(">ih", 50_000_000, PRODUCE) + b"x" * size, connection)
+        lines = (slow_line, quick_line, young_line)
+        now = young.large_began + STEADY_SECONDS
+        young.large_began = now - 1
+        held = bench.door.rooms.bytes
+        monkeypatch.setattr(limits, "RECEIVING_BYTES_MAX", 2 * held)
+        bench.door.bound_receiving(now)
+        assert [line.ended for line in lines] == [None] * 3
+        monkeypatch.setattr(limits, "RECEIVING_BYTES_MAX", held + 100)
+        bench.door.bound_receiving(now)
+        assert [line.ended for line in lines] == ["aborted", None, None]
+        assert +bench.service.counts.cuts == {("kafka", "memory"): 1}
+        slow.connection_lost(None)
+        # Of those that have just begun nobody knows how they get on.
+        monkeypatch.setattr(limits, "RECEIVING_BYTES_MAX", 1)
+        quick.large_began = now - 1
+        bench.door.bound_receiving(now)
+        assert (quick_line.ended, young_line.ended) == (None, None)
 
     play(scenario)
 

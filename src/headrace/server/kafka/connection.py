@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, cast
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.kafka.produce_runs import handle_run
+from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.turns import ends_polls, may_start
 from headrace.server.shares import shares_of
 from headrace.server.stalls import PROGRESS_BYTES_MIN, Watch
@@ -67,18 +68,6 @@ TOGETHER_PARTS_MAX = 512
 TOO_MUCH = "too much is being received at once"
 
 
-class Slot:
-    """The place of one answer in the order of a connection's answers, or of the
-    answers to a run of requests, which are known together."""
-
-    __slots__ = ("count", "parts")
-
-    def __init__(self, count: int = 1) -> None:
-        self.count = count
-        # None until it is known; empty for a request that gets no answer.
-        self.parts: Sequence[Buffer] | None = None
-
-
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -93,8 +82,10 @@ class Connection(asyncio.BufferedProtocol):
         # The room of a frame that does not fit into the scratch, how much of it
         # has arrived, and the frame's size.
         self._large: bytearray | None = None
-        self._large_end = 0
+        self.large_arrived = 0
         self._large_size = 0
+        # When it began to arrive.
+        self.large_began = 0.0
         self._slots: deque[Slot] = deque()
         self._open_requests = 0
         # The API of the requests in the slots: those of different ones never overlap.
@@ -160,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         # so the scratch is free again before another connection asks for it.
         if self._large is not None:
             # Not beyond the frame, though its room may be larger.
-            return memoryview(self._large)[self._large_end : self._large_size]
+            return memoryview(self._large)[self.large_arrived : self._large_size]
         kept = len(self._kept)
         scratch = self._door.scratch
         if kept:
@@ -171,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         began = perf_counter()
         self.received_bytes += nbytes
         if self._large is not None:
-            self._large_end += nbytes
+            self.large_arrived += nbytes
             self._fill_large()
         else:
             end = len(self._take_kept()) + nbytes
@@ -282,15 +273,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_large(self, data: memoryview, size: int) -> None:
         self._large_size = size
-        self._large_end = len(data)
+        self.large_arrived = len(data)
+        self.large_began = self._door.service.loop.time()
         self._make_room(data, len(data))
 
     def _fill_large(self) -> None:
         assert self._large is not None
-        if self._large_end < min(len(self._large), self._large_size):
+        if self.large_arrived < min(len(self._large), self._large_size):
             return
         large = self._large
-        if self._large_end < self._large_size:
+        if self.large_arrived < self._large_size:
             self._drop_large()
             self._make_room(large, len(large))
             return
@@ -317,6 +309,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._large is not None:
             self._door.rooms.give_back(self._large)
             self._large = None
+
+    @property
+    def room_bytes(self) -> int:
+        """Of the room that a large frame takes while we wait for the rest of it."""
+        return 0 if self._large is None or self._is_paused else len(self._large)
 
     # Answering.
 

@@ -25,17 +25,18 @@ from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
 from headrace.server.kafka import api_versions
 from headrace.server.kafka.answer_errors import error_codes, name_of
-from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection, Slot
+from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
+from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.transactions import LiveTransactions
 from headrace.server.listening import listen
 from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
-from headrace.server.stalls import Addresses, find_surplus
+from headrace.server.stalls import Addresses, find_slowest, find_surplus
 from headrace.wire.kafka.api import (
     API_VERSIONS,
     APIS,
@@ -51,6 +52,8 @@ from headrace.wire.remote.methods import API_KEY
 SWEEP_SECONDS = 10.0
 # How often the answers that nobody takes are summed up.
 SUM_SECONDS = 1.0
+# Of the room for frames that are arriving, beyond which the slowest are cut.
+RECEIVING_PART = 0.75
 # How long a stop waits for what is under way: syncs, and answers to go out.
 STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
@@ -194,12 +197,20 @@ class Door:
     def _on_sum(self) -> None:
         self._summer = self.service.loop.call_later(SUM_SECONDS, self._on_sum)
         self.bound_untaken()
+        self.bound_receiving(self.service.loop.time())
 
     def bound_untaken(self) -> None:
         """Cut off who takes nothing, when all of them hold too much."""
         for connection in find_surplus(self.connections, limits.UNTAKEN_BYTES_MAX):
             self.service.counts.cuts["kafka", "memory"] += 1
             connection.close("too much waits for clients that do not take their answers")
+
+    def bound_receiving(self, now: float) -> None:
+        """Cut off who sends slowest, when little room is left for frames of others."""
+        surplus = self.rooms.bytes - int(limits.RECEIVING_BYTES_MAX * RECEIVING_PART)
+        for connection in find_slowest(self.connections, now, surplus):
+            self.service.counts.cuts["kafka", "memory"] += 1
+            connection.close("it sends slowly, and others need the room that it takes")
 
     def sweep(self) -> None:
         """Cut off who has stalled or fallen silent."""

@@ -17,7 +17,8 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.glance import Glance
-from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection, Slot
+from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection
+from headrace.server.kafka.slot import Slot
 from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
 from headrace.wire.remote.methods import VERSION
