@@ -55,7 +55,7 @@ class Twin:
             if message["state"] in OPEN and 0 < message["expires"] <= now_ms:
                 message["state"] = "expired"
                 self.totals["expired"] += 1
-                if self.buries_expired:
+                if self.buries_expired or message.get("is_revived"):
                     self.buried.append((place, "expired"))
 
     def end_lease(self, place: Place, message: Message) -> None:
@@ -82,7 +82,7 @@ class Twin:
 
     def revive(self, place: Place, redrives: int) -> None:
         self.messages[place].update(
-            state="pending", attempts=0, error=None, due=None, redrives=redrives
+            state="pending", attempts=0, error=None, due=None, redrives=redrives, is_revived=True
         )
 
     def pending(self) -> list[Place]:

@@ -246,12 +246,12 @@ class TraceAgainstModel(RuleBasedStateMachine):
                 group
                 for group, seen in message.groups.items()
                 for event in seen.events
-                if event.kind == "dead-lettered"
+                if became_letter(event)
             ]
             if not expected:
                 continue
             trace = self.node.trace(str(message.id))
-            gone = [event for event in trace.events if event.kind == "dead-lettered"]
+            gone = [event for event in trace.events if became_letter(event)]
             assert sorted(event.group or "" for event in gone) == sorted(expected)
             assert {e.to for e in gone} == {
                 each.id for each in trace.links if each.relation == "dead-letter"
@@ -260,6 +260,10 @@ class TraceAgainstModel(RuleBasedStateMachine):
                 assert event.to is not None
                 known = self.letters.setdefault(event.to, (message, event.group or "", []))
                 assert known[:2] == (message, event.group)
+
+
+def became_letter(event: TraceEvent) -> bool:
+    return event.kind == "dead-lettered" or (event.kind, event.reason) == ("expired", "expired")
 
 
 class SparseTraceAgainstModel(TraceAgainstModel):

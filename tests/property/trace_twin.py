@@ -31,6 +31,7 @@ class Seen:
     attempts: int = 0
     consumer: str | None = None
     due_ms: int | None = None
+    is_revived: bool = False
     events: list[TraceEvent] = field(default_factory=list)
 
 
@@ -78,7 +79,9 @@ class TraceTwin:
                 is_over = 0 < message.expires_at_ms <= now_ms
                 if seen.state in ("pending", "retrying", "delayed") and is_over:
                     self._become(seen, "expired")
-                    seen.events.append(TraceEvent(now_ms, "expired", group))
+                    # What was redriven in place is a letter again.
+                    reason = "expired" if seen.is_revived else None
+                    seen.events.append(TraceEvent(now_ms, "expired", group, reason=reason))
 
     def end_lease(self, group: str, seen: Seen, now_ms: int) -> None:
         if seen.attempts >= ATTEMPTS_MAX:
@@ -132,7 +135,7 @@ class TraceTwin:
         seen = message.groups[group]
         assert seen.state == "dead-lettered"
         seen.events.append(TraceEvent(now_ms, "redriven", group, reason="in place"))
-        seen.attempts = 0
+        seen.attempts, seen.is_revived = 0, True
         self._become(seen, "pending")
         return True
 

@@ -1,8 +1,8 @@
 """Fates: what becomes of messages by time, or when they are given up.
 
-A message is given up when it is out of attempts, rejected, or (where the topic
-asks for it) when it expired or retention comes for it. It then goes to the dead
-letters of its topic.
+A message is given up when it is out of attempts, rejected, or (where the topic asks for it)
+when it expired or retention comes for it; one that was redriven in place also when it
+expired. It then goes to the dead letters of its topic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Fates:
         for partition in partitions:
             partition.end_delays(now_ms)
             is_letters = partition.topic.source_id is not None
-            keeps_expired = partition.topic.settings.dead_letter_expired and not is_letters
             for view in partition.views.values():
                 overdue = view.tick(now_ms)
                 if overdue is not None:
@@ -68,19 +67,19 @@ class Fates:
             for group_id, offsets in partition.expired().items():
                 view = partition.views[group_id]
                 on_expired(partition, view, offsets)
-                if keeps_expired:
-                    view.reserve(runs_of(offsets), MOVING)
-                else:
-                    view.apply(events.Expired(group_id, now_ms, runs_of(offsets)))
+                kept, gone = _divide_expired(partition, view, offsets)
+                view.reserve(runs_of(kept), MOVING)
+                view.apply(events.Expired(group_id, now_ms, runs_of(gone)))
 
     def expire(
         self, partition: Partition, view: QueueView, offsets: list[int], now_ms: int
     ) -> None:
         on_expired(partition, view, offsets)
-        if partition.topic.settings.dead_letter_expired and partition.topic.source_id is None:
-            self.give_up(partition, view, offsets, "expired", now_ms, outcome=EXPIRED)
-        else:
-            event = events.Expired(view.group_id, now_ms, runs_of(offsets))
+        kept, gone = _divide_expired(partition, view, offsets)
+        if kept:
+            self.give_up(partition, view, kept, "expired", now_ms, outcome=EXPIRED)
+        if gone:
+            event = events.Expired(view.group_id, now_ms, runs_of(gone))
             partition.write(view, event, now_ms, wait=False)
 
     def give_up(
@@ -143,3 +142,16 @@ class Fates:
             move = self._moves.begin(partition, view, event, end)
             if commit is not None:
                 commit.moves.append(move)
+
+
+def _divide_expired(
+    partition: Partition, view: QueueView, offsets: list[int]
+) -> tuple[list[int], list[int]]:
+    """Those that become dead letters, and those that are gone. What was redriven in place
+    is a letter again: somebody wanted it done, and its life may have been almost over."""
+    if partition.topic.source_id is not None:
+        return [], offsets
+    if partition.topic.settings.dead_letter_expired:
+        return offsets, []
+    kept = [offset for offset in offsets if offset in view.redrives]
+    return kept, [offset for offset in offsets if offset not in view.redrives]

@@ -216,6 +216,27 @@ def test_what_expired_begins_a_new_life_as_a_copy(bench: Any) -> None:
     assert len(bench.lease()) == 2
 
 
+def test_one_that_expires_after_its_redrive_is_a_letter_again(bench: Any) -> None:
+    """Somebody wanted it done; without a word it would be gone."""
+    bench.make()
+    bench.publish(b"bad", b"never failed", ttl_ms=1_000)
+    bench.node.reject(bench.group, bench.receipts(1))
+    bench.skip(999)
+    assert ways(redrive_all(bench)) == (1, 0)
+    bench.reopen()
+    bench.skip(1)
+    assert bench.values() == []
+    [letter] = bench.node.dead_letters(bench.topic)
+    assert (letter.value, letter.reason, letter.redrives) == (b"bad", "expired", 1)
+    assert bench.state(0) == bench.state(1) == "expired"
+    numbers = bench.node.queue_statistics(bench.group)
+    assert (numbers.expired, numbers.depth) == (2, 0)
+    # Now it begins a new life.
+    assert ways(redrive_all(bench)) == (0, 1)
+    bench.skip(999)
+    assert bench.values() == [b"bad"]
+
+
 def test_a_group_that_is_gone_keeps_the_letter_and_one_made_again_gets_a_copy(bench: Any) -> None:
     bench.make()
     bench.publish(b"bad")
