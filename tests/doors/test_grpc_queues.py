@@ -47,6 +47,10 @@ class Conversation:
     def end(self) -> None:
         self._requests.put(None)
 
+    def is_over(self) -> bool:
+        """After its last answer, which has no messages."""
+        return [len(each.deliveries.messages) for each in self.call] == [0]
+
 
 def test_a_leased_message_is_acked_once(client: GrpcClient, topic: str) -> None:
     client.publish(topic, b"one", key=b"k", headers=[pb.Header(name="h", value=b"v")])
@@ -169,7 +173,7 @@ def test_a_stream_delivers_as_far_as_there_is_credit(client: GrpcClient, topic: 
     stream.send(credit=3)
     assert [each.value for each in stream.deliveries(3)] == [b"2", b"3", b"4"]
     stream.end()
-    assert list(stream.call) == []
+    assert stream.is_over()
 
 
 @pytest.mark.parametrize("how", ["cancelled", "cut"])
@@ -190,7 +194,8 @@ def test_what_a_broken_stream_held_comes_back(
         stream.call.cancel()
     other.close()
     [again] = client.lease(topic, "g-" + topic, wait_ms=20_000, count=10)
-    assert again.value == b"two"
+    # Whoever is gone without a word may be gone because of what it was given.
+    assert (again.value, again.attempt) == (b"two", 2)
     stream.end()
 
 
@@ -200,7 +205,7 @@ def test_what_an_ended_stream_held_goes_back_at_no_attempt(client: GrpcClient, t
     stream.next()
     assert len(stream.deliveries(1)) == 1
     stream.end()
-    assert list(stream.call) == []
+    assert stream.is_over()
     [again] = client.lease(topic, "g-" + topic, wait_ms=20_000)
     assert again.attempt == 1
 

@@ -5,7 +5,8 @@
 
 Requests of one stream are carried out one after the other, so a client that sends
 faster than the disk takes is slowed down by HTTP/2's flow control. A client that has no
-more requests has taken leave: what it still has under lease is free for others at once.
+more requests has taken leave: what it still has under lease is free for others at once,
+and the last answer is deliveries without messages.
 A stream that is cut off or cancelled leaves that for a grace (`orphans.py`): who opens
 another one with its id keeps what it says it has in hand. Whoever comes with the id of a
 stream that is still open takes over from it: a client knows that its connection is dead
@@ -15,6 +16,7 @@ long before a node does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -31,7 +33,8 @@ from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Messages that go out between two looks at what else there is to do.
 AT_ONCE = 100
-LEAVE_SECONDS = 0.1
+# How long a client that has taken leave may take for the last answer.
+LEAVE_SECONDS = 1.0
 
 
 class Streams:
@@ -65,9 +68,7 @@ class Streams:
             opened = pb.ConsumeOpened(consumer=leasing.consumer, lost=lost)
             await context.write(pb.ConsumeResponse(id=first.id, opened=opened))
             await stream.serve(requests)
-            # What is cut off looks like the end of the requests for an instant, before
-            # grpc cancels our task.
-            await asyncio.sleep(LEAVE_SECONDS)
+            await stream.take_leave()
             is_over = not stream.is_replaced
         except HeadraceError:
             # The client is told, and knows that it is over.
@@ -94,6 +95,7 @@ class _Stream:
         self._more = asyncio.Event()
         # grpc sends one message of a stream at a time.
         self._writing = asyncio.Lock()
+        self._is_mid_write = False
         self._carrying_out = asyncio.Lock()
         self.is_replaced = False
         self._giving_way = asyncio.Event()
@@ -119,6 +121,18 @@ class _Stream:
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
+
+    async def take_leave(self) -> None:
+        """Its requests have ended. Where the stream was cut off that looks the same until
+        grpc cancels our task, which may take long on a busy node; but then nothing can be
+        written any more, and this raises."""
+        if self._is_mid_write:
+            # grpc still has the answer before, which the client does not take.
+            await asyncio.sleep(LEAVE_SECONDS)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._write(pb.ConsumeResponse(deliveries=pb.Deliveries()))
 
     async def _wait_replaced(self) -> None:
         await self._giving_way.wait()
@@ -158,7 +172,9 @@ class _Stream:
 
     async def _write(self, answer: Any) -> None:
         async with self._writing:
+            self._is_mid_write = True
             await self._context.write(answer)
+            self._is_mid_write = False
 
 
 def _checked(credit: int, *, least: int) -> int:

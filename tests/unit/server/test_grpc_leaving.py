@@ -1,0 +1,66 @@
+"""A stream of gRPC whose requests end: its client has taken leave, or it was cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from tests.unit.server.test_loop_calls import GROUP, TOPIC, Served, let_others_run, on_a_loop
+
+from headrace.server.aftermath import Aftermath
+from headrace.server.grpc.consuming import Streams
+from headrace.wire.grpc.generated import headrace_pb2 as pb
+
+
+class Context:
+    """A stream that is cut off when its requests end, and grpc is slow to say so."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        self.is_cut = is_cut
+        self.answers: list[Any] = []
+        self.has_delivered = asyncio.Event()
+        self.is_ended = False
+
+    async def write(self, answer: Any) -> None:
+        if self.is_ended and self.is_cut:
+            raise grpc.aio.InternalError("the stream is closed")
+        self.answers.append(answer)
+        if answer.deliveries.messages:
+            self.has_delivered.set()
+
+    async def requests(self) -> AsyncIterator[Any]:
+        """None behind the first one: they end when a message has come."""
+        await self.has_delivered.wait()
+        self.is_ended = True
+        return
+        yield
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_an_end_is_a_leave_only_where_the_client_can_still_be_told(is_cut: bool) -> None:
+    async def scenario(served: Served) -> None:
+        await served.make()
+        await served.publish(b"one")
+        aftermath, context = Aftermath(), Context(is_cut=is_cut)
+        streams = Streams(served.calls, aftermath)
+        wanted = pb.ConsumeOpen(group=GROUP, topics=[TOPIC], consumer="other", credit=1)
+        consuming = asyncio.ensure_future(
+            streams.consume(pb.ConsumeRequest(open=wanted), context.requests(), context)
+        )
+        await asyncio.wait([consuming])
+        await aftermath.close()
+        await let_others_run()
+        if is_cut:
+            assert isinstance(consuming.exception(), grpc.aio.InternalError)
+            # It may come back: they are kept for a grace.
+            assert await served.lease() == []
+        else:
+            assert consuming.exception() is None
+            assert not context.answers[-1].deliveries.messages
+            [again] = await served.lease()
+            assert again.attempt == 1
+
+    on_a_loop(scenario)
