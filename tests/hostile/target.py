@@ -17,7 +17,10 @@ from headrace.wire.kafka.frame import encode_request_frame
 
 KEYS = {api.name: key for key, api in APIS.items()}
 # What the node has hung up on, or does not answer any more, is what an attack is for.
-EXPECTED = (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, grpc.RpcError)
+EXPECTED = (
+    OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, asyncio.InvalidStateError,
+    grpc.RpcError,
+)  # fmt: skip
 
 
 class Peer(NamedTuple):
