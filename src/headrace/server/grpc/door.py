@@ -73,6 +73,10 @@ def _limits(settings: NodeSettings) -> Iterator[tuple[str, int]]:
     """Of connections, in grpc's words."""
     # Beyond, they are closed before they have said anything.
     yield "grpc.max_allowed_incoming_connections", settings.connections_max
+    # Calls that we have not taken up yet. From a thousand on grpc would cancel some of them
+    # at random: not those of whoever has sent so many.
+    yield "grpc.server.max_pending_requests", settings.connections_max
+    yield "grpc.server.max_pending_requests_hard_limit", settings.connections_max
     if settings.stall_timeout_ms:
         # How long a client may take for the first words of HTTP/2.
         yield "grpc.server_handshake_timeout_ms", settings.stall_timeout_ms
