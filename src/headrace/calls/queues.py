@@ -13,6 +13,7 @@ from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Delivery, Receipt
 from headrace.engine.commit import Commit
 from headrace.engine.leasing import Wishes, check_lease
+from headrace.engine.prescan import Prescan
 
 Outcomes = list[HeadraceError | None]
 
@@ -26,6 +27,20 @@ class QueueCalls(Served):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         run_to_end(self.queue_opening(group, topics, consumer, settings))
+
+    def prescans(self, topics: Sequence[str]) -> list[Prescan]:
+        """What has to be read before a queue group can read these topics: of partitions
+        that none has read before."""
+        with self._reading():
+            known = self._broker.topics
+            found = [known.catalog.topics.get(name) for name in topics]
+            return [
+                Prescan(partition)
+                for topic in found
+                if topic is not None and not topic.is_internal
+                for partition in known.partitions(topic)
+                if partition.scanner is None and partition.log.end_offset > 0
+            ]
 
     def queue_opening(
         self,

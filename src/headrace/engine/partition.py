@@ -36,6 +36,7 @@ from headrace.engine.producer_note import ProducerNote
 from headrace.engine.queue import QueueView
 from headrace.engine.records import RecordReader
 from headrace.engine.runs import Runs, below, runs_of
+from headrace.engine.scan import Scan
 from headrace.engine.scanner import Scanner
 from headrace.engine.snapshot import parts_of
 from headrace.engine.stability import Stability
@@ -176,10 +177,9 @@ class Partition:
     def append(
         self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int, contents: Found = ()
     ) -> Appended:
-        """One checked batch, or several of one producer in sequence, with the header
-        of the first. A duplicate, of several the first, is answered with its offset
-        and not written. A producer's first transactional batch opens a transaction.
-        `contents` are what is known of each."""
+        """One checked batch, or several of one producer in sequence, with the header of
+        the first and what is known of each. A duplicate, of several the first, is answered
+        with its offset and not written. A first transactional batch opens a transaction."""
         self._check_leading()
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, now_ms)
@@ -442,13 +442,13 @@ class Partition:
         assert self.scanner is not None
         return self.scanner
 
-    def open_scanner(self) -> Scanner:
+    def open_scanner(self, scans: Sequence[Scan] = ()) -> Scanner:
         if self.scanner is None:
             self.scanner = Scanner(
                 self.disk, self.log, read_only=self.read_only, unreadable=self.records.unreadable,
                 has_attributes=self.topic.source_id is None,
                 by_key=self.topic.settings.ordering == "key",
-                opened_ms=self._opened[0], opened_end=self._opened[1],
+                opened_ms=self._opened[0], opened_end=self._opened[1], scans=scans,
             )  # fmt: skip
         return self.scanner
 

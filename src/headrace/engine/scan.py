@@ -15,7 +15,8 @@ from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.engine.runs import Runs, runs_of
 from headrace.engine.unreadable import Unreadable
-from headrace.record import Attributes, BatchHeader, read_raw_parts, scan_attributes
+from headrace.record import Attributes, BatchHeader, read_raw_parts
+from headrace.record.attributes import iterate_batch_attributes
 
 
 class Row(NamedTuple):
@@ -93,7 +94,7 @@ def _scan_records(
     return Scan(
         start,
         end,
-        tuple(rows_of(scan_attributes(batch))) if attributes else (),
+        tuple(rows_of(iterate_batch_attributes(batch, header))) if attributes else (),
         absent,
         hashes,
         transactional,

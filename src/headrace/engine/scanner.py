@@ -64,9 +64,10 @@ class Scanner:
         unreadable: Unreadable,
         opened_ms: int,
         opened_end: int,
+        scans: Sequence[Scan] = (),
     ) -> None:
         """`opened_ms` and `opened_end` are the time and the log's end when the log was
-        opened."""
+        opened; `scans` are what is known of the log from its start on."""
         self._log = log
         self._unreadable = unreadable
         self._opened_ms = opened_ms
@@ -94,6 +95,9 @@ class Scanner:
         self._sidecar = Sidecar(disk, f"{log.path}/attributes", read_only=read_only)
         if self._sidecar.is_empty or not (log.start_offset <= self._sidecar.end <= log.synced_end):
             self._sidecar.begin(log.start_offset)
+            for scan in scans:
+                self._sidecar.add(scan)
+                self._hidden.append(scan)
         self._scan_log()
 
     @property

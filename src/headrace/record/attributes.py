@@ -178,11 +178,15 @@ def scan_attributes(
 
     In ascending order of offset. Empty for control batches.
     """
-    if header is None:
-        header = read_header(batch)
-    if not may_have_attributes(batch, header):
-        return []
-    return list(iterate_attributes(read_block(batch, header), header))
+    return list(iterate_batch_attributes(batch, header or read_header(batch)))
+
+
+def iterate_batch_attributes(
+    batch: Buffer, header: BatchHeader
+) -> Iterator[tuple[int, Attributes]]:
+    """As `scan_attributes`, one after the other: a batch may hold a million."""
+    if may_have_attributes(batch, header):
+        yield from iterate_attributes(read_block(batch, header), header)
 
 
 def block_may_have_attributes(block: bytes) -> bool:

@@ -24,6 +24,7 @@ from headrace.engine.leasing import check_lease
 from headrace.server.aftermath import Aftermath
 from headrace.server.bounded import lease_bounded
 from headrace.server.loop_calls import Calls
+from headrace.server.scanning import scan_ahead
 from headrace.server.waiting import Sought, Stop
 
 
@@ -45,6 +46,7 @@ async def open_leasing(
         raise InvalidArgument("name at least one topic to lease from")
     # What is wrong is said before a group is made for it.
     check_lease(consumer, 1, visibility_ms)
+    await scan_ahead(calls, topics)
     await calls.run_in_slices(
         Face.queue_opening, group, topics, consumer if stays else None, settings
     )

@@ -43,6 +43,7 @@ from headrace.server.looking import look_into_rest, without_heavy
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.orphans import end_leases
 from headrace.server.pages import delayed_page, letters_page
+from headrace.server.scanning import scan_ahead
 from headrace.server.service import Service
 from headrace.server.times import offset_at
 from headrace.server.tracing import trace, traces
@@ -220,6 +221,7 @@ class Session:
         if before is not None and before is not self:
             # It has come back, and nobody hears what its old connection still waits for.
             before.stop_waits(group, consumer)
+        await scan_ahead(self._calls, topics)
         await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
         self._left.pop(Owned("queue", group, consumer), None)
         self._own(Owned("queue", group, consumer))

@@ -1,0 +1,131 @@
+"""The first queue group of a topic that was only streamed: a thread reads what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.unit.server.test_loop_calls import GROUP, TOPIC, WORKER, Served, on_a_loop
+
+from headrace.calls import Face
+from headrace.core.values import Outgoing, PlacedBatch
+from headrace.engine import prescan, scan, scanner
+from headrace.engine.scan import scan_batch
+from headrace.record import Codec, NewRecord, attribute_headers, build_batch
+from headrace.server.scanning import scan_ahead
+
+
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """The first offset of each batch that was scanned, and whether on the loop."""
+    seen: list[tuple[int, bool]] = []
+
+    def note(batch: Any, header: Any, start: int, **named: Any) -> scan.Scan:
+        on_loop = threading.current_thread() is threading.main_thread()
+        seen.append((header.base_offset, on_loop))
+        return scan_batch(batch, header, start, **named)
+
+    for module in (prescan, scanner):
+        monkeypatch.setattr(module, "scan_batch", note)
+    return seen
+
+
+async def fill(served: Served, **settings: Any) -> None:
+    await served.run(Face.create_topic, TOPIC, partitions=1, settings=settings)
+    high = attribute_headers(priority="high")
+    for number in range(5):
+        records = [NewRecord(b"k", b"%d" % number, high if number % 2 else ())] * 2
+        batch = build_batch(records, codec=Codec.ZSTD)
+        await served.run(Face.publish_batches, [PlacedBatch(TOPIC, 0, batch)])
+
+
+async def open_queue(served: Served, group: str = GROUP) -> None:
+    await scan_ahead(served.calls, [TOPIC])
+    await served.calls.run_in_slices(Face.queue_opening, group, [TOPIC], WORKER, None)
+
+
+def values(leased: list[Any]) -> list[bytes]:
+    return [each.value for each in leased]
+
+
+EXPECTED = [b"1", b"1", b"3", b"3", b"0", b"0", b"2", b"2", b"4", b"4"]
+
+
+def test_a_thread_scans_what_was_there_before(scanned: list[tuple[int, bool]]) -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served)
+        await open_queue(served)
+        assert scanned == [(0, False), (2, False), (4, False), (6, False), (8, False)]
+        assert values(await served.lease(4)) == EXPECTED[:4]
+        await served.publish(b"new")
+        assert values(await served.lease(10)) == [*EXPECTED[4:], b"new"]
+        # Another group has nothing left to scan.
+        scanned.clear()
+        await open_queue(served, "reports")
+        assert not scanned
+
+    on_a_loop(scenario)
+
+
+def test_what_comes_meanwhile_is_scanned_too(scanned: list[tuple[int, bool]]) -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served)
+        [found] = await served.run(Face.prescans, [TOPIC])
+        await served.run(Face.publish, TOPIC, [Outgoing(b"meanwhile")])
+        found.run()
+        found.keep()
+        await open_queue(served)
+        assert [offset for offset, _ in scanned] == [0, 2, 4, 6, 8, 10]
+        assert values(await served.lease(20)) == [*EXPECTED, b"meanwhile"]
+
+    on_a_loop(scenario)
+
+
+def test_what_was_deleted_meanwhile_is_not_there() -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served)
+        [found] = await served.run(Face.prescans, [TOPIC])
+        found.run()
+        await served.run(Face.delete_records, TOPIC, 0, 5)
+        found.keep()
+        await open_queue(served)
+        assert sorted(values(await served.lease(20))) == [b"2", b"3", b"3", b"4", b"4"]
+
+    on_a_loop(scenario)
+
+
+def test_two_groups_that_come_at_once_both_see_everything() -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served)
+        await asyncio.gather(open_queue(served), open_queue(served, "reports"))
+        assert values(await served.lease(20)) == EXPECTED
+        leased = await served.run(Face.lease, "reports", [TOPIC], WORKER, 20)
+        assert values(leased) == EXPECTED
+
+    on_a_loop(scenario)
+
+
+def test_a_topic_in_the_order_of_keys_is_leased_in_that_order() -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served, ordering="key")
+        await open_queue(served)
+        got: list[bytes] = []
+        while leased := await served.lease(20):
+            got += values(leased)
+            await served.run(Face.ack, GROUP, [each.receipt for each in leased])
+        assert sorted(got) == sorted(EXPECTED)
+
+    on_a_loop(scenario)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_no_harm() -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served)
+        [found] = await served.run(Face.prescans, [TOPIC])
+        await served.run(Face.delete_topic, TOPIC)
+        found.run()
+        found.keep()
+
+    on_a_loop(scenario)
