@@ -72,6 +72,7 @@ from headrace.engine.window import (
     STATE_MASK,
     WAITING,
 )
+from headrace.engine.witnesses import Ends, ends_by_letters
 from headrace.log import Log, SyncTicket
 
 STATES: dict[int, State] = {
@@ -321,6 +322,14 @@ class Broker:
         letters = self.topics.catalog.dead_letters_of(topic)
         group = self.topics.catalog.groups.get(DEAD_LETTER_GROUP)
         return None if letters is None or group is None else (letters, group)
+
+    def ends_by_letters(self, partition: Partition) -> Ends:
+        """What dead letters say about messages of a partition whose queues are stopped."""
+        found = self._letters(partition.topic)
+        if found is None:
+            return {}
+        letters, keeper = found
+        return ends_by_letters(partition, self.topics.partitions(letters), keeper.id)
 
     def dead_letters(
         self, topic: Topic, group: str | None, after: MessageId | None, limit: int

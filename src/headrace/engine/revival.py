@@ -80,11 +80,11 @@ def find_originals(partition: Partition, letters: Iterable[Letter]) -> dict[int,
     return {
         place: Original(view, records[offset], letter)
         for place, (view, offset, letter) in found.items()
-        if offset in records and _is_of(letter, records[offset])
+        if offset in records and is_of(letter, records[offset])
     }
 
 
-def _is_of(letter: DeadLetter, record: Record) -> bool:
+def is_of(letter: DeadLetter, record: Record) -> bool:
     """Another record may have the place of one that a loss of power took."""
     mine = (letter.key, letter.value, letter.created_at_ms)
     return mine == (record.key, record.value, record.timestamp_ms)

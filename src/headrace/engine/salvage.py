@@ -7,6 +7,7 @@ snapshot counts when it is whole. What comes out is made plain:
     leased, being settled, ready again
     resting, on its way
     delayed                stays delayed
+    its dead letter waits  dead, whatever else is known of it
 
 Where events were lost, nobody knows which of the messages that are not done were done in
 truth. They are delivered again, and not as if they were new: their next delivery is at
@@ -43,7 +44,9 @@ from headrace.engine.window import (
     RETRYING,
     SETTLING,
     WAITING,
+    is_done,
 )
+from headrace.engine.witnesses import Ends
 from headrace.log import Log, LogSettings
 from headrace.log.checkpoint import make_folder, sync_folder, write_start
 from headrace.log.salvage import Lost, salvage
@@ -75,8 +78,12 @@ class Saved(NamedTuple):
 class Salvage:
     """Of one partition that is open read-only and whose queues are stopped."""
 
-    def __init__(self, partition: Partition, groups: Mapping[int, Group], now_ms: int) -> None:
+    def __init__(
+        self, partition: Partition, groups: Mapping[int, Group], ends: Ends, now_ms: int
+    ) -> None:
+        """`ends` are known from elsewhere, whatever the state log says."""
         self._partition = partition
+        self._ends = ends
         assert partition.queues_stopped is not None
         self._disk = partition.disk
         self._now_ms = now_ms
@@ -180,6 +187,11 @@ class Salvage:
         for state in (LEASED, SETTLING, RETRYING, MOVING, WAITING):
             for offset in list(window.find_state(state, window.start)):
                 window.put(offset, offset + 1, READY)
+        for (group_id, offset), end in self._ends.items():
+            if group_id == view.group_id and window.start <= offset < window.end:
+                if not is_done(window.state_at(offset)):
+                    window.put(offset, offset + 1, end)
+        window.advance()
         pending = unsure = 0
         for lane in range(LANE_COUNT):
             for state in (READY, DELAYED):

@@ -28,6 +28,7 @@ def repair(disk: Disk, entropy: Entropy, clock: Clock, *, dry_run: bool) -> list
         saved = []
         for partition in broker.topics:
             if partition.queues_stopped is not None:
-                found = Salvage(partition, catalog.groups_by_id, now_ms)
+                ends = broker.ends_by_letters(partition)
+                found = Salvage(partition, catalog.groups_by_id, ends, now_ms)
                 saved.append(found.saved if dry_run else found.write(catalog.epoch))
         return saved

@@ -184,6 +184,25 @@ def test_a_repair_keeps_the_damaged_files_and_delivers_nothing_again_as_if_new(
     assert set(shop.states(0)) == {"acked"}
 
 
+@every_damage
+def test_a_message_whose_dead_letter_waits_stays_dead(shop: Shop, damage: Damage) -> None:
+    """Otherwise it would be ready again, with its letter beside it."""
+    given_up = next(each for each in shop.lease() if each.partition == 0)
+    shop.node.reject(GROUP, [given_up.receipt], reason="no")
+    shop.damage(damage)
+    shop.node.close()
+    (saved,) = shop.repair()
+    shop.node = shop.open()
+    assert shop.states(0)[given_up.offset] == "dead-lettered"
+    again = [each for each in shop.lease() if each.partition == 0]
+    assert len(again) == saved.groups[0].pending
+    assert given_up.offset not in {each.offset for each in again}
+    [letter] = shop.node.dead_letters(TOPIC)
+    result = shop.node.redrive(TOPIC, [MessageId(letter.topic, letter.partition, letter.offset)])
+    assert (result.in_place, result.copied) == (1, 0)
+    assert given_up.offset in {each.offset for each in shop.lease()}
+
+
 def test_what_is_sound_before_and_behind_the_damage_counts(shop: Shop) -> None:
     """The ack lies before the damage, and the one of the last message behind it."""
     last = next(each for each in shop.lease() if each.partition == 0)
