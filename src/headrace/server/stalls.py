@@ -16,9 +16,9 @@ A client address may have so many connections at one door, so that one machine c
 take all the places. Those of this machine are not counted, since a proxy, or every
 client of a small installation, may be one of them.
 
-Likewise large frames that are arriving at the Kafka door, which hold memory for as long as
-they take: when they have most of the room that there is, those are cut that get on slowest,
-so that others find some.
+Likewise large frames that are arriving at the Kafka door, and bodies at the HTTP door, which
+hold memory for as long as they take: when they have most of the room that there is, those
+are cut that get on slowest, so that others find some.
 
 Rejected: a limit on the whole time of a body. Large bodies over slow lines are honest, and
 nobody minds them while there is room.
@@ -36,6 +36,8 @@ from typing import Protocol, TypeVar
 PROGRESS_BYTES_MIN = 1024
 # How long a frame has to have been arriving before it is called slow.
 STEADY_SECONDS = 10.0
+# Of the room for what is arriving, beyond which the slowest are cut.
+ROOM_PART = 0.75
 
 
 class Watch:

@@ -10,7 +10,8 @@ from starlette.requests import Request
 
 from headrace.core import limits
 from headrace.core.errors import LimitExceeded
-from headrace.server.http.route import Budget
+from headrace.server import stalls
+from headrace.server.http.arriving import Budget
 
 
 def test_a_body_that_is_too_much_beside_others_is_refused_and_room_comes_back(
@@ -44,6 +45,47 @@ def test_a_body_that_is_too_much_beside_others_is_refused_and_room_comes_back(
             await budget.read_body(request(bytes(20), bytes(21)), 100)
         may_end.set()
         assert await slow == bytes(60)
+        assert budget.size_bytes == 0
+
+    asyncio.run(play())
+
+
+def test_a_body_that_comes_slowly_makes_room_when_others_need_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "HTTP_BODIES_BYTES_MAX", 100)
+    monkeypatch.setattr(stalls, "STEADY_SECONDS", 1e-9)
+
+    async def play() -> None:
+        budget = Budget()
+
+        def request(*chunks: bytes) -> Request:
+            """One that never ends, when there are no chunks left."""
+            left = list(chunks)
+
+            async def receive() -> Any:
+                if not left:
+                    await asyncio.Event().wait()
+                await asyncio.sleep(0)
+                body = left.pop(0)
+                return {"type": "http.request", "body": body, "more_body": body != b"end"}
+
+            return Request({"type": "http", "headers": []}, receive)
+
+        slow = asyncio.create_task(budget.read_body(request(bytes(50)), 100))
+        slower = asyncio.create_task(budget.read_body(request(bytes(20)), 100))
+        while budget.size_bytes < 70:
+            await asyncio.sleep(0)
+        # It is not itself that it is cut for.
+        quick = await budget.read_body(request(bytes(10), bytes(10), b"end"), 100)
+        assert quick == bytes(20) + b"end"
+        with pytest.raises(LimitExceeded, match="came slowly"):
+            await slower
+        assert not slow.done()
+        assert budget.size_bytes == 50
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
         assert budget.size_bytes == 0
 
     asyncio.run(play())

@@ -11,7 +11,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from headrace.core import limits
-from headrace.server.http.route import Budget, Call, Route, endpoint
+from headrace.server.http.arriving import Budget
+from headrace.server.http.route import Call, Route, endpoint
 from headrace.server.http.turns import Turns
 
 MAX = limits.HTTP_ANSWERS_AT_ONCE_MAX

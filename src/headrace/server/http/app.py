@@ -29,6 +29,7 @@ from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.event_log import log_event
 from headrace.server.aftermath import Aftermath
 from headrace.server.http import openapi
+from headrace.server.http.arriving import Budget
 from headrace.server.http.dashboard import dashboard_routes
 from headrace.server.http.facts import Facts
 from headrace.server.http.members import Members
@@ -37,7 +38,7 @@ from headrace.server.http.paths import Paths
 from headrace.server.http.problems import problem, problem_response
 from headrace.server.http.protocol import ACCOUNT
 from headrace.server.http.reference_page import reference_routes
-from headrace.server.http.route import WAITED, Budget, endpoint
+from headrace.server.http.route import WAITED, endpoint
 from headrace.server.http.table import ROUTES
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import OTHER, Endpoint

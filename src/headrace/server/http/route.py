@@ -20,8 +20,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from headrace.core import limits
-from headrace.core.errors import InvalidArgument, LimitExceeded
+from headrace.core.errors import InvalidArgument
 from headrace.server.aftermath import Aftermath
+from headrace.server.http.arriving import Budget
 from headrace.server.http.facts import Facts
 from headrace.server.http.members import Members
 from headrace.server.http.turns import Turns
@@ -42,33 +43,6 @@ PLAIN_BODY_BYTES_MIN = 1024
 _HALF_CHARACTER = re.compile(
     rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-
-
-class Budget:
-    """What all bodies that are being received may hold together."""
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-
-    async def read_body(self, request: Request, bytes_max: int) -> bytes:
-        """All of it, or LimitExceeded as soon as it is too much."""
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > bytes_max:
-            raise _too_large(bytes_max)
-        chunks = []
-        size = 0
-        try:
-            async for chunk in request.stream():
-                size += len(chunk)
-                self.size_bytes += len(chunk)
-                if size > bytes_max:
-                    raise _too_large(bytes_max)
-                if self.size_bytes > limits.HTTP_BODIES_BYTES_MAX:
-                    raise LimitExceeded("too much is being received at once; try again later")
-                chunks.append(chunk)
-        finally:
-            self.size_bytes -= size
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class Call:
@@ -205,14 +179,6 @@ class Route:
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 encode = msgspec.json.Encoder().encode
-
-
-def _too_large(bytes_max: int) -> LimitExceeded:
-    return BodyTooLarge(f"a body has at most {bytes_max} bytes here; send several smaller ones")
-
-
-class BodyTooLarge(LimitExceeded):
-    code = "body-too-large"
 
 
 def decode_body(kind: Any, body: bytes) -> Any:

@@ -36,7 +36,7 @@ from headrace.server.listening import listen
 from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
-from headrace.server.stalls import Addresses, find_slowest, find_surplus
+from headrace.server.stalls import ROOM_PART, Addresses, find_slowest, find_surplus
 from headrace.wire.kafka.api import (
     API_VERSIONS,
     APIS,
@@ -52,8 +52,6 @@ from headrace.wire.remote.methods import API_KEY
 SWEEP_SECONDS = 10.0
 # How often the answers that nobody takes are summed up.
 SUM_SECONDS = 1.0
-# Of the room for frames that are arriving, beyond which the slowest are cut.
-RECEIVING_PART = 0.75
 # How long a stop waits for what is under way: syncs, and answers to go out.
 STOP_SECONDS = 5.0
 POLITE_SECONDS = 0.3
@@ -207,7 +205,7 @@ class Door:
 
     def bound_receiving(self, now: float) -> None:
         """Cut off who sends slowest, when little room is left for frames of others."""
-        surplus = self.rooms.bytes - int(limits.RECEIVING_BYTES_MAX * RECEIVING_PART)
+        surplus = self.rooms.bytes - int(limits.RECEIVING_BYTES_MAX * ROOM_PART)
         for connection in find_slowest(self.connections, now, surplus):
             self.service.counts.cuts["kafka", "memory"] += 1
             connection.close("it sends slowly, and others need the room that it takes")

@@ -1,0 +1,114 @@
+"""Bodies of requests that are arriving: what all of them may hold together.
+
+Whoever finds no room is refused. When most of it is taken, those that come slowest make
+room for the others, as at the Kafka door (`stalls.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+
+from headrace.core import limits
+from headrace.core.errors import LimitExceeded
+from headrace.server.stalls import ROOM_PART, find_slowest
+
+# All of them are looked at no more often than that, however many chunks come.
+LOOK_SECONDS = 0.1
+
+
+class BodyTooLarge(LimitExceeded):
+    code = "body-too-large"
+
+
+class _Body:
+    """One that did not come in one piece."""
+
+    __slots__ = ("_task", "given_up_bytes", "large_arrived", "large_began")
+
+    def __init__(self, task: asyncio.Task[Any], began: float, arrived: int) -> None:
+        self._task = task
+        self.large_began = began
+        self.large_arrived = arrived
+        # What it held when others took its room.
+        self.given_up_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        return self.large_arrived
+
+    def give_up(self) -> int:
+        self.given_up_bytes = self.large_arrived
+        self._task.cancel()
+        return self.given_up_bytes
+
+
+class Budget:
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        # Of those that were given up and have not let go yet.
+        self._leaving_bytes = 0
+        self._bodies: set[_Body] = set()
+        self._looked = float("-inf")
+
+    async def read_body(self, request: Request, bytes_max: int) -> bytes:
+        """All of it, or LimitExceeded as soon as it is too much."""
+        length = request.headers.get("content-length", "")
+        wanted = int(length) if length.isdecimal() else -1
+        if wanted > bytes_max:
+            raise _too_large(bytes_max)
+        chunks = []
+        size = 0
+        body: _Body | None = None
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                self.size_bytes += len(chunk)
+                if size > bytes_max:
+                    raise _too_large(bytes_max)
+                self._make_room(body)
+                if self.size_bytes - self._leaving_bytes > limits.HTTP_BODIES_BYTES_MAX:
+                    raise LimitExceeded("too much is being received at once; try again later")
+                chunks.append(chunk)
+                if body is not None:
+                    body.large_arrived = size
+                elif size != wanted and chunk:
+                    body = self._begin(size)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if body is None or not body.given_up_bytes or task is None or task.uncancel():
+                raise
+            raise LimitExceeded(
+                "the body came slowly while others needed its room; try again later"
+            ) from None
+        finally:
+            self.size_bytes -= size
+            if body is not None:
+                self._bodies.discard(body)
+                self._leaving_bytes -= body.given_up_bytes
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _begin(self, size: int) -> _Body:
+        task = asyncio.current_task()
+        assert task is not None
+        body = _Body(task, task.get_loop().time(), size)
+        self._bodies.add(body)
+        return body
+
+    def _make_room(self, asking: _Body | None) -> None:
+        room = int(limits.HTTP_BODIES_BYTES_MAX * ROOM_PART)
+        surplus = self.size_bytes - self._leaving_bytes - room
+        if surplus <= 0:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            for body in find_slowest(self._bodies - {asking}, now, surplus):
+                self._bodies.discard(body)
+                self._leaving_bytes += body.give_up()
+
+
+def _too_large(bytes_max: int) -> LimitExceeded:
+    return BodyTooLarge(f"a body has at most {bytes_max} bytes here; send several smaller ones")
