@@ -41,6 +41,7 @@ import {
   type Settler,
   StreamRecord,
 } from "./message.js";
+import { Retry } from "./retry.js";
 import { bytesOf, encodeHeaders, encodeValue, milliseconds } from "./values.js";
 
 const DEFAULT_ADDRESS = "127.0.0.1:9081";
@@ -52,7 +53,10 @@ const PART_BYTES_MAX = 1024 * 1024;
 export interface ConnectOptions {
   /** How long a call may take, besides the time for which it is asked to wait. 30 s. */
   timeoutMs?: number;
-  /** For how long a loop of `consume` tries to reach a node that is away. 10 s. */
+  /**
+   * For how long loops of `consume` and `tail` look for a node that is away. As long as it
+   * takes, once it was there; 10 s for one that never was.
+   */
   retryMs?: number;
 }
 
@@ -128,7 +132,7 @@ export class Headrace implements Settler {
   readonly #sessions: Http2SessionManager;
   readonly #consumers = new Set<Consumer>();
   readonly #timeoutMs: number;
-  readonly #retryMs: number;
+  readonly #retryMs: number | undefined;
   /** One member of a group, however many calls it makes. */
   readonly #consumer = `ts-${randomUUID()}`;
   #isClosed = false;
@@ -136,7 +140,7 @@ export class Headrace implements Settler {
   constructor(address: string, options: ConnectOptions) {
     const baseUrl = `http://${address}`;
     this.#timeoutMs = options.timeoutMs ?? 30_000;
-    this.#retryMs = options.retryMs ?? 10_000;
+    this.#retryMs = options.retryMs;
     this.#sessions = new Http2SessionManager(baseUrl);
     const transport = createGrpcTransport({ baseUrl, sessionManager: this.#sessions });
     this.services = {
@@ -280,7 +284,7 @@ export class Headrace implements Settler {
    * Messages as they come, at most `credit` of them in hand. Leaving the loop, however it is
    * left, gives back what was not settled. A connection that breaks is made anew at once: when
    * that happens within the node's `lease_grace_ms`, what is in hand stays this loop's, and
-   * acks under way are said again. A node that is away is looked for during `retryMs`.
+   * acks under way are said again. A node that is away is waited for (`retryMs`).
    */
   async *consume<T = unknown>(
     topics: string | string[],
@@ -291,7 +295,7 @@ export class Headrace implements Settler {
       return;
     }
     const wanted: ConsumerOptions = { ...rest, consumer, credit, topics: [topics].flat() };
-    const consuming = new Consumer(this.services.queues, wanted, this.#retryMs);
+    const consuming = new Consumer(this.services.queues, wanted, new Retry(this.#retryMs));
     this.#consumers.add(consuming);
     const stop = () => void consuming.close();
     signal?.addEventListener("abort", stop);
@@ -317,33 +321,64 @@ export class Headrace implements Settler {
 
   // Reading as a stream.
 
-  /** Records of a topic as they come, without a group; ends when the loop is left. */
+  /**
+   * Records of a topic as they come, without a group; ends when the loop is left. When its
+   * connection breaks, it goes on where it was.
+   */
   async *tail<T = unknown>(topic: string, options: TailOptions = {}): AsyncGenerator<StreamRecord<T>> {
-    const positions = Object.entries(options.positions ?? {}).map(
-      ([partition, offset]) => [partition, BigInt(offset)] as const,
-    );
-    const request = {
-      topic,
-      start: options.start === "earliest" ? Start.EARLIEST : Start.LATEST,
-      positions: Object.fromEntries(positions),
-    };
+    const retry = new Retry(this.#retryMs);
     const stop = new AbortController();
     const onAbort = () => stop.abort();
     options.signal?.addEventListener("abort", onAbort);
+    let positions: Map<number, bigint> | undefined;
     try {
-      for await (const answer of this.services.messages.tail(request, { signal: stop.signal })) {
-        for (const record of answer.records) {
-          yield new StreamRecord<T>(record);
+      while (!options.signal?.aborted && !this.#isClosed) {
+        let isReached = false;
+        try {
+          const start = await this.#startOf(topic, options);
+          isReached = true;
+          positions ??= start;
+          // Partitions that it does not name were added since it began.
+          const request = { topic, start: Start.EARLIEST, positions: Object.fromEntries(positions) };
+          for await (const answer of this.services.messages.tail(request, { signal: stop.signal })) {
+            for (const record of answer.records) {
+              positions.set(record.partition, record.offset + 1n);
+              yield new StreamRecord<T>(record);
+            }
+          }
+          return;
+        } catch (error) {
+          if (options.signal?.aborted) {
+            return;
+          }
+          const failure = translated(error);
+          if (isReached) {
+            retry.onReached();
+          }
+          if (!retry.allows(failure)) {
+            throw failure;
+          }
+          await retry.pause(stop.signal);
         }
-      }
-    } catch (error) {
-      if (!options.signal?.aborted) {
-        throw translated(error);
       }
     } finally {
       options.signal?.removeEventListener("abort", onAbort);
       stop.abort();
     }
+  }
+
+  /** Where a tail begins, in every partition. */
+  async #startOf(topic: string, options: TailOptions): Promise<Map<number, bigint>> {
+    const { partitions } = await this.#call(
+      this.services.topics.describe({ name: topic }, this.#limited()),
+    );
+    return new Map(
+      partitions.map((each) => {
+        const given = options.positions?.[each.partition];
+        const start = options.start === "earliest" ? each.startOffset : each.highWatermark;
+        return [each.partition, given === undefined ? start : BigInt(given)];
+      }),
+    );
   }
 
   /** Ends every loop, gives back what they hold, and lets go of the connection. */

@@ -32,6 +32,7 @@ import {
 } from "./errors.js";
 import type { ConsumeRequestSchema, Delivery, Queues, Settled } from "./generated/headrace_pb.js";
 import type { Settlement, Settler } from "./message.js";
+import type { Retry } from "./retry.js";
 import { milliseconds } from "./values.js";
 
 type Request = MessageInitShape<typeof ConsumeRequestSchema>;
@@ -40,8 +41,6 @@ type Request = MessageInitShape<typeof ConsumeRequestSchema>;
 const RECEIPTS_MAX = 10_000;
 /** How long what was asked for may take to be done at the end. */
 const CLOSE_MS_MAX = 5_000;
-const RETRY_FIRST_MS = 50;
-const RETRY_LONGEST_MS = 2_000;
 
 export interface ConsumerOptions {
   group: string;
@@ -93,16 +92,10 @@ interface Unanswered {
   isRepeated: boolean;
 }
 
-interface Ended {
-  failure: HeadraceError | undefined;
-  /** Whether the node had let us in: then the time to find it again begins anew. */
-  opened: boolean;
-}
-
 export class Consumer implements Settler {
   readonly #queues: Client<typeof Queues>;
   readonly #options: ConsumerOptions;
-  readonly #retryMs: number;
+  readonly #retry: Retry;
   readonly #unanswered = new Map<bigint, Unanswered>();
   /** Receipts of what came and was not settled, at most as many as there is credit. */
   readonly #inHand = new Set<string>();
@@ -121,11 +114,10 @@ export class Consumer implements Settler {
   #isOver = false;
   #wake: () => void = () => {};
 
-  /** Looks for a node that is away for up to `retryMs`. */
-  constructor(queues: Client<typeof Queues>, options: ConsumerOptions, retryMs: number) {
+  constructor(queues: Client<typeof Queues>, options: ConsumerOptions, retry: Retry) {
     this.#queues = queues;
     this.#options = options;
-    this.#retryMs = retryMs;
+    this.#retry = retry;
     this.#ended = this.#run();
   }
 
@@ -215,27 +207,20 @@ export class Consumer implements Settler {
 
   /** One stream after the other, until it is closed or the node cannot be found. */
   async #run(): Promise<void> {
-    let giveUpAt = Date.now() + this.#retryMs;
-    let pauseMs = RETRY_FIRST_MS;
     for (;;) {
       const isLast = this.#closing.signal.aborted;
-      const { failure, opened } = await this.#converse();
-      if (opened) {
-        giveUpAt = Date.now() + this.#retryMs;
-        pauseMs = RETRY_FIRST_MS;
-      }
-      const isAway = failure instanceof Unreachable || failure instanceof Disconnected;
+      const failure = await this.#converse();
       // One that is closing while there is no stream opens one more, to take leave.
-      if (!isAway || isLast || this.#abort.signal.aborted || Date.now() >= giveUpAt) {
+      if (isLast || this.#abort.signal.aborted || !this.#retry.allows(failure)) {
         this.#end(failure);
         return;
       }
-      await pause(pauseMs, this.#closing.signal);
-      pauseMs = Math.min(pauseMs * 2, RETRY_LONGEST_MS);
+      await this.#retry.pause(this.#closing.signal);
     }
   }
 
-  async #converse(): Promise<Ended> {
+  /** One stream, until it ends; what went wrong, if anything did. */
+  async #converse(): Promise<HeadraceError | undefined> {
     const requests = new Outbox<Request>();
     requests.push(this.#open());
     for (const [id, asked] of this.#unanswered) {
@@ -274,7 +259,10 @@ export class Consumer implements Settler {
         asked.isRepeated = true;
       }
     }
-    return { failure, opened };
+    if (opened) {
+      this.#retry.onReached();
+    }
+    return failure;
   }
 
   #open(): Request {
@@ -347,21 +335,6 @@ function unknownOutcome(cause: HeadraceError): HeadraceError {
     true,
     { cause },
   );
-}
-
-/** A pause that a signal ends early. */
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    const stop = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    if (signal.aborted) {
-      stop();
-    }
-    signal.addEventListener("abort", stop, { once: true });
-  });
 }
 
 /** What is to be sent, in order, until it is closed; what comes later is dropped. */

@@ -123,6 +123,18 @@ test("a signal gives back at once what the loop had, at no attempt", async () =>
   assert.equal(again?.attempt, 1);
 });
 
+test("a tail goes on where it was, with what came meanwhile", async () => {
+  const topic = await topicOf(1);
+  const tail = headrace.tail<number>(topic, { start: "earliest" });
+  const seen = [(await tail.next()).value.value];
+  const next = tail.next();
+  await proxy.cut();
+  await direct.publishMany(topic, [{ value: 2 }, { value: 3 }]);
+  seen.push((await next).value.value, (await tail.next()).value.value);
+  await tail.return(undefined);
+  assert.deepEqual(seen, [1, 2, 3]);
+});
+
 test("a loop that comes back too late hears what it has lost, and is given it again", async () => {
   const impatient = await NodeProcess.start({ HEADRACE_LEASE_GRACE_MS: "0" });
   const between = await CutProxy.start(impatient.grpc);
