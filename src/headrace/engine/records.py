@@ -31,6 +31,8 @@ READ_BYTES_MIN = 4 * 1024
 READ_BYTES_MAX = 256 * 1024
 # A batch that holds so much is kept open, uncompressed.
 KEPT_OPEN_BYTES_MIN = 1024 * 1024
+# Of a batch that does not fit into a block, about what is decoded at a time.
+PART_BYTES = 512 * 1024
 # A guess that only decides how far to read ahead.
 _RECORD_BYTES_GUESS = 256
 
@@ -225,7 +227,8 @@ class RecordReader:
         return block
 
     def _decode(self, data: Buffer, offset: int) -> _Block:
-        """The batches in `data` from `offset` on, as far as they fit into a block."""
+        """The batches in `data` from `offset` on, as far as they fit into a block; of one
+        that does not a part."""
         records: list[Record] = []
         transactional: list[tuple[int, int, int]] = []
         position = 0
@@ -262,11 +265,11 @@ class RecordReader:
         try:
             parts = self._open(batch, header, offset)
             is_small = parts.cost_max <= limits.DECODED_BYTES_MAX and not parts.is_begun
-            found = parts.read(0 if is_small else offset)
+            found = parts.read() if is_small else parts.read(offset, PART_BYTES)
             if not parts.is_over and parts.next_offset <= offset:
                 # Few bytes that are many headers: what was asked for is behind them.
                 is_small = False
-                found = parts.read(offset)
+                found = parts.read(offset, PART_BYTES)
             self._keep_open(parts)
         except CorruptBatch as error:
             # Behind a good checksum nonsense is its producer's, and holds no record.

@@ -10,7 +10,7 @@ import pytest
 from headrace.core import limits
 from headrace.engine import records as module
 from headrace.engine.records import KeptBlocks
-from headrace.record import Codec, NewRecord, build_batch, reader
+from headrace.record import BatchParts, Codec, NewRecord, Record, build_batch, reader
 from headrace.record.reader import read_block
 
 COUNT = 60_000
@@ -46,6 +46,27 @@ def test_a_batch_that_is_leased_in_small_bites_is_opened_once(
         bench.node.ack(bench.group, [each.receipt for each in leased])
     assert values == [b"%09d" % number for number in range(COUNT)]
     assert opened == [0]
+
+
+def test_a_small_bite_of_a_large_batch_decodes_about_what_is_asked_for(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    read = BatchParts.read
+
+    def note(self: BatchParts, *given: int) -> list[Record]:
+        found = read(self, *given)
+        decoded.append(len(found))
+        return found
+
+    bench.make()
+    publish(bench)
+    monkeypatch.setattr(BatchParts, "read", note)
+    assert len(bench.lease(10)) == 10
+    assert sum(decoded) < COUNT // 10
+    # The next ones were decoded with them.
+    assert len(bench.lease(900)) == 900
+    assert len(decoded) == 1
 
 
 def test_a_batch_that_is_read_backwards_is_opened_once(bench: Any, opened: list[int]) -> None:
