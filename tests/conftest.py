@@ -79,8 +79,13 @@ sys.dont_write_bytecode = False
 
 # What Spark's own scripts give to every Java they start, also in programs and pages that
 # run by themselves. Runs are short and cores are shared: one compiler and the simplest
-# collector take a third less of them.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# collector take a third less of them, and a start takes a sixth less of them when it does
+# not verify the classes of Spark's own jars.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", os.environ["SPARK_SUBMIT_OPTS"])
 
 

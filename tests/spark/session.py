@@ -32,7 +32,8 @@ SETTINGS = {
 # One executor at each worker, small enough to stand beside everything else.
 CLUSTER_SETTINGS = {
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # As drivers are started: tests/conftest.py says why.
+    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
