@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.core.values import Delivery, Outgoing
@@ -72,7 +72,12 @@ class Shop:
         return broker.groups.serving(group).schedule.encode()
 
 
+# A lane that a lease of many has emptied, and that gets new messages before anybody looks.
+EMPTIED = [([(3, 0, 1), (4, 0, 1)], 2, 0), ([(0, 0, 40), (3, 0, 1)], 20, 576), ([], 1, 424)]
+
+
 @pytest.mark.parametrize("ordering", ["none", "key", "partition"])
+@example(partitions=1, history=EMPTIED)
 @given(partitions=st.integers(1, 3), history=steps)
 def test_a_lease_of_many_gives_what_as_many_leases_of_one_would(
     ordering: str, partitions: int, history: list[tuple[list[tuple[int, int, int]], int, int]]

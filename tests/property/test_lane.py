@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 
 from hypothesis import given
@@ -34,6 +35,8 @@ class OneByOne:
             self.quantum[lane] = max(0, self.quantum[lane] - 1)
             self.served_ms[lane] = now_ms
             left[lane] -= 1
+            if not left[lane]:
+                self.ready_since_ms[lane] = None
             served.append(lane)
         return served
 
@@ -136,7 +139,12 @@ def test_a_lane_that_waited_its_time_is_served_by_the_next_call_that_has_room(
             for lane, since in enumerate(since_ms)
             if since is not None and now_ms - since >= STARVATION_MS
         }
-        served = {lane for lane, _ in schedule.plan(ready, LANE_COUNT, now_ms)}
-        assert waited <= served
+        served = Counter[int]()
+        for lane, taken in schedule.plan(ready, LANE_COUNT, now_ms):
+            served[lane] += taken
+        assert waited <= set(served)
+        for lane, taken in served.items():
+            if taken == ready[lane]:
+                since_ms[lane] = None
         for lane in served:
             since_ms[lane] = now_ms

@@ -43,6 +43,7 @@ class LaneSchedule:
         "_last_served_before_ms",
         "_planned",
         "_quantum",
+        "_ready_since_before_ms",
         "_ready_since_ms",
         "_starvation_ms",
         "last_served_ms",
@@ -60,6 +61,7 @@ class LaneSchedule:
         # The last plan, as far as it can still be taken back.
         self._planned = [0] * LANE_COUNT
         self._last_served_before_ms: list[int | None] = [None] * LANE_COUNT
+        self._ready_since_before_ms: list[int | None] = [None] * LANE_COUNT
 
     def plan(self, ready: Sequence[int], count: int, now_ms: int) -> list[tuple[int, int]]:
         """From which lanes the next `count` messages come, in order.
@@ -79,10 +81,14 @@ class LaneSchedule:
             count -= 1
             self._quantum[lane] = max(0, self._quantum[lane] - 1)
         self._plan_rounds(left, count, plan)
+        self._ready_since_before_ms = self._ready_since_ms.copy()
         self._planned = [0] * LANE_COUNT
         for lane, taken in plan:
             self._planned[lane] += taken
             self.last_served_ms[lane] = now_ms
+            if self._planned[lane] >= ready[lane]:
+                # Emptied: whoever comes next has not waited since then.
+                self._ready_since_ms[lane] = None
         return plan
 
     def on_unserved(self, lane: int, count: int) -> None:
@@ -96,6 +102,7 @@ class LaneSchedule:
         self._quantum[lane] = min(WEIGHTS[lane], self._quantum[lane] + count)
         if 0 < self._planned[lane] <= count:
             self.last_served_ms[lane] = self._last_served_before_ms[lane]
+        self._ready_since_ms[lane] = self._ready_since_before_ms[lane]
         self._planned[lane] = max(0, self._planned[lane] - count)
 
     def on_more(self, lane: int, count: int) -> None:
