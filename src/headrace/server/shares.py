@@ -158,21 +158,21 @@ class Metered(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         coroutine, account, used = self._coroutine, self._account, 0.0
-        go_on: Callable[[], Any] = partial(coroutine.send, None)
+        thrown: BaseException | None = None
         try:
             while True:
                 began = perf_counter()
                 try:
-                    awaited = go_on()
+                    awaited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
                 except StopIteration as done:
                     return done.value  # type: ignore[no-any-return]
                 finally:
+                    thrown = None
                     used += account.charge(began)
                 try:
                     yield awaited
-                    go_on = partial(coroutine.send, None)
                 except BaseException as error:
-                    go_on = partial(coroutine.throw, error)
+                    thrown = error
         finally:
             account.request_seconds = used
             coroutine.close()

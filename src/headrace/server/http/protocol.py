@@ -152,6 +152,8 @@ class GuardedHttp(HttpToolsProtocol):
 
     def _begin_turn(self) -> None:
         self._is_in_line = False
+        if self.transport.is_closing():
+            return
         cycle = self.cycle
         # A full body is read on when some of it was taken; that of a request which is
         # answered already is nobody's.
