@@ -211,7 +211,10 @@ def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
         for thread in threading.enumerate()
         if thread not in threads_before and not _is_foreign(thread)
     ]
-    # What is just ending gets the time to do so; waiting is only paid for then.
+    # What is just ending gets the time to do so, and threads of what was dropped end when it
+    # is collected, which is not to depend on chance; waiting is only paid for then.
+    if threads:
+        gc.collect()
     for thread in threads:
         thread.join(LEFTOVER_GRACE_MS / 1000)
     left = [f"thread {thread.name!r}" for thread in threads if thread.is_alive()]
