@@ -100,7 +100,7 @@ class Log:
         if not names and not read_only and not disk.exists(path):
             make_folder(disk, path)
         if not read_only:
-            if any(name.endswith(SWAP_SUFFIX) for name in names):
+            if CLEANED_NAME not in names and any(name.endswith(SWAP_SUFFIX) for name in names):
                 log.note_gaps()
             names = finish_compaction(disk, path, names)
         bases = [base for name in names if (base := parse_base_offset(name)) is not None]

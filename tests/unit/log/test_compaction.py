@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -246,6 +248,26 @@ def test_a_finished_copy_is_put_in_place_at_open(bench: Bench) -> None:
     bench.reopen()
     assert [(r.offset, r.value) for r in bench.records()] == [(1, b"2"), (2, b"3")]
     assert bench.bases() == [0, 2]
+
+
+def test_a_finished_copy_is_put_in_place_also_on_a_full_disk(bench: Bench) -> None:
+    for value in (b"1", b"2"):
+        bench.append(value, key=b"a")
+        seal(bench)
+    compact(bench)
+    for value in (b"3", b"4"):
+        bench.append(value, key=b"a")
+        seal(bench)
+    swap = bench.disk.open(bench.name(2, ".log.swap"), create=True)
+    swap.write(build_batch([NewRecord(b"a", b"4")], base_offset=3, leader_epoch=1), 0)
+
+    def fail(_count: int, name: str, path: str) -> None:
+        if name == "create":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    bench.disk.on_operation = fail
+    bench.reopen()
+    assert offsets(bench) == [1, 3]
 
 
 def test_a_compacted_log_survives_power_loss(bench: Bench) -> None:
