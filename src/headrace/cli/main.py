@@ -21,6 +21,7 @@ import errno
 import os
 import signal
 import sys
+from collections import UserDict
 from importlib import import_module
 from types import FrameType
 from typing import Any
@@ -68,17 +69,17 @@ COMMANDS = (
 )
 
 
+class _Commands(UserDict[str, Any]):
+    """The commands by name. All names are known, also to click where it looks for the one
+    that was meant; a command is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        found: click.Command | None = self.data[name]
+        return found or getattr(import_module(f"headrace.cli.{name}"), name)
+
+
 class Program(Group):
-    """The root: commands are found here, and everything that one may raise ends here."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *super().list_commands(ctx)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        found: click.Command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
-        return found
+    """The root: everything that a command may raise ends here."""
 
     def invoke(self, ctx: click.Context) -> Any:
         code = 0
@@ -156,7 +157,11 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool)
         ctx.exit()
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Program,
+    commands=_Commands(dict.fromkeys(COMMANDS)),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version",
     is_flag=True,

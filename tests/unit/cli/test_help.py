@@ -85,16 +85,33 @@ def test_the_commands_are_listed_in_the_order_in_which_they_were_added() -> None
     assert names != sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("topik", "topic"), ("publsh", "publish"), ("topic lst", "list")]
+)
+def test_a_misspelt_command_says_which_was_meant(typed: str, meant: str) -> None:
+    result = CliRunner().invoke(cli, typed.split())
+    assert result.exit_code == 2
+    assert "Did you mean" in result.output
+    assert f"'{meant}'" in result.output.partition("Did you mean")[2]
+
+
 @pytest.mark.process
-def test_a_start_imports_the_command_that_it_uses_and_no_other() -> None:
+@pytest.mark.parametrize(
+    ("typed", "imported"),
+    [("completion bash", {"headrace.cli.completion"}), ("completio", set())],
+    ids=["known", "misspelt"],
+)
+def test_a_start_imports_the_command_that_it_uses_and_no_other(
+    typed: str, imported: set[str]
+) -> None:
     program = (
-        "import sys; from headrace.cli.main import cli; "
-        "cli(['completion', 'bash'], standalone_mode=False); print(*sys.modules)"
+        "import atexit, sys; from headrace.cli.main import cli; "
+        f"atexit.register(lambda: print(*sys.modules)); cli({typed.split()})"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     modules = set(done.stdout.splitlines()[-1].split())
     commands = {f"headrace.cli.{name}" for name in cli.list_commands(NOWHERE)}
-    assert modules & commands == {"headrace.cli.completion"}
+    assert modules & commands == imported
 
 
 def test_a_shell_completes_the_names_of_all_commands() -> None:
