@@ -248,9 +248,11 @@ class _Grace:
         self._handle = handle
         self._seconds = seconds
 
-    def wait(self, running: set[Future[None]]) -> None:
+    def wait(self, begun: set[Future[None]]) -> None:
         """Another signal ends the wait by raising, as the first one did."""
         self._give_up_after(self._seconds)
+        # Those that have ended are collected when their places are needed.
+        running = {future for future in begun if not future.done()}
         if not running or not self._seconds:
             return
         commands = counted(len(running), "command")
