@@ -75,7 +75,7 @@ def test_every_way_to_settle_works(sdk_backend: SdkBackend) -> None:
         async with handle.queue("orders") as queue:
             nacked, rejected, released, extended, acked = await queue.lease(5)
             await nacked.nack(delay=3600, error="later")
-            await rejected.reject(reason="nonsense")
+            await rejected.reject("nonsense")
             await released.release()
             await extended.extend(600)
             done, again = await queue.ack([acked]), await queue.ack([acked.receipt])
@@ -290,7 +290,7 @@ def test_dead_letters_and_delayed_messages_are_handled(
         await handle.create_topic("orders", 1)
         await handle.publish_many("orders", ["a", "b", "c"])
         async with handle.queue("orders") as queue:
-            await queue.reject(await queue.receive(max=3), reason="nonsense")
+            await queue.reject(await queue.receive(max=3), "nonsense")
         letters = handle.dead_letters("orders")
         assert [letter.value async for letter in letters] == ["a", "b", "c"]
         chosen = [letter async for letter in letters.choose(limit=1)]

@@ -48,6 +48,15 @@ def test_a_dead_letter_says_where_it_came_from_and_why(
     assert orders.dead_letters("orders").show(str(letter.id)).source == published.id
 
 
+def test_a_reason_needs_no_name(orders: headrace.Headrace) -> None:
+    orders.publish_many("orders", [b"one", b"two"])
+    with orders.queue("orders", "billing") as queue:
+        one, two = queue.lease(2)
+        one.reject("nonsense")
+        queue.reject([two], "nonsense")
+    assert [letter.error for letter in orders.dead_letters("orders")] == ["nonsense"] * 2
+
+
 def test_a_topic_without_dead_letters_has_none(orders: headrace.Headrace) -> None:
     letters = orders.dead_letters("orders")
     assert (list(letters), len(letters), bool(letters)) == ([], 0, False)

@@ -237,10 +237,10 @@ class AsyncQueue(Generic[T]):
         return await self._calls.run(self._queue.nack, message, delay=delay, error=error)
 
     @overload
-    async def reject(self, message: Settleable, *, reason: str | None = None) -> None: ...
+    async def reject(self, message: Settleable, reason: str | None = None) -> None: ...
     @overload
-    async def reject(self, message: Settleables, *, reason: str | None = None) -> Outcomes: ...
-    async def reject(self, message: Any, *, reason: str | None = None) -> Outcomes | None:
+    async def reject(self, message: Settleables, reason: str | None = None) -> Outcomes: ...
+    async def reject(self, message: Any, reason: str | None = None) -> Outcomes | None:
         return await self._calls.run(self._queue.reject, message, reason=reason)
 
     @overload

@@ -185,7 +185,7 @@ class Message(LeasedView[T]):
         """Try again: after `delay`, or after the group's backoff."""
         self._queue.nack(self, delay=delay, error=error)
 
-    def reject(self, *, reason: str | None = None) -> None:
+    def reject(self, reason: str | None = None) -> None:
         """To the dead letters, whatever attempts are left."""
         self._queue.reject(self, reason=reason)
 
@@ -249,7 +249,7 @@ class AsyncMessage(LeasedView[T]):
     async def nack(self, *, delay: Duration | None = None, error: str | None = None) -> None:
         await self._queue.nack(self, delay=delay, error=error)
 
-    async def reject(self, *, reason: str | None = None) -> None:
+    async def reject(self, reason: str | None = None) -> None:
         await self._queue.reject(self, reason=reason)
 
     async def release(self) -> None:

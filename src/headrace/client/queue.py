@@ -299,11 +299,11 @@ class Queue(Generic[T]):
         )
 
     @overload
-    def reject(self, message: Settleable, *, reason: str | None = None) -> None: ...
+    def reject(self, message: Settleable, reason: str | None = None) -> None: ...
     @overload
-    def reject(self, message: Settleables, *, reason: str | None = None) -> Outcomes: ...
+    def reject(self, message: Settleables, reason: str | None = None) -> Outcomes: ...
     def reject(
-        self, message: Settleable | Settleables, *, reason: str | None = None
+        self, message: Settleable | Settleables, reason: str | None = None
     ) -> Outcomes | None:
         """To the dead letters now, whatever attempts are left."""
         text = checked_text("reason", reason)
