@@ -68,6 +68,18 @@ class Context:
         self.aborted = status
 
 
+def test_no_more_calls_are_under_way_than_there_may_be_connections() -> None:
+    service: Any = SimpleNamespace(counts=SimpleNamespace(cuts=Counter()))
+    places = Places(service, NodeSettings(connections_max=1))
+    own = SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:5000")
+    for _ in range(2):
+        with places.taken(own):
+            with pytest.raises(LimitExceeded, match="raise connections_max"):
+                with places.taken(own):
+                    pass
+    assert +service.counts.cuts == {("grpc", "full"): 2}
+
+
 class Gone(Context):
     """Of a client that has gone away meanwhile."""
 

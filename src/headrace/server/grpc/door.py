@@ -6,6 +6,8 @@
                  |
               an error of ours becomes a status, in one place for all of them
 
+Several servers of grpc listen at the one port, and the system gives each connection to one.
+
 grpc waits for the network in a thread of its own, and wakes the loop through a
 socket: while nothing happens, the loop sleeps.
 """
@@ -51,6 +53,9 @@ from headrace.wire.remote.methods import GRPC_NAME, GRPC_SERVICE
 logger = logging.getLogger("headrace.grpc")
 
 CLOSE_SECONDS = 1.0
+# A server of grpc takes up one call after the other, and needs some turns of the loop for
+# each: so many take up as many at once, at one port.
+SERVERS = 8
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -64,15 +69,17 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 30_000),
     ("grpc.http2.ping_timeout_ms", 30_000),
-    # Two nodes on one port would each get some of the clients.
-    ("grpc.so_reuseport", 0),
+    # For our servers, of which each gets some of the clients. Another node does not come in
+    # between: it looks first whether the port is free.
+    ("grpc.so_reuseport", 1),
 )
+_NAMES = tuple(each.full_name for each in pb.DESCRIPTOR.services_by_name.values())
 
 
 def _limits(settings: NodeSettings) -> Iterator[tuple[str, int]]:
     """Of connections, in grpc's words."""
     # Beyond, they are closed before they have said anything.
-    yield "grpc.max_allowed_incoming_connections", settings.connections_max
+    yield "grpc.max_allowed_incoming_connections", _share(settings.connections_max)
     # Calls that we have not taken up yet. From a thousand on grpc would cancel some of them
     # at random: not those of whoever has sent so many.
     yield "grpc.server.max_pending_requests", settings.connections_max
@@ -85,6 +92,11 @@ def _limits(settings: NodeSettings) -> Iterator[tuple[str, int]]:
         yield "grpc.max_connection_idle_ms", settings.connections_max_idle_ms
 
 
+def _share(count: int) -> int:
+    """Of one server, for all of them together."""
+    return -(-count // SERVERS)
+
+
 class GrpcDoor:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
         self._service = service
@@ -94,33 +106,41 @@ class GrpcDoor:
         self._sdk = SdkStreams(service)
         self._health = health.aio.HealthServicer()
         self.address = Address("", 0)
-        self._server: Any
+        self._servers: list[Any] = []
 
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""
         wanted = Address.parse("grpc", self._settings.grpc)
         await _check_free(self._service.loop, wanted)
+        handlers = (*self._handlers(), self._sdk_handler())
+        for number in range(SERVERS):
+            server = self._new_server(handlers)
+            try:
+                wanted = Address(wanted.host, server.add_insecure_port(str(wanted)))
+            except RuntimeError as error:
+                if number:
+                    # A system on which several cannot listen at one port: one is enough.
+                    break
+                # Taken between our look and now.
+                raise OSError(errno.EADDRINUSE, str(error)) from error
+            await server.start()
+            self._servers.append(server)
+        self._service.connections["grpc"] = count_connections
+        self.address = wanted
+        for name in ("", *_NAMES):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def _new_server(self, handlers: tuple[Any, ...]) -> Any:
         server = grpc.aio.server(
             options=(*_OPTIONS, *_limits(self._settings)),
             maximum_concurrent_rpcs=self._settings.connections_max,
         )
-        names = [each.full_name for each in pb.DESCRIPTOR.services_by_name.values()]
-        server.add_generic_rpc_handlers((*self._handlers(), self._sdk_handler()))
+        server.add_generic_rpc_handlers(handlers)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
-            (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            (*_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
-        try:
-            port = server.add_insecure_port(str(wanted))
-        except RuntimeError as error:
-            # Taken between our look and now.
-            raise OSError(errno.EADDRINUSE, str(error)) from error
-        await server.start()
-        self._server = server
-        self._service.connections["grpc"] = count_connections
-        self.address = Address(wanted.host, port)
-        for name in ("", *names):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return server
 
     def _handlers(self) -> list[Any]:
         calls = Calls(self._service, door="grpc")
@@ -161,7 +181,7 @@ class GrpcDoor:
         """Take nothing new, let what is under way be answered, and end the streams."""
         self._sdk.close()
         await self._health.enter_graceful_shutdown()
-        await self._server.stop(CLOSE_SECONDS)
+        await asyncio.gather(*(server.stop(CLOSE_SECONDS) for server in self._servers))
         await self._aftermath.close()
 
 

@@ -35,10 +35,13 @@ class Places:
         self._accounts = lru_cache(ACCOUNTS_MAX)(self._open_account)
         self._service = service
         self._count_max = settings.connections_per_address_max
+        # Each of the servers of grpc has its own bound; this is one for all of them.
+        self._calls_max = settings.connections_max
+        self._under_way = 0
         self._addresses = Addresses(self._count_max)
         self._cuts = service.counts.cuts
         self._stall_seconds = settings.stall_timeout_ms / 1000 or None
-        for reason in ("address", "body"):
+        for reason in ("address", "body", "full"):
             self._cuts["grpc", reason] += 0
 
     def account(self, context: Any) -> Account:
@@ -50,7 +53,14 @@ class Places:
 
     @contextmanager
     def taken(self, context: Any) -> Iterator[None]:
-        """While a call is under way; LimitExceeded when its address has too many."""
+        """While a call is under way; LimitExceeded when its address has too many, or all
+        have."""
+        if self._under_way >= self._calls_max:
+            self._cuts["grpc", "full"] += 1
+            raise LimitExceeded(
+                f"{self._calls_max} calls are under way, which is the most that this node takes; "
+                "try again later, or raise connections_max"
+            )
         host = host_of(context.peer())
         if not self._addresses.admit(host):
             self._cuts["grpc", "address"] += 1
@@ -58,9 +68,11 @@ class Places:
                 f"{self._count_max} calls of {host} are under way, which is the most that one "
                 "address may have; end some, or raise connections_per_address_max"
             )
+        self._under_way += 1
         try:
             yield
         finally:
+            self._under_way -= 1
             self._addresses.leave(host)
 
     async def first_request(self, requests: AsyncIterator[Any]) -> Any:
