@@ -100,7 +100,10 @@ def run_history(history: list[tuple[str, Any]]) -> None:
             wait_for_next(due, twin)
         assert len(due) == len(twin.entries)
         assert due.next_due_ms() == min((time for time, _ in twin.entries), default=None)
-        assert sorted(due) == sorted(twin.entries)
+        assert sorted(due) == list(due.in_order(0)) == sorted(twin.entries)
+        for _, start in twin.entries[:1]:
+            behind = [entry for entry in sorted(twin.entries) if entry[1] >= start]
+            assert list(due.in_order(start)) == behind
     assert due.pop_due(TIMESTAMP_MS_MAX) == twin.pop_due(TIMESTAMP_MS_MAX, None)
 
 

@@ -91,3 +91,13 @@ class GroupCalls(Served):
         with self._looking(find) as now_ms:
             found = None if topics is None else self._topics_named(topics)
             return queues.statistics(queues.named(group), found, now_ms)
+
+    def next_delayed_ms(self, group: str) -> int | None:
+        """When the next message comes due that is delayed or rests before a retry."""
+        queues = self._broker.groups
+
+        def find() -> list[Partition]:
+            return [partition for partition, _ in queues.views(queues.named(group))]
+
+        with self._looking(find):
+            return queues.next_delayed_ms(queues.named(group))

@@ -11,6 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from heapq import merge
+from itertools import islice
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
@@ -19,7 +21,7 @@ from headrace.engine import state as events
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import pairs, runs_of
-from headrace.engine.window import DELAYED
+from headrace.engine.window import DELAYED, RETRYING
 from headrace.record import Record, read_attributes
 
 # Due time, partition and offset: where a page goes on.
@@ -70,6 +72,25 @@ def totals_of(topic: str, partitions: Sequence[Partition]) -> DelayedTotals:
         if partition.scanner is not None:
             ended.update(partition.scanner.delays_ended)
     return DelayedTotals(topic, ended["delivered"], ended["cancelled"], ended["expired"])
+
+
+def next_delayed_ms(partition: Partition, view: QueueView) -> int | None:
+    """When the next message of this group comes due that is delayed or rests before a
+    retry. Due times are kept of those too that were called off or are not the group's."""
+    dues = []
+    start = view.window.start
+    if view.window.count_in(DELAYED) and partition.scanner is not None:
+        delays = partition.scanner.delays.in_order(start)
+        moments = partition.scanner.scheduled.in_order(start)
+        dues += _first_in(view, DELAYED, merge(delays, moments))
+    if view.window.count_in(RETRYING):
+        dues += _first_in(view, RETRYING, view.retries.in_order(start))
+    return min(dues, default=None)
+
+
+def _first_in(view: QueueView, state: int, times: Iterable[tuple[int, int]]) -> list[int]:
+    found = (due_ms for due_ms, offset in times if view.is_in(offset, state))
+    return list(islice(found, 1))
 
 
 def _is_delayed(partition: Partition, offset: int, now_ms: int) -> bool:

@@ -30,6 +30,7 @@ from headrace.engine.catalog import (
 )
 from headrace.engine.commit import Commit
 from headrace.engine.consumers import Consumers, Readers
+from headrace.engine.delayed import next_delayed_ms
 from headrace.engine.lane import LaneSchedule
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -272,6 +273,10 @@ class Groups:
     @staticmethod
     def next_due_of(group: Group, partitions: Sequence[Partition]) -> int | None:
         dues = [partition.next_due_ms(group.id) for partition in partitions]
+        return min((due for due in dues if due is not None), default=None)
+
+    def next_delayed_ms(self, group: Group) -> int | None:
+        dues = [next_delayed_ms(partition, view) for partition, view in self.views(group)]
         return min((due for due in dues if due is not None), default=None)
 
     def statistics(

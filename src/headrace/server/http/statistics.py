@@ -57,7 +57,7 @@ async def delay(call: Call) -> group_bodies.DelayStatistics:
     query: group_bodies.StatisticsQuery = call.query
     names = None if query.group is None else list(groups[0].topics)
     for each in groups:
-        due_ms = await call.run(Face.next_due_ms, each.group, list(each.topics))
+        due_ms = await call.run(Face.next_delayed_ms, each.group)
         found.append(
             group_bodies.Delay(
                 group=each.group,

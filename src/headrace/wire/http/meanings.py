@@ -174,7 +174,7 @@ MEANINGS: Mapping[str, str] = {
     "newest_first": "The latest first.",
     "next": "What to pass as `after` for the next page; null on the last.",
     "TopicPage.next": "The partition to pass as `after` for the next page; null on the last.",
-    "next_due": "When the next of them comes due.",
+    "next_due": "When the next delayed message or retry comes due; null when there is none.",
     "next_offset": "Where to go on; offsets may have gaps.",
     "node_id": "The node's number.",
     "offset": "The offset in the partition.",
