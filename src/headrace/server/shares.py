@@ -5,8 +5,9 @@
                                          many of the line as fit into its budget
 
 So a turn of the loop stays short, however many connections ask for however much: a
-request takes several turns, and all who are served wait for each of them. While nobody
-else wants the loop, a line costs its only guest nothing but an empty turn.
+request takes several turns, and all who are served wait for each of them. Where nobody has
+used little for a while, there is nobody to be kept short for: a turn is longer then, and
+the line costs next to nothing.
 
 An account fills up with time, by a tenth of it, and is charged with the time that serving
 its connection has taken. A new one owes something: otherwise a thousand connections, each
@@ -30,8 +31,11 @@ from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-# Of a turn of the loop, for those in line.
+# Of a turn of the loop, for those in line: while there are others, and when there was none
+# for so long.
 LINE_SECONDS = 0.001
+ALONE_SECONDS = 0.01
+ALONE_AFTER_SECONDS = 1.0
 # How fast an account fills, how much it holds, how much a new one owes, and how far it
 # may be overdrawn.
 SHARE = 0.1
@@ -45,9 +49,15 @@ UNKNOWN_SECONDS = 0.0002
 class Line:
     """Those who wait for a turn, in the order in which they came."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turn_seconds: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, turn_seconds: float, alone_seconds: float
+    ) -> None:
+        """`alone_seconds` of a turn are the line's while there is nobody else."""
         self._loop = loop
         self._turn_seconds = self._left = turn_seconds
+        self._alone_seconds = alone_seconds
+        # When somebody was served who had used little.
+        self.others_at = -ALONE_AFTER_SECONDS
         self._waiting: deque[tuple[Callable[[], None], float]] = deque()
         self._is_turn_due = False
 
@@ -78,8 +88,10 @@ class Line:
 
     def _on_turn(self) -> None:
         self._is_turn_due = False
-        self._left = min(self._left, 0) + self._turn_seconds
         now = perf_counter()
+        is_alone = now - self.others_at >= ALONE_AFTER_SECONDS
+        turn_seconds = self._alone_seconds if is_alone else self._turn_seconds
+        self._left = min(self._left, 0) + turn_seconds
         try:
             while self._waiting and self._left > 0:
                 begin, seconds = self._waiting.popleft()
@@ -88,7 +100,7 @@ class Line:
                 self._left -= seconds + now - began
         finally:
             # Also when nobody is left: what was used counts for one turn only.
-            if self._waiting or self._left < self._turn_seconds:
+            if self._waiting or self._left < turn_seconds:
                 self._await_turn()
 
 
@@ -96,8 +108,9 @@ class Shares:
     """Of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.line = Line(loop, LINE_SECONDS)
-        self.slices = Line(loop, LINE_SECONDS)
+        self.line = Line(loop, LINE_SECONDS, ALONE_SECONDS)
+        # Whoever rests after a slice does so for others.
+        self.slices = Line(loop, LINE_SECONDS, LINE_SECONDS)
 
     def open_account(self) -> Account:
         return Account(self.line)
@@ -118,10 +131,15 @@ class Account:
     def charge(self, began: float) -> float:
         """The connection was served from `began` until now; how long that was."""
         now = perf_counter()
-        seconds = now - began
+        self.spend(now - began, now)
+        return now - began
+
+    def spend(self, seconds: float, now: float) -> None:
+        """It has used so much until now."""
         left = min(self._left + SHARE * (now - self._seen), SAVED_SECONDS_MAX) - seconds
+        if left > 0:
+            self._line.others_at = now
         self._left, self._seen = max(left, -OWED_SECONDS_MAX), now
-        return seconds
 
     @property
     def is_spent(self) -> bool:
@@ -149,7 +167,8 @@ class Account:
 
 
 class Metered(Generic[T]):
-    """Awaits a coroutine, and charges an account for each of its steps."""
+    """Awaits a coroutine, and charges an account for its steps: at its end, and before that
+    whenever they have come to a turn's worth."""
 
     def __init__(self, coroutine: Awaitable[T], account: Account) -> None:
         # Whatever is awaited here is made by `async def`.
@@ -157,24 +176,31 @@ class Metered(Generic[T]):
         self._account = account
 
     def __await__(self) -> Generator[Any, Any, T]:
-        coroutine, account, used = self._coroutine, self._account, 0.0
+        coroutine, account = self._coroutine, self._account
+        used = unpaid = 0.0
+        now = began = perf_counter()
         thrown: BaseException | None = None
         try:
             while True:
-                began = perf_counter()
                 try:
                     awaited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
                 except StopIteration as done:
                     return done.value  # type: ignore[no-any-return]
                 finally:
                     thrown = None
-                    used += account.charge(began)
+                    now = perf_counter()
+                    unpaid += now - began
+                if unpaid > LINE_SECONDS:
+                    account.spend(unpaid, now)
+                    used, unpaid = used + unpaid, 0.0
                 try:
                     yield awaited
                 except BaseException as error:
                     thrown = error
+                began = perf_counter()
         finally:
-            account.request_seconds = used
+            account.spend(unpaid, now)
+            account.request_seconds = used + unpaid
             coroutine.close()
 
 

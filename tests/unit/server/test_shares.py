@@ -28,7 +28,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def line() -> Line:
-    return Line(asyncio.get_running_loop(), LINE_SECONDS)
+    """Beside which there are others."""
+    made = Line(asyncio.get_running_loop(), LINE_SECONDS, shares.ALONE_SECONDS)
+    made.others_at = float("inf")
+    return made
 
 
 async def counted_turns(done: list[Any], count: int) -> list[int]:
@@ -48,6 +51,32 @@ def test_a_turn_of_the_loop_serves_as_many_of_the_line_as_fit_into_it(now: list[
         counts = await counted_turns(done, 40)
         assert max(after - before for before, after in pairwise([0, *counts])) == 4
         assert done == list(range(40))
+
+    play(scenario)
+
+
+def test_a_turn_is_longer_where_there_is_nobody_else(now: list[float]) -> None:
+    async def scenario() -> None:
+        shared = shares_of(asyncio.get_running_loop())
+        modest = shared.open_account()
+        waiting = shared.line
+        assert [waiting.admits(shares.ALONE_SECONDS / 4) for _ in range(2)] == [True, False]
+        # From the next turn on it is known that nobody is there.
+        for is_alone in (True, False, True):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            admitted = [waiting.admits(shares.ALONE_SECONDS / 4) for _ in range(4)]
+            assert admitted.count(True) == (4 if is_alone else 1), admitted
+            now[0] += 1
+            if is_alone:
+                # One that has used little is served.
+                modest.charge(now[0])
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            else:
+                now[0] += shares.ALONE_AFTER_SECONDS
+                for _ in range(20):
+                    await asyncio.sleep(0)
 
     play(scenario)
 
