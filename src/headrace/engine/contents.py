@@ -5,6 +5,10 @@ the limits of messages, and what has to be known of them is noted:
 
     bytes --> uncompressed --> within the limits? --> attributes, keys, ids --> append
 
+Elsewhere a batch is not opened, except where it may hold more than anybody here opens:
+a publish that was acknowledged and that no stream, search or queue can read would be lost
+without a word.
+
 A batch of kilobytes may hold a million records. One that holds little is looked into on
 the spot. Another would keep everybody waiting for seconds, so it is for a thread
 (`Heavy`); and what is noted of one batch has a bound, since the append, and all groups
@@ -26,6 +30,8 @@ from headrace.core.ports import Buffer
 from headrace.engine.scan import Row, Scan, key_hash, rows_of
 from headrace.record import Attributes, BatchHeader, BatchParts, read_attributes, split_batches
 from headrace.record.attributes import block_may_have_attributes, iterate_attributes, later
+from headrace.record.batch import HEADER_BYTES, sizes_and_codecs
+from headrace.record.bounds import SMALL_BYTES, may_hold_more
 from headrace.record.compression import HoldsTooMuch
 from headrace.record.reader import read_block, read_raw_block
 from headrace.record.record_limits import check_block
@@ -47,7 +53,8 @@ class MeaninglessId(InvalidArgument):
 class Wanted(NamedTuple):
     """What a partition has to know of its records."""
 
-    # Whether they are within the limits of messages; without it nothing is.
+    # Whether they are within the limits of messages; without it nothing is, but that
+    # somebody can open them.
     limits: bool
     attributes: bool
     # Where the order is that of keys.
@@ -133,6 +140,8 @@ class Heavy:
 
     def look(self) -> Found:
         """RecordTooLarge, CorruptBatch as `look_into`."""
+        if not self._wanted.limits:
+            return _check_openable(self._batches, self._wanted)
         found = _look(self._batches, self._wanted, None)
         assert found is not None
         return found
@@ -151,15 +160,48 @@ class Light:
 def look_into(
     batches: Buffer, scanner: Scanner | None, dedup: DedupWindow | None, light: Light
 ) -> Found | Heavy:
-    """The contents of each of these dense batches; none where nothing is wanted.
-    RecordTooLarge when a record is beyond what a message may be, or a batch beyond what
-    is opened or noted; CorruptBatch when one cannot be read; MeaninglessId. Checksums are
-    not checked."""
+    """The contents of each of these dense batches; none where nothing is wanted, and they
+    hold no more than is opened. RecordTooLarge when a record is beyond what a message may
+    be, or a batch beyond what is opened or noted; CorruptBatch when one cannot be read;
+    MeaninglessId. Checksums are not checked."""
     wanted = wanted_of(scanner, dedup)
     if not wanted.limits:
-        return ()
+        return Heavy(batches, wanted) if _may_hold_too_much(batches, light) else ()
     found = _look(batches, wanted, light)
     return Heavy(batches, wanted) if found is None else found
+
+
+def _may_hold_too_much(batches: Buffer, light: Light) -> bool:
+    """Whether one of them has to be opened to know. Almost every batch is small or plain,
+    and one look at its length and its codec does."""
+    if len(batches) <= SMALL_BYTES:
+        return False
+    with memoryview(batches) as view:
+        for position, size, codec in sizes_and_codecs(view):
+            if codec and size > SMALL_BYTES:
+                with view[position + HEADER_BYTES : position + size] as records:
+                    if may_hold_more(codec, records, limits.DECOMPRESSED_BYTES_MAX):
+                        return True
+            light.batches += 1
+    return False
+
+
+def _check_openable(batches: Buffer, wanted: Wanted) -> list[Contents]:
+    """RecordTooLarge when one of them is beyond what is opened. What is no batch inside is
+    its producer's, as it is where nobody looks."""
+    found: list[Contents] = []
+    view = memoryview(batches)
+    for position, header in split_batches(batches):
+        try:
+            read_block(
+                view[position : position + header.size_bytes], header, limits.DECOMPRESSED_BYTES_MAX
+            )
+        except HoldsTooMuch as error:
+            raise _beyond(error) from error
+        except CorruptBatch:
+            pass
+        found.append(Contents(wanted))
+    return found
 
 
 def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents] | None:
@@ -180,7 +222,7 @@ def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents
                 # What was uncompressed so far is spent.
                 light.bytes = 0
                 return None
-            raise RecordTooLarge(f"{error}; send smaller batches") from error
+            raise _beyond(error) from error
         check_block(block, header.count)
         if light is not None:
             light.bytes -= len(block) if header.codec else 0
@@ -242,6 +284,10 @@ def _ids(block: bytes, header: BatchHeader) -> Iterator[DedupId]:
                 found = read_attributes(record.headers, record.timestamp_ms).dedup_id
                 if found is not None:
                     yield DedupId(found, record.offset, record.timestamp_ms)
+
+
+def _beyond(error: HoldsTooMuch) -> RecordTooLarge:
+    return RecordTooLarge(f"{error}; send smaller batches")
 
 
 def _too_many(what: str, where: str) -> RecordTooLarge:

@@ -48,11 +48,13 @@ _SEQUENCE_MASK: Final = 2**31 - 1
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET: Final = struct.Struct(">q")
+_BATCH_LENGTH: Final = struct.Struct(">i")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 
+_BATCH_LENGTH_AT: Final = 8
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 CRC_FROM: Final = 21
@@ -205,6 +207,19 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             )
         yield position, header
         position = end
+
+
+def sizes_and_codecs(view: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Position, size and codec of each of these batches, for a look in passing; it ends
+    where there is no whole one."""
+    position, end = 0, len(view)
+    while end - position >= HEADER_BYTES:
+        size = _BATCH_LENGTH.unpack_from(view, position + _BATCH_LENGTH_AT)[0] + LENGTH_OVERHEAD
+        if not HEADER_BYTES <= size <= end - position:
+            return
+        # The lower byte of the attributes.
+        yield position, size, view[position + _ATTRIBUTES_AT + 1] & CODEC_MASK
+        position += size
 
 
 def patch_batch(

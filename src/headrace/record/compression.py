@@ -48,8 +48,8 @@ _GZIP_LEVEL: Final = 6
 _LZ4_LEVEL: Final = 1
 _ZSTD_LEVEL: Final = 3
 
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 # Snappy's best element makes 64 bytes of 3, so a claim beyond this ratio is a
@@ -120,7 +120,7 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
-    parts = [_XERIAL_HEADER]
+    parts = [XERIAL_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
             block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
@@ -130,13 +130,13 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     with memoryview(data) as view:
-        if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
             return _decompress_snappy_block(view, limit)
-        if len(view) < len(_XERIAL_HEADER):
+        if len(view) < len(XERIAL_HEADER):
             raise CorruptBatch("the frame header of snappy is cut off")
         parts = []
         left = limit
-        position = len(_XERIAL_HEADER)
+        position = len(XERIAL_HEADER)
         while position < len(view):
             start = position + _BLOCK_LENGTH.size
             if start > len(view):

@@ -3,6 +3,7 @@ queues have to know of them is what a scan of the appended batch finds."""
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from headrace.record import (
     read_header,
     stamp_append_time,
 )
-from headrace.record.batch import HEADER_BYTES, seal_batch
+from headrace.record.batch import HEADER_BYTES, LENGTH_OVERHEAD, seal_batch
 from headrace.record.reader import read_block
 
 QUEUE = Wanted(True, True, False, False)
@@ -153,6 +154,35 @@ def test_what_has_to_be_noted_of_a_batch_has_a_bound(
 
 def test_a_topic_that_nobody_reads_as_a_queue_is_not_looked_into() -> None:
     assert look_into(b"anything", None, None, Light()) == ()
+    assert look_into(b"anything" * 1_000, None, None, Light()) == ()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_batch_that_nobody_could_open_is_refused_though_no_queue_reads_it(codec: Codec) -> None:
+    most = limits.DECOMPRESSED_BYTES_MAX // 1024**2
+    below, beyond = (
+        build_batch([NewRecord(None, bytes(1024**2))] * count, codec=codec)
+        for count in (most // 2, most)
+    )
+    assert look_into(below, None, None, Light()) == ()
+    light = Light()
+    found = look_into(below + beyond, None, None, light)
+    assert isinstance(found, Heavy)
+    # The one in front of it can be appended without it.
+    assert light.batches == 1
+    with pytest.raises(RecordTooLarge, match="send smaller batches"):
+        found.look()
+
+
+def test_what_only_might_hold_too_much_is_taken_when_it_does_not() -> None:
+    """Nonsense too, where no queue reads: a Kafka consumer gets it as it is."""
+    batch = build_batch([NewRecord(None, bytes(64 * 1024))], codec=Codec.ZSTD)
+    batch += bytes(4096)
+    struct.pack_into(">i", batch, 8, len(batch) - LENGTH_OVERHEAD)
+    seal_batch(batch, 0, len(batch))
+    found = look_into(batch, None, None, Light())
+    assert isinstance(found, Heavy)
+    assert [each.fault for each in found.look()] == [""]
 
 
 @pytest.mark.parametrize("ids", [False, True])

@@ -130,3 +130,41 @@ def test_heavy_batches_of_our_clients_are_opened_in_a_thread_and_keep_their_orde
         assert refused.offset == -1
 
     on_a_node(scenario)
+
+
+# More than is opened, and little on the wire.
+BEYOND = build_batch([NewRecord(None, bytes(1024 * 1024))] * 33, codec=Codec.ZSTD)
+
+
+def test_what_nobody_could_open_is_refused_though_no_queue_reads_the_topic(
+    opened: list[tuple[int, bool]],
+) -> None:
+    async def play() -> None:
+        bench = Bench(MemoryDisk())
+        large = build_batch([NewRecord(None, bytes(1024 * 1024))] * 8, codec=Codec.ZSTD)
+        batches = [light(), large, BEYOND, light()]
+        try:
+            bench.send(b"".join(bench.request(each) for each in batches))
+            answers = await bench.answers(4)
+        finally:
+            bench.connection.connection_lost(None)
+            await bench.service.close()
+            bench.broker.close()
+        assert answers == [(1, 0, 0), (2, 0, 1), (3, Error.MESSAGE_TOO_LARGE, -1), (4, 0, 9)]
+        # What may be read is not opened here.
+        assert not opened
+
+    asyncio.run(play())
+
+
+def test_what_nobody_could_open_is_refused_of_our_clients_too() -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        await client.ask("create_topic", "stream", 1, None, True)
+        [refused] = await client.ask(
+            "publish_batches", [PlacedBatch("stream", 0, bytearray(BEYOND))]
+        )
+        assert refused.offset == -1
+        assert "decompress to more than" in str(refused)
+
+    on_a_node(scenario)
