@@ -52,6 +52,12 @@ def trace_one(broker: Broker, id: MessageId) -> Steps[MessageTrace]:
     [found] = yield from trace_many(broker, partition, [id.offset])
     if found.published_at_ms is None and not found.events:
         if id.offset >= partition.log.start_offset:
+            why = _why_unreadable(partition, id.offset)
+            if why is not None:
+                raise UnknownMessage(
+                    f"message {id} cannot be read: of its batch, {why}; Kafka consumers get it "
+                    "as it is"
+                )
             raise UnknownMessage(
                 f"there is no message {id}: it was compacted away, or the marker of a "
                 "transaction has its place"
@@ -122,6 +128,16 @@ def trace_many(
 def _records(partition: Partition, offsets: Sequence[int]) -> dict[int, Record]:
     there = [offset for offset in offsets if offset >= partition.log.start_offset]
     return {record.offset: record for record in partition.read(runs_of(there))}
+
+
+def _why_unreadable(partition: Partition, offset: int) -> str | None:
+    """Why the batch that this offset lies in cannot be opened; None when it can, or there is
+    none. It was tried before."""
+    data = partition.log.read(offset, 1, partition.high_watermark)
+    if not data:
+        return None
+    base_offset = read_header(data).base_offset
+    return partition.records.unreadable.why(base_offset) if base_offset <= offset else None
 
 
 def _producers_of(partition: Partition, offsets: Sequence[int]) -> dict[int, str | None]:

@@ -17,7 +17,8 @@ class Unreadable:
 
     def __init__(self) -> None:
         self.count = 0
-        self._known: set[int] = set()
+        # Why, by offset.
+        self._known: dict[int, str] = {}
         self._untold: list[tuple[int, str]] = []
 
     def note(self, offset: int, why: str) -> None:
@@ -26,8 +27,13 @@ class Unreadable:
             return
         self.count += 1
         if len(self._known) < PLACES_MAX:
-            self._known.add(offset)
+            self._known[offset] = why
             self._untold.append((offset, why))
+
+    def why(self, offset: int) -> str | None:
+        """Why the batch that begins at `offset` was skipped; None: it was not, or there
+        were too many to remember."""
+        return self._known.get(offset)
 
     def take_untold(self) -> list[tuple[int, str]]:
         """What was noted since the last time."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.core import limits
-from headrace.core.errors import CorruptBatch, RecordTooLarge
+from headrace.core.errors import CorruptBatch, RecordTooLarge, UnknownMessage
 from headrace.core.values import Outgoing, PlacedBatch
 from headrace.engine import contents
 from headrace.engine.records import KeptBlocks
@@ -126,6 +126,17 @@ def test_a_batch_in_the_log_that_cannot_be_opened_is_skipped_and_noted(
     assert offset == 1
     assert why
     assert unreadable.take_untold() == []
+
+
+@pytest.mark.parametrize("bad", [nonsense, vast])
+def test_a_trace_says_that_a_batch_cannot_be_opened(
+    bench: Any, bad: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "may_hold_more", lambda *_: False)
+    bench.node.create_topic(TOPIC, partitions=1)
+    append(bench, bad())
+    with pytest.raises(UnknownMessage, match="cannot be read: of its batch, ."):
+        bench.node.trace(f"{TOPIC}:0:2")
 
 
 def test_a_lease_has_one_bound_in_bytes_whatever_the_number_of_messages(bench: Any) -> None:
