@@ -44,6 +44,11 @@ def _problems(call: Call) -> Iterator[str]:
     for partition in call.service.broker.topics:
         if partition.is_stopped:
             yield str(partition.stopped or partition.queues_stopped)
+        if count := partition.records.unreadable.count:
+            yield (
+                f"{partition.topic.name}:{partition.index} has batches that cannot be read: "
+                f"{count} so far; the log says why. Kafka consumers get them, all others skip them"
+            )
 
 
 def full_text(free: int, floor: int) -> str:
