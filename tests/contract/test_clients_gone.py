@@ -75,8 +75,14 @@ def trace_over_http(node: LoopNode) -> Callable[[], None]:
 
 def search_over_grpc(node: LoopNode) -> Callable[[], None]:
     client = GrpcClient(str(node.addresses["grpc"]))
-    client.traces.Search.future(pb.SearchTracesRequest(outcome="expired"))
-    return client.close
+    call = client.traces.Search.future(pb.SearchTracesRequest(outcome="expired"))
+
+    def leave() -> None:
+        # A call that nobody holds is cancelled at once, maybe before the node has seen it.
+        assert not call.done()
+        client.close()
+
+    return leave
 
 
 def search_by_sdk(node: LoopNode) -> Callable[[], None]:

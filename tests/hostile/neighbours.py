@@ -32,7 +32,7 @@ from headrace.wire.kafka.generated import fetch_request
 
 PAUSE_SECONDS = 0.05
 # Whoever waits so long for an answer has lost its node.
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 120
 GROUP = "neighbours"
 made: Any = stubs
 Round = Callable[[int], Awaitable[tuple[float, float]]]
