@@ -144,7 +144,5 @@ def test_a_lane_that_waited_its_time_is_served_by_the_next_call_that_has_room(
             served[lane] += taken
         assert waited <= set(served)
         for lane, taken in served.items():
-            if taken == ready[lane]:
-                since_ms[lane] = None
-        for lane in served:
-            since_ms[lane] = now_ms
+            # Its wait begins again, or ends.
+            since_ms[lane] = None if taken == ready[lane] else now_ms
