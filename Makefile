@@ -11,7 +11,7 @@ ARGS ?=
 
 STAMP := .venv/.headrace-setup
 # Setting up compiles these; without a compiler their plain twins run.
-COMPILED := $(shell find src/headrace -name '*.pyx')
+COMPILED := $(shell find src/headrace -name '*.p[yx][xd]')
 PYTEST := .venv/bin/python -m pytest
 SHORT_TESTS := tests/test_tidy.py tests/unit tests/property
 

@@ -35,7 +35,7 @@ TESTS = PROJECT / "tests"
 # Folders and endings that tell what was written by hand.
 NOT_WRITTEN = {"node_modules", "build", "dist", "__pycache__", "data", "results"}
 WRITTEN = set(
-    ".c .cfg .css .env .h .html .ini .js .md .proto .py .pyx .sh .toml .ts .yaml .yml".split()
+    ".c .cfg .css .env .h .html .ini .js .md .proto .pxd .py .pyx .sh .toml .ts .yaml .yml".split()
 )
 VARIABLE = re.compile(r"\bHEADRACE_[A-Z0-9_]*[A-Z0-9]\b")
 

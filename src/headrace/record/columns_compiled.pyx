@@ -10,6 +10,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from headrace.record.numbers cimport read_number
+
 from headrace.core.errors import CorruptBatch
 from headrace.record.columns import BytesColumn, Columns, HeadersColumn
 
@@ -43,30 +45,6 @@ cdef struct Row:
     const uint8_t* headers
     int64_t header_count
     const uint8_t* end
-
-
-cdef inline const uint8_t* read_number(
-    const uint8_t* position, const uint8_t* end, int bits, uint64_t* number
-) noexcept nogil:
-    """Reads a number without undoing the zigzag; NULL when it is none."""
-    cdef uint64_t raw = 0
-    cdef uint64_t byte
-    cdef int shift = 0
-    while shift < bits:
-        if position >= end:
-            return NULL
-        byte = position[0]
-        position += 1
-        if shift == 63 and byte > 1:
-            return NULL
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if bits == 32 and raw >> 32:
-                return NULL
-            number[0] = raw
-            return position
-        shift += 7
-    return NULL
 
 
 cdef inline const uint8_t* read_bytes(

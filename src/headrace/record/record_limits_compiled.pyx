@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from headrace.record.numbers cimport read_number
+
 from headrace.core import limits
 
 cdef int64_t KEY_BYTES_MAX = limits.KEY_BYTES_MAX
@@ -14,30 +16,6 @@ cdef int CORRUPT = 1
 cdef int LONG_KEY = 2
 cdef int MANY_HEADERS = 3
 cdef int LONG_HEADERS = 4
-
-
-cdef inline const uint8_t* read_number(
-    const uint8_t* position, const uint8_t* end, int bits, uint64_t* number
-) noexcept nogil:
-    """Reads a number without undoing the zigzag; NULL when it is none."""
-    cdef uint64_t raw = 0
-    cdef uint64_t byte
-    cdef int shift = 0
-    while shift < bits:
-        if position >= end:
-            return NULL
-        byte = position[0]
-        position += 1
-        if shift == 63 and byte > 1:
-            return NULL
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if bits == 32 and raw >> 32:
-                return NULL
-            number[0] = raw
-            return position
-        shift += 7
-    return NULL
 
 
 cdef int find_header_fault(

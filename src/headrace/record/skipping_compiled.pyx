@@ -3,31 +3,9 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from headrace.record.numbers cimport read_number
+
 from headrace.core.errors import CorruptBatch
-
-
-cdef inline const uint8_t* read_number(
-    const uint8_t* position, const uint8_t* end, int bits, uint64_t* number
-) noexcept nogil:
-    """Reads a number without undoing the zigzag; NULL when it is none."""
-    cdef uint64_t raw = 0
-    cdef uint64_t byte
-    cdef int shift = 0
-    while shift < bits:
-        if position >= end:
-            return NULL
-        byte = position[0]
-        position += 1
-        if shift == 63 and byte > 1:
-            return NULL
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if bits == 32 and raw >> 32:
-                return NULL
-            number[0] = raw
-            return position
-        shift += 7
-    return NULL
 
 
 def skip_to(const uint8_t[::1] data, int64_t position, int64_t previous, int64_t left, int64_t wanted):
