@@ -49,11 +49,8 @@ UNKNOWN_SECONDS = 0.0002
 class Line:
     """Those who wait for a turn, in the order in which they came."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, turn_seconds: float, alone_seconds: float
-    ) -> None:
+    def __init__(self, turn_seconds: float, alone_seconds: float) -> None:
         """`alone_seconds` of a turn are the line's while there is nobody else."""
-        self._loop = loop
         self._turn_seconds = self._left = turn_seconds
         self._alone_seconds = alone_seconds
         # When somebody was served who had used little.
@@ -77,14 +74,14 @@ class Line:
 
     def turn(self, seconds: float) -> asyncio.Future[None]:
         """Done when the turn of somebody has come who then takes so long."""
-        future = self._loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         self.join(partial(_finish, future), seconds)
         return future
 
     def _await_turn(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._loop.call_soon(self._on_turn)
+            asyncio.get_running_loop().call_soon(self._on_turn)
 
     def _on_turn(self) -> None:
         self._is_turn_due = False
@@ -105,12 +102,12 @@ class Line:
 
 
 class Shares:
-    """Of one loop."""
+    """Of one loop, to which it does not refer: it is forgotten with it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.line = Line(loop, LINE_SECONDS, ALONE_SECONDS)
+    def __init__(self) -> None:
+        self.line = Line(LINE_SECONDS, ALONE_SECONDS)
         # Whoever rests after a slice does so for others.
-        self.slices = Line(loop, LINE_SECONDS, LINE_SECONDS)
+        self.slices = Line(LINE_SECONDS, LINE_SECONDS)
 
     def open_account(self) -> Account:
         return Account(self.line)
@@ -211,7 +208,7 @@ def shares_of(loop: asyncio.AbstractEventLoop) -> Shares:
     """The one for everything that runs on that loop."""
     shares = SHARES_OF_LOOPS.get(loop)
     if shares is None:
-        shares = SHARES_OF_LOOPS[loop] = Shares(loop)
+        shares = SHARES_OF_LOOPS[loop] = Shares()
     return shares
 
 

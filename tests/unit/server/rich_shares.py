@@ -23,4 +23,4 @@ class _RichShares(shares.Shares):
 def make_rich() -> None:
     """Whoever connects on the running loop."""
     loop = asyncio.get_running_loop()
-    shares.SHARES_OF_LOOPS[loop] = _RichShares(loop)
+    shares.SHARES_OF_LOOPS[loop] = _RichShares()

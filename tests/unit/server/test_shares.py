@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from time import perf_counter
@@ -29,7 +30,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def line() -> Line:
     """Beside which there are others."""
-    made = Line(asyncio.get_running_loop(), LINE_SECONDS, shares.ALONE_SECONDS)
+    made = Line(LINE_SECONDS, shares.ALONE_SECONDS)
     made.others_at = float("inf")
     return made
 
@@ -203,6 +204,19 @@ def test_everybody_is_served_in_the_end(now: list[float]) -> None:
         assert set(served.values()) == {5}
 
     play(scenario)
+
+
+def test_the_shares_of_a_loop_are_forgotten_with_it() -> None:
+    async def scenario() -> None:
+        shares_of(asyncio.get_running_loop()).open_account()
+        await Slices().rest()
+        await shares_of(asyncio.get_running_loop()).line.turn(0)
+
+    gc.collect()
+    before = len(shares.SHARES_OF_LOOPS)
+    play(scenario)
+    gc.collect()
+    assert len(shares.SHARES_OF_LOOPS) == before
 
 
 def test_slices_of_many_share_the_turns_of_the_loop() -> None:

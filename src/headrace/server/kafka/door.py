@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.core import limits
 from headrace.core.errors import MalformedMessage
@@ -88,6 +89,7 @@ class Call(NamedTuple):
         return self.door.service
 
 
+T = TypeVar("T")
 Handler = Callable[[Call, Any], Message | Awaitable[Message | None] | None]
 
 
@@ -292,8 +294,7 @@ class Door:
             self._on_failed(call, error)
             return
         if result is None:
-            self._count(call, result)
-            call.connection.answer(slot, ())
+            self._send(call, slot, None, ())
         elif isinstance(result, tuple):
             self._answer(call, slot, result)
         else:
@@ -305,6 +306,11 @@ class Door:
         except Exception as error:
             self._on_failed(call, error)
             return
+        self._send(call, slot, response, parts)
+
+    def _send(
+        self, call: Call, slot: Slot, response: Message | None, parts: Sequence[Buffer]
+    ) -> None:
         self._count(call, response)
         call.connection.answer(slot, parts)
 
@@ -361,45 +367,33 @@ class Door:
         connection.answer(slot, _frame(call, api_versions.unsupported(self)))
 
     def _answer_later(self, call: Call, slot: Slot, result: Awaitable[Message | None]) -> None:
-        future = asyncio.ensure_future(result, loop=self.service.loop)
-        self.tasks.add(future)
-
-        def answer(done: asyncio.Future[Message | None]) -> None:
-            self.tasks.discard(done)
-            if done.cancelled():
-                return
-            error = done.exception()
-            if error is not None:
-                self._on_failed(call, error)
-                return
-            response = done.result()
+        def answer(response: Message | None) -> None:
             if response is None:
-                self._count(call, None)
-                call.connection.answer(slot, ())
+                self._send(call, slot, None, ())
             elif is_large(response):
-                self._answer_apart(call, slot, response)
+                # Encoded away from the loop.
+                encoding = self.service.run_apart(_frame, call, response)
+                self._follow(call, encoding, partial(self._send, call, slot, response))
             else:
                 self._answer(call, slot, response)
 
-        future.add_done_callback(answer)
+        self._follow(call, asyncio.ensure_future(result, loop=self.service.loop), answer)
 
-    def _answer_apart(self, call: Call, slot: Slot, response: Message) -> None:
-        """The same, encoded away from the loop."""
-        encoding = self.service.run_apart(_frame, call, response)
-        self.tasks.add(encoding)
+    def _follow(self, call: Call, future: asyncio.Future[T], then: Callable[[T], None]) -> None:
+        """Go on with what the future brings, unless the node ends before."""
+        self.tasks.add(future)
 
-        def answer(done: asyncio.Future[Sequence[Buffer]]) -> None:
+        def on_done(done: asyncio.Future[T]) -> None:
             self.tasks.discard(done)
             if done.cancelled():
                 return
             error = done.exception()
             if error is not None:
                 self._on_failed(call, error)
-                return
-            self._count(call, response)
-            call.connection.answer(slot, done.result())
+            else:
+                then(done.result())
 
-        encoding.add_done_callback(answer)
+        future.add_done_callback(on_done)
 
     # The end.
 
