@@ -4,6 +4,7 @@ in their order, refused like small ones, and none of their room is kept."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 import threading
 from collections.abc import Awaitable, Callable
@@ -78,6 +79,11 @@ def request(number: int, count: int) -> bytes:
     return b"".join(encode_request_frame(METADATA, VERSION, number, "app", body))
 
 
+def large_nonsense() -> bytes:
+    body = struct.pack(">hhihb", METADATA, VERSION, 7, -1, 0) + b"\xff" * 2 * LARGE_BYTES
+    return struct.pack(">i", len(body)) + body
+
+
 def play(scenario: Callable[[Bench], Awaitable[None]]) -> None:
     async def run() -> None:
         bench = Bench()
@@ -142,8 +148,7 @@ def test_what_is_behind_a_large_one_is_answered_behind_it() -> None:
 
 def test_a_large_one_that_is_none_ends_the_connection() -> None:
     async def scenario(bench: Bench) -> None:
-        nonsense = struct.pack(">hhihb", METADATA, VERSION, 7, -1, 0) + b"\xff" * 2 * LARGE_BYTES
-        await bench.send(struct.pack(">i", len(nonsense)) + nonsense)
+        await bench.send(large_nonsense())
         async with asyncio.timeout(60):
             while not bench.connection.is_closed:
                 await asyncio.sleep(0)
@@ -163,6 +168,23 @@ def test_a_client_that_goes_away_meanwhile_leaves_nothing() -> None:
         assert bench.door.rooms.bytes == 0
 
     play(scenario)
+
+
+def test_nonsense_of_a_client_that_has_gone_is_no_event() -> None:
+    """Otherwise asyncio would write a traceback for each."""
+    heard: list[dict[str, Any]] = []
+
+    async def scenario(bench: Bench) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, event: heard.append(event))
+        await bench.send(large_nonsense())
+        bench.connection.connection_lost(None)
+        async with asyncio.timeout(60):
+            while bench.door.tasks:
+                await asyncio.sleep(0)
+
+    play(scenario)
+    gc.collect()
+    assert heard == []
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from headrace.server.grpc.sdk import SdkStreams
 from headrace.server.grpc.statuses import refuse
 from headrace.server.grpc.topics import Topics
 from headrace.server.grpc.traces import Traces
+from headrace.server.grpc.wakeups import no_pile
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 from headrace.server.shares import Metered
@@ -55,7 +56,7 @@ logger = logging.getLogger("headrace.grpc")
 CLOSE_SECONDS = 1.0
 # A server of grpc takes up one call after the other, and needs some turns of the loop for
 # each: so many take up as many at once, at one port.
-SERVERS = 8
+SERVERS = 32
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -131,10 +132,11 @@ class GrpcDoor:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     def _new_server(self, handlers: tuple[Any, ...]) -> Any:
-        server = grpc.aio.server(
-            options=(*_OPTIONS, *_limits(self._settings)),
-            maximum_concurrent_rpcs=self._settings.connections_max,
-        )
+        with no_pile(self._service.loop):
+            server = grpc.aio.server(
+                options=(*_OPTIONS, *_limits(self._settings)),
+                maximum_concurrent_rpcs=self._settings.connections_max,
+            )
         server.add_generic_rpc_handlers(handlers)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(

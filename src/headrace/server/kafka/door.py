@@ -271,9 +271,12 @@ class Door:
         def begin(done: asyncio.Future[Message]) -> None:
             self.tasks.discard(done)
             self.rooms.bytes -= size
-            if done.cancelled() or connection.is_closed:
+            if done.cancelled():
                 return
+            # Asked for in any case: asyncio complains of errors that nobody has seen.
             error = done.exception()
+            if connection.is_closed:
+                return
             if isinstance(error, MalformedMessage):
                 connection.close(str(error))
             elif error is not None:
