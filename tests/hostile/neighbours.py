@@ -3,9 +3,10 @@
     HTTP     publish a number, lease it, ack it
     gRPC     likewise
     Kafka    produce a number, fetch it, by offset
+    load     a hundred numbers at once, over HTTP
     health   one question after the other: the longest time without an answer
 
-Each has its own topic and one connection that it keeps. They go at a modest rate, and
+Each has its own topic and connections that it keeps. They go at a modest rate, and
 what does not come exactly as promised raises.
 """
 
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -34,6 +36,8 @@ PAUSE_SECONDS = 0.05
 # Whoever waits so long for an answer has lost its node.
 ANSWER_SECONDS = 120
 GROUP = "neighbours"
+# Messages at once, of the neighbour who has many.
+LOAD = 100
 made: Any = stubs
 Round = Callable[[int], Awaitable[tuple[float, float]]]
 
@@ -48,6 +52,13 @@ class Latencies(NamedTuple):
         return publish[int(share * (len(publish) - 1))], take[int(share * (len(take) - 1))]
 
 
+class Seen(defaultdict[str, Latencies]):
+    """Of each neighbour, by its name."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: Latencies([], []))
+
+
 class Neighbours:
     """All of them, on one loop."""
 
@@ -59,30 +70,31 @@ class Neighbours:
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
-            self._callers = [await PlainHttp(self._http).connect() for _ in range(2)]
-            for caller in self._callers:
+            self._caller, self._loader, self._asker = callers = [
+                await PlainHttp(self._http).connect() for _ in range(3)
+            ]
+            for caller in callers:
                 stack.callback(caller.close)
             host, _, port = self._kafka.rpartition(":")
             self._peer = Peer(*await asyncio.open_connection(host, int(port)))
             stack.callback(self._peer.writer.close)
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(self._grpc))
             self._messages, self._queues = made.MessagesStub(channel), made.QueuesStub(channel)
-            for name in ("http", "grpc", "kafka"):
-                await self._callers[0].ask("/topics", {"name": f"good-{name}", "partitions": 1})
+            for name in ("http", "grpc", "kafka", "load"):
+                await self._caller.ask("/topics", {"name": f"good-{name}", "partitions": 1})
             yield
 
-    async def live(self, seconds: float) -> dict[str, Latencies]:
-        """Go on for so long; what each of them saw."""
+    async def live(self, seconds: float, seen: Seen) -> None:
+        """Go on for so long; what each of them saw is added."""
         rounds: dict[str, Round] = {
-            "http": self._http_round, "grpc": self._grpc_round, "kafka": self._kafka_round
+            "http": self._http_round, "grpc": self._grpc_round, "kafka": self._kafka_round,
+            "load": self._load_round,
         }  # fmt: skip
-        seen = {name: Latencies([], []) for name in rounds}
         deadline = time.monotonic() + seconds
         await asyncio.gather(
             self._ask_for_health(deadline),
             *(self._go_round(act, seen[name], deadline) for name, act in rounds.items()),
         )
-        return seen
 
     async def _go_round(self, act: Round, seen: Latencies, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -93,16 +105,26 @@ class Neighbours:
             await _pause(PAUSE_SECONDS)
 
     async def _http_round(self, number: int) -> tuple[float, float]:
-        caller, began = self._callers[0], time.perf_counter()
-        await caller.ask("/topics/good-http/messages", {"value": number})
+        return await self._pass_on(self._caller, "good-http", [number])
+
+    async def _load_round(self, number: int) -> tuple[float, float]:
+        values = [number + part / LOAD for part in range(LOAD)]
+        return await self._pass_on(self._loader, "good-load", values)
+
+    async def _pass_on(
+        self, caller: PlainHttp, topic: str, values: list[float]
+    ) -> tuple[float, float]:
+        began = time.perf_counter()
+        messages = [{"value": value} for value in values]
+        await caller.ask(f"/topics/{topic}/messages", {"messages": messages})
         published = time.perf_counter()
-        wanted = {"topics": ["good-http"], "count": 10, "wait": 30, "visibility": 3_600}
+        wanted = {"topics": [topic], "count": 2 * LOAD, "wait": 30, "visibility": 3_600}
         leased = (await caller.ask(f"/queues/{GROUP}/lease", wanted))["messages"]
         found = [(each["value"], each["attempt"]) for each in leased]
-        assert found == [(number, 1)], (number, found)
+        assert found == [(value, 1) for value in values], (values, found)
         receipts = [each["receipt"] for each in leased]
         acked = await caller.ask("/messages/ack", {"receipts": receipts})
-        assert [each["ok"] for each in acked["results"]] == [True], acked
+        assert all(each["ok"] for each in acked["results"]), acked
         return _between(began, published)
 
     async def _grpc_round(self, number: int) -> tuple[float, float]:
@@ -144,7 +166,7 @@ class Neighbours:
         )
 
     async def _ask_for_health(self, deadline: float) -> None:
-        caller = self._callers[1]
+        caller = self._asker
         while (began := time.monotonic()) < deadline:
             caller.send("GET", "/health/live", None)
             async with asyncio.timeout(ANSWER_SECONDS):
