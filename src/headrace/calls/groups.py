@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
-from headrace.core.errors import GroupInUse, UnknownGroup
+from headrace.core.errors import GroupInUse
 from headrace.core.values import GroupInfo, MessageId, MessageStatus, QueueStatistics
 from headrace.engine.catalog import Group
 from headrace.engine.partition import Partition
@@ -29,9 +29,8 @@ class GroupCalls(Served):
             group = self._broker.topics.catalog.groups.get(name)
             if group is not None:
                 return self._describe_group(group, now_ms)
-            if name in self._streams():
-                return self._describe_stream(name)
-            raise UnknownGroup(f"there is no group {name!r}")
+            self._check_group(name)
+            return self._describe_stream(name)
 
     def _describe_group(self, group: Group, now_ms: int) -> GroupInfo:
         by_id = self._broker.topics.catalog.topics_by_id
@@ -42,9 +41,6 @@ class GroupCalls(Served):
             group.settings.to_mapping(),
             tuple(sorted(self._broker.groups.members(group, now_ms))),
         )
-
-    def _streams(self) -> set[str]:
-        return self._broker.cursors.groups() | self._groups_at_doors()
 
     def _describe_stream(self, name: str) -> GroupInfo:
         cursors, guests = self._broker.cursors, self._members_at_doors(name)
@@ -69,8 +65,7 @@ class GroupCalls(Served):
             if name in self._broker.topics.catalog.groups:
                 queues.delete(queues.named(name), now_ms, commit)
                 return
-            if name not in self._streams():
-                raise UnknownGroup(f"there is no group {name!r}")
+            self._check_group(name)
             if self._members_at_doors(name):
                 raise GroupInUse(f"group {name!r} has members; let them leave first")
             written = cursors.forget(name, now_ms)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from headrace.core.errors import UnknownGroup
 from headrace.core.ports import Clock
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker, Deleted
@@ -93,6 +94,15 @@ class Served(ABC):
         """Topics or the members of groups are not what they were."""
 
     # Names.
+
+    def _streams(self) -> set[str]:
+        """Groups that have positions, or members at the doors."""
+        return self._broker.cursors.groups() | self._groups_at_doors()
+
+    def _check_group(self, name: str) -> None:
+        """UnknownGroup when there is neither a queue nor a stream of this name."""
+        if name not in self._broker.topics.catalog.groups and name not in self._streams():
+            raise UnknownGroup(f"there is no group {name!r}")
 
     def _topic_to_write(self, name: str, now_ms: int) -> Topic:
         return self._broker.topics.to_publish_to(name, now_ms, may_create=self._auto_create)

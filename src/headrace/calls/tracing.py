@@ -35,10 +35,12 @@ class TraceCalls(Served):
     def search_steps(
         self, query: TraceQuery, *, after: str | None = None, limit: int = 100
     ) -> Steps[TracePage]:
-        """`after` is the `next` of the page before."""
+        """`after` is the `next` of the page before. UnknownTopic, UnknownGroup."""
         if not 1 <= limit <= limits.PAGE_ITEMS_MAX:
             raise InvalidArgument(f"a page has 1 to {limits.PAGE_ITEMS_MAX} items, not {limit}")
         place = None if after is None else MessageId.parse(after)
         topic = query.topic
         with self._looking(lambda: [] if topic is None else self._partitions_named(topic)):
+            if query.group is not None:
+                self._check_group(query.group)
             return search(self._broker, query, place, limit)

@@ -1,8 +1,11 @@
 """Rates between looks: how much a second came in and was handed out.
 
     look . look . look . look . look
-                          |------|     topics and queues: since the look before
+                          |------|     topics: since the look before
       |--------------------------|     streams: over STREAM_MS
+
+A queue knows its own rates (`engine/rates.py`). Only one that is looked at from outside,
+in the directory of another process, has those since the look before.
 
 A stream's position moves when it commits, by default every five seconds. Between two looks
 of a second it would read nothing most of the time, and five times as much as it does when
@@ -63,10 +66,11 @@ class RateWindow:
                 for name, each in now.topics.items()
                 if name in last.topics
             }
-            for name, each in now.groups.items():
-                before = self._base(each, last)
-                if before is not None:
-                    self.groups[name] = _rates(each, before.groups[name], now.at_ms - before.at_ms)
+        for name, each in now.groups.items():
+            if each.rate_in is not None and each.rate_out is not None:
+                self.groups[name] = Rates(each.rate_in, each.rate_out)
+            elif last is not None and (before := self._base(each, last)) is not None:
+                self.groups[name] = _rates(each, before.groups[name], now.at_ms - before.at_ms)
         self._seen.append(now)
 
     def _base(self, group: GroupTotals, last: _Seen) -> _Seen | None:

@@ -1,7 +1,7 @@
 """A node at a glance: what `headrace top` and the dashboard show, in one answer.
 
-Everything is a total since the beginning or a state of now; rates are what whoever asks
-twice makes of two answers.
+Everything is a total since the beginning or a state of now. Rates are what whoever asks
+twice makes of two answers; but those of queues are known where their messages are leased.
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class GroupTotals(NamedTuple):
     # Whether a client leased, polled or committed as it within GROUP_UNREAD_MS: between
     # two calls a client over HTTP is no member.
     read_lately: bool = False
+    # A queue's messages a second, over the last ten, as its statistics have them; None
+    # where this process has leased none.
+    rate_in: float | None = None
+    rate_out: float | None = None
 
     @property
     def is_unread(self) -> bool:

@@ -284,14 +284,10 @@ class Groups:
     ) -> QueueStatistics:
         self.check_queues(group, topics)
         views = self.views(group, topics)
+        parts = [statistics.of_partition(partition, view, now_ms) for partition, view in views]
         for _, view in views:
             statistics.sample(view, now_ms)
-        return statistics.of_group(
-            group.name,
-            [statistics.of_partition(partition, view, now_ms) for partition, view in views],
-            [view for _, view in views],
-            now_ms,
-        )
+        return statistics.of_group(group.name, parts, [view for _, view in views], now_ms)
 
 
 def _check_settled(partition: Partition, view: QueueView | None) -> None:

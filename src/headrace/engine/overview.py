@@ -36,6 +36,7 @@ from headrace.engine.coordinator.transaction import State
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
+from headrace.engine.statistics import rates_of
 from headrace.engine.window import DELAYED, LEASED, MOVING, READY, RETRYING, SETTLING, WAITING
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class _Look:
     def _queue(self, group: Group) -> Steps[GroupTotals]:
         counts = dict.fromkeys(_STATES, 0)
         published = delivered = dead = failed = 0
+        rates: list[list[float]] = []
         waiting: list[_Waiting] = []
         behind: Counter[bytes] = Counter()
         for partition, view in self._broker.groups.views(group):
@@ -186,6 +188,8 @@ class _Look:
             dead += view.totals["dead_lettered"]
             failed += view.totals["nacked"] + view.totals["lease_expired"]
             self._delivered[partition.topic.id] += view.totals["delivered"]
+            if view.rates.is_known:
+                rates.append(rates_of(view, self._now_ms))
             yield
         self._note_lag(behind)
         oldest_ms = yield from self._oldest(waiting)
@@ -198,6 +202,8 @@ class _Look:
             counts[LEASED] + counts[SETTLING], counts[RETRYING], counts[DELAYED], counts[MOVING],
             published, delivered, dead, failed + dead,
             self._broker.readers.read_lately(group.name, self._now_ms),
+            sum(sum(each[:LANE_COUNT]) for each in rates) if rates else None,
+            sum(sum(each[LANE_COUNT:]) for each in rates) if rates else None,
         )  # fmt: skip
 
     def _stream(self, name: str) -> Steps[GroupTotals]:

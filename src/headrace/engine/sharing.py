@@ -28,6 +28,7 @@ from headrace.core import limits
 from headrace.core.errors import CorruptLog, InvalidArgument, StaleReceipt
 from headrace.core.ports import Buffer, Entropy
 from headrace.engine import state as events
+from headrace.engine import statistics
 from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
 from headrace.engine.cutting import Cutter
@@ -207,6 +208,7 @@ class Sharing:
                 view.grants[number].max_attempts = maxima
         for start, end, _ in ranges:
             view.on_delivered(start, end, now_ms)
+        statistics.sample(view, now_ms)
         for _, event in changes:
             on_leased(view, event, since)
             if since.delayed:

@@ -23,9 +23,15 @@ def sample(view: QueueView, now_ms: int) -> None:
     view.rates.sample(now_ms, view.seen_in + view.delivered_in)
 
 
+def rates_of(view: QueueView, now_ms: int) -> list[float]:
+    """Messages a second over the last ten: that came, lane by lane, then that were handed
+    out. Every number of a queue's rate is one of these, or a sum of them."""
+    return view.rates.per_second(now_ms, view.seen_in + view.delivered_in)
+
+
 def of_partition(partition: Partition, view: QueueView, now_ms: int) -> QueuePartitionStatistics:
     window = view.window
-    rates = view.rates.per_second(now_ms, view.seen_in + view.delivered_in)
+    rates = rates_of(view, now_ms)
     ready = view.ready()
     lanes = tuple(_of_lane(partition, view, lane, ready[lane], rates) for lane in range(LANE_COUNT))
     return QueuePartitionStatistics(

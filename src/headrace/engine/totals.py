@@ -12,8 +12,9 @@ from headrace.engine import state as events
 from headrace.engine.runs import count_of, pairs
 from headrace.engine.window import ACKED, EXPIRED
 
-# How a move that was no dead letter's is counted.
-_MOVED = {EXPIRED: "expired", ACKED: "redriven"}
+# How a move is counted that was not a dead letter's alone: what expired and is kept is one
+# as well.
+_MOVED = {EXPIRED: ("expired", "dead_lettered"), ACKED: ("redriven",)}
 
 
 def count_event(totals: Counter[str], event: events.GroupEvent) -> None:
@@ -31,6 +32,7 @@ def count_event(totals: Counter[str], event: events.GroupEvent) -> None:
         case events.Expired():
             totals["expired"] += count_of(event.runs)
         case events.MoveDone():
-            totals[_MOVED.get(event.outcome, "dead_lettered")] += count_of(event.runs)
+            for name in _MOVED.get(event.outcome, ("dead_lettered",)):
+                totals[name] += count_of(event.runs)
         case _:
             pass

@@ -103,7 +103,8 @@ def test_messages_are_found_by_what_is_known_of_them(
     door.settle("ack", [leased[0].receipt])
     assert ids(door.traces(topic=topic, group=group, outcome="acked")) == all_of_them[:1]
     assert ids(door.traces(topic=topic, outcome="leased")) == all_of_them[1:2]
-    assert ids(door.traces(topic=topic, group="nobody")) == []
+    door.seek(f"audit-{topic}", topic, 6)
+    assert ids(door.traces(topic=topic, group=f"audit-{topic}", outcome="unread")) == []
 
 
 def test_what_was_never_there_is_refused_by_name(door: Door, topic: str) -> None:
@@ -117,6 +118,8 @@ def test_what_was_never_there_is_refused_by_name(door: Door, topic: str) -> None
         door.trace("nonsense")
     with refused("unknown-topic", "never-made"):
         door.traces(topic="never-made")
+    with refused("unknown-group", "nobody"):
+        door.traces(topic=topic, group="nobody")
     with refused("invalid-argument", "lost"):
         door.traces(topic=topic, outcome="lost")
 

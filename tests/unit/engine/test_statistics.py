@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.overview_rates import RateWindow
 from headrace.core.values import LatencyStatistics, MessageId, Outgoing
 from headrace.engine.latency import RECENT_MS
 from headrace.engine.rates import SAMPLE_MS, SPAN_MS, Rates
@@ -122,6 +123,38 @@ def test_rates_look_back_over_ten_seconds() -> None:
     for second in range(1, 30):
         rates.sample(second * 1_000, [second * 10])
     assert rates.per_second(29_000, [290]) == pytest.approx([10.0])
+
+
+def test_what_was_handed_out_longer_ago_than_ten_seconds_is_no_rate() -> None:
+    rates = Rates()
+    rates.sample(0, [0])
+    # Too soon after the one before to be kept.
+    rates.sample(SAMPLE_MS - 1, [100])
+    assert rates.per_second(5_000, [100]) == [20.0]
+    assert rates.per_second(SPAN_MS + SAMPLE_MS, [100]) == [0.0]
+    assert rates.per_second(SPAN_MS + SAMPLE_MS, [150]) == pytest.approx([5.0], rel=0.05)
+
+
+@pytest.mark.parametrize("looks_ms", [1_000, 7_000])
+def test_a_queue_has_one_rate_however_often_somebody_looks(bench: Any, looks_ms: int) -> None:
+    bench.make(partitions=2)
+    window = RateWindow()
+    for number in range(60):
+        for partition in (0, 1):
+            bench.node.publish(bench.topic, [Outgoing(b"x", partition=partition)] * 4)
+        bench.node.ack(bench.group, bench.receipts(8 if number % 3 else 2))
+        bench.skip(500)
+        if number * 500 % looks_ms == 0:
+            window.add(bench.node.overview())
+            numbers = bench.node.queue_statistics(bench.group)
+            found = window.groups[bench.group]
+            assert found.given == pytest.approx(numbers.rate_out)
+            assert found.taken == pytest.approx(numbers.rate_in)
+    assert numbers.rate_out == pytest.approx(12, rel=0.1)
+    bench.skip(SPAN_MS)
+    window.add(bench.node.overview())
+    assert window.groups[bench.group].given == 0
+    assert bench.node.queue_statistics(bench.group).rate_out == 0
 
 
 def test_samples_are_few_and_old_ones_go() -> None:

@@ -99,8 +99,13 @@ def test_an_expired_message_is_counted_and_buried_where_the_topic_asks(
     bench.skip(100)
     assert bench.values() == [b"long"]
     assert bench.state(0) == "expired"
-    numbers = bench.node.queue_statistics(bench.group)
-    assert (numbers.expired, numbers.dead_lettered) == (1, 0)
+    for _ in ("before", "after a restart"):
+        numbers = bench.node.queue_statistics(bench.group)
+        assert (numbers.expired, numbers.dead_lettered) == (1, buries)
+        overview = bench.node.overview()
+        assert [group.dead_lettered for group in overview.groups] == [buries]
+        assert overview.topics[0].dead_letters == buries
+        bench.reopen()
     letters = bench.node.dead_letters(bench.topic)
     assert [(letter.value, letter.reason) for letter in letters] == (
         [(b"short", "expired")] if buries else []
