@@ -5,7 +5,6 @@ door serves the next one. Run in process, on a fake transport.
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -13,17 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.server.rich_shares import make_rich
+from tests.unit.server.connected import Complaints, Connected, Line, feed, feed_once, play
 
-from headrace.core.node_settings import NodeSettings
-from headrace.engine.broker import Broker
-from headrace.platform.clock import SystemClock
-from headrace.platform.entropy import SystemEntropy
-from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.connection import SCRATCH_BYTES, Connection
-from headrace.server.kafka.door import Door
 from headrace.server.kafka.handlers import HANDLERS
-from headrace.server.service import Service
 from headrace.wire.kafka.api import APIS, encode_request
 from headrace.wire.kafka.frame import encode_request_frame
 from headrace.wire.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -46,92 +38,33 @@ def count_inputs() -> Iterator[None]:
     assert len(_inputs) >= settings.default.max_examples / 2
 
 
-class FakeTransport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = b""
-        self.is_cut = False
-        self.is_reading_now = True
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("10.0.0.1", 1) if name == "peername" else default
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: Any) -> None:
-        self.sent += data
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.sent += b"".join(list_of_data)
-
-    def pause_reading(self) -> None:
-        self.is_reading_now = False
-
-    def resume_reading(self) -> None:
-        self.is_reading_now = True
-
-    def abort(self) -> None:
-        self.is_cut = True
-
-    def close(self) -> None:
-        self.is_cut = True
-
-
-class Complaints(logging.Handler):
-    """Failures of handlers: a peer's bytes must never be able to cause one."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
 def deliver(connection: Connection, data: bytes, pieces: list[int]) -> None:
-    """As an event loop does: the buffer is asked for, filled and handed back."""
+    """In pieces of these sizes, the last one first; what is left comes as one."""
     while data and not connection.is_closed:
-        buffer = connection.get_buffer(-1)
-        assert len(buffer) > 0
-        size = min(len(buffer), len(data), pieces.pop() if pieces else len(data))
-        buffer[:size] = data[:size]
-        connection.buffer_updated(size)
-        data = data[size:]
+        data = feed_once(connection, data, pieces.pop() if pieces else None)
 
 
-async def serve_once(data: bytes, pieces: list[int]) -> FakeTransport:
-    disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
-    broker = Broker(disk, entropy, clock.now_ms())
-    make_rich()
-    service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
-    door = Door(service, NodeSettings(data="."), HANDLERS)
+async def serve_once(data: bytes, pieces: list[int]) -> Line:
+    node = Connected()
     complaints = Complaints()
-    door.logger.addHandler(complaints)
-    connection, transport = Connection(door), FakeTransport()
-    healthy, second = Connection(door), FakeTransport()
-    connection.connection_made(transport)
+    node.door.logger.addHandler(complaints)
     _inputs.append(len(data))
     try:
-        deliver(connection, data, pieces)
+        deliver(node.connection, data, pieces)
         for _ in range(3):
             await asyncio.sleep(0)
-        connection.connection_lost(None)
-        healthy.connection_made(second)
-        deliver(healthy, good_frame(), [])
+        node.connection.connection_lost(None)
+        healthy, second = node.connect()
+        feed(healthy, good_frame())
         assert len(second.sent) > 100
-        assert not second.is_cut
+        assert second.ended is None
         assert [record.getMessage() for record in complaints.records] == []
-    finally:
-        door.logger.removeHandler(complaints)
         healthy.connection_lost(None)
-        await door.close(0)
-        await service.close()
-        broker.close()
-    return transport
+    finally:
+        node.door.logger.removeHandler(complaints)
+        await node.door.close(0)
+        await node.close()
+    return node.line
 
 
 def good_frame(number: int = 1) -> bytes:
@@ -194,24 +127,14 @@ def test_frames_of_any_size_are_cut_where_they_should_be(sizes: list[int]) -> No
     """Seen by a door that notes what it is given, whatever the pieces are."""
     seen: list[bytes] = []
 
-    async def play() -> None:
-        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
-        broker = Broker(disk, entropy, clock.now_ms())
-        make_rich()
-        service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
-        door = Door(service, NodeSettings(data="."), HANDLERS)
-
+    def scenario(node: Connected) -> None:
         def note(connection: Connection, slot: Any, frame: memoryview) -> None:
             seen.append(bytes(frame))
             connection.answer(slot, ())
 
-        door.handle = note  # type: ignore[method-assign]
-        connection = Connection(door)
-        connection.connection_made(FakeTransport())
-        deliver(connection, b"".join(map(framed, wanted)), [sizes[0], sizes[-1], 3, 1])
-        await service.close()
-        broker.close()
+        node.door.handle = note  # type: ignore[method-assign]
+        deliver(node.connection, b"".join(map(framed, wanted)), [sizes[0], sizes[-1], 3, 1])
 
     wanted = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    asyncio.run(play())
+    play(Connected, scenario)
     assert seen == wanted

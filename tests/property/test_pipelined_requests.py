@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import struct
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -38,8 +37,8 @@ from tests.property.api_requests import (
     requests,
 )
 from tests.unit.server.asking import ManualLoop
+from tests.unit.server.connected import Line, feed
 from tests.unit.server.rich_shares import make_rich
-from tests.unit.server.test_connection import Line
 
 from headrace.core.node_settings import NodeSettings
 from headrace.core.ports import File
@@ -212,12 +211,7 @@ class World:
             data += b"".join(
                 encode_request_frame(each.key, each.version, self._number, "app", body)
             )
-        while data and not self.connection.is_closed:
-            buffer = self.connection.get_buffer(-1)
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            self.connection.buffer_updated(size)
-            data = data[size:]
+        feed(self.connection, data)
 
     async def ask(self, asked: Ask) -> Any:
         [answer] = await self.one_by_one([asked])
@@ -248,7 +242,7 @@ class World:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ManualLoop)
         turns = 0
-        while len(found := _split(self.line.sent)) < len(expected) or self._is_busy():
+        while len(found := self.line.frames()) < len(expected) or self._is_busy():
             if self.line.ended:
                 return [_decode(*each) for each in zip(expected, found, strict=False)]
             turns += 1
@@ -258,15 +252,6 @@ class World:
             await asyncio.sleep(0)
         self.line.sent = b""
         return [_decode(each, answer) for each, answer in zip(expected, found, strict=True)]
-
-
-def _split(data: bytes) -> list[bytes]:
-    found = []
-    while data:
-        (size,) = struct.unpack_from(">i", data)
-        found.append(data[4 : 4 + size])
-        data = data[4 + size :]
-    return found
 
 
 def _decode(asked: Ask, answer: bytes) -> Any:

@@ -5,7 +5,6 @@ call fails for a reason of the node's own, and the next client is served.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +12,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_door_fuzz import Complaints, FakeTransport, deliver
-from tests.unit.server.rich_shares import make_rich
+from tests.unit.server.connected import Complaints, Connected, feed
 
 from headrace.calls import Face
-from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import OffsetReset
 from headrace.core.trace_values import TraceQuery
 from headrace.core.values import (
@@ -30,16 +27,8 @@ from headrace.core.values import (
     Publication,
     Receipt,
 )
-from headrace.engine.broker import Broker
-from headrace.platform.clock import SystemClock
-from headrace.platform.entropy import SystemEntropy
-from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch
-from headrace.server.kafka.connection import Connection
-from headrace.server.kafka.door import Door
-from headrace.server.kafka.handlers import HANDLERS
 from headrace.server.loop_calls import Calls
-from headrace.server.service import Service
 from headrace.wire.remote import codec
 from headrace.wire.remote.methods import METHODS, Many, Place, Settings
 
@@ -55,11 +44,6 @@ def count_inputs() -> Iterator[None]:
     print(f"{len(_inputs)} requests, {sum(_inputs)} bytes through the door")
     assert settings.default is not None
     assert len(_inputs) >= settings.default.max_examples / 2
-
-
-class Written(FakeTransport):
-    def write(self, data: Any) -> None:
-        self.sent += bytes(data)
 
 
 # Arguments of the right type, and of any other.
@@ -168,47 +152,31 @@ def frame(number: int, request: bytes) -> bytes:
     return codec.encode_request_frame(number, b"fuzz", request)
 
 
-def answers(sent: bytes) -> int:
-    count = 0
-    while sent:
-        (size,) = struct.unpack_from(">i", sent)
-        sent = sent[4 + size :]
-        count += 1
-    return count
-
-
 async def serve(fuzzed: list[bytes]) -> None:
-    disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
-    broker = Broker(disk, entropy, clock.now_ms())
-    make_rich()
-    service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="fuzz")
-    door = Door(service, NodeSettings(), HANDLERS)
-    complaints = Complaints()
+    node, complaints = Connected(), Complaints()
+    door, connection, line = node.door, node.connection, node.line
     door.logger.addHandler(complaints)
-    calls = Calls(service)
+    calls = Calls(node.service)
     await calls.run(Face.create_topic, "orders", partitions=2)
     await calls.run(Face.open_queue, "billing", ["orders"], "worker")
     await calls.run(Face.publish, "orders", [Outgoing(b"one"), Outgoing(b"two")])
     await calls.run(Face.lease, "billing", ["orders"], "worker", 1)
-    topic = broker.topics.named("orders")
-    connection, transport = Connection(door), Written()
-    connection.connection_made(transport)
+    topic = node.broker.topics.named("orders")
     try:
         for number, request in enumerate(fuzzed, 1):
             _inputs.append(len(request))
-            deliver(connection, frame(number, request.replace(TOPIC_ID, topic.id)), [])
+            feed(connection, frame(number, request.replace(TOPIC_ID, topic.id)))
         while door.tasks:
             await asyncio.wait(tuple(door.tasks))
             await asyncio.sleep(0)
         assert [record.exc_info for record in complaints.records] == []
-        assert transport.is_cut or answers(transport.sent) == len(fuzzed)
+        assert line.ended or len(line.frames()) == len(fuzzed)
         connection.connection_lost(None)
         assert await calls.run(Face.topics) is not None
         assert not connection.on_closed
     finally:
         door.logger.removeHandler(complaints)
-        await service.close()
-        broker.close()
+        await node.close()
 
 
 @given(st.lists(requests(), min_size=1, max_size=6))

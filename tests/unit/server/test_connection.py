@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.unit.server.rich_shares import make_rich
+from tests.unit.server import connected
+from tests.unit.server.connected import Connected
 
 from headrace.core import limits
 from headrace.core.node_settings import NodeSettings
 from headrace.core.ports import Buffer
-from headrace.engine.broker import Broker
-from headrace.platform.clock import SystemClock
-from headrace.platform.entropy import SystemEntropy
-from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.connection import (
     OPEN_REQUESTS_MAX,
     REQUESTS_PER_TURN,
@@ -28,48 +26,9 @@ from headrace.server.kafka.door import Door
 from headrace.server.kafka.rooms import SPARE_BYTES
 from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
-from headrace.server.service import Service
 from headrace.wire.remote.methods import API_KEY
 
 METADATA = 3
-
-
-class Line(asyncio.Transport):
-    """A transport that keeps what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = b""
-        self.unsent = 0
-        self.is_reading_now = True
-        self.ended: str | None = None
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("10.0.0.1", 1) if name == "peername" else default
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def write(self, data: Any) -> None:
-        self.sent += data
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.sent += b"".join(list_of_data)
-
-    def pause_reading(self) -> None:
-        self.is_reading_now = False
-
-    def resume_reading(self) -> None:
-        self.is_reading_now = True
-
-    def abort(self) -> None:
-        self.ended = "aborted"
-
-    def close(self) -> None:
-        self.ended = "closed"
 
 
 class NotingDoor(Door):
@@ -81,29 +40,13 @@ class NotingDoor(Door):
         self.open_requests.append((slot, bytes(frame[2:])))
 
 
-class Bench:
-    def __init__(self, **settings: Any) -> None:
-        make_rich()
-        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
-        self.broker = Broker(disk, entropy, clock.now_ms())
-        self.service = Service(self.broker, disk, clock, entropy, node_id=0, cluster_id="c")
-        self.door = NotingDoor(self.service, NodeSettings(**settings), {})
-        self.door.open_requests = []
-        self.connection, self.line = self.connect()
+class Bench(Connected):
+    door: NotingDoor
 
-    def connect(self) -> tuple[Connection, Line]:
-        connection, line = Connection(self.door), Line()
-        connection.connection_made(line)
-        return connection, line
-
-    def send(self, data: bytes, connection: Connection | None = None) -> None:
-        to = connection or self.connection
-        while data and not to.is_closed:
-            buffer = to.get_buffer(-1)
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            to.buffer_updated(size)
-            data = data[size:]
+    def _open_door(self, settings: NodeSettings) -> NotingDoor:
+        door = NotingDoor(self.service, settings, {})
+        door.open_requests = []
+        return door
 
     def answer(self, number: int, parts: Sequence[Buffer]) -> None:
         self.connection.answer(self.door.open_requests[number][0], parts)
@@ -114,18 +57,8 @@ def frame(payload: bytes, key: int = PRODUCE) -> bytes:
     return struct.pack(">ih", 2 + len(payload), key) + payload
 
 
-def play(scenario: Callable[[Bench], Any], **settings: Any) -> None:
-    async def run() -> None:
-        bench = Bench(**settings)
-        try:
-            result = scenario(bench)
-            if result is not None:
-                await result
-        finally:
-            await bench.service.close()
-            bench.broker.close()
-
-    asyncio.run(run())
+def play(scenario: Callable[[Bench], Awaitable[None] | None], **settings: Any) -> None:
+    connected.play(partial(Bench, **settings), scenario)
 
 
 def test_answers_go_out_in_the_order_of_their_requests() -> None:

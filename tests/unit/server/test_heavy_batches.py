@@ -9,13 +9,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.unit.server.test_produce_runs import Bench
+from tests.unit.server.connected import Producing, play
 from tests.unit.server.test_remote_session import GROUP, TOPIC, Node, on_a_node
 
 from headrace.calls import Face
 from headrace.core.values import PlacedBatch
 from headrace.engine import contents
-from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import Codec, NewRecord, build_batch
 from headrace.record.reader import read_block
 from headrace.server.kafka.errors import Error
@@ -59,21 +58,16 @@ def light(producer: int = -1, sequence: int = -1) -> bytearray:
     )  # fmt: skip
 
 
-def over_kafka(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    async def play() -> None:
-        bench = Bench(MemoryDisk())
+def over_kafka(scenario: Callable[[Producing], Coroutine[Any, Any, None]]) -> None:
+    async def with_a_queue(bench: Producing) -> None:
         await Calls(bench.service).run(Face.open_queue, GROUP, ["orders"], "worker", None)
-        async with asyncio.timeout(60):
-            await scenario(bench)
-        bench.connection.connection_lost(None)
-        await bench.service.close()
-        bench.broker.close()
+        await scenario(bench)
 
-    asyncio.run(play())
+    play(Producing, with_a_queue)
 
 
 def test_a_heavy_batch_of_kafka_is_opened_in_a_thread(opened: list[tuple[int, bool]]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         bench.send(bench.request(heavy()))
         assert await bench.answers(1) == [(1, 0, 0)]
         assert [on_loop for size, on_loop in opened if size > HEAVY] == [False]
@@ -87,7 +81,7 @@ def test_a_heavy_batch_of_kafka_is_opened_in_a_thread(opened: list[tuple[int, bo
 
 
 def test_requests_behind_a_heavy_batch_are_appended_behind_it() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         batches = [light(5, 0), heavy(5, 1), light(5, 2), heavy(5, 3), heavy(5, 4), light(5, 5)]
         # A number out of order would be refused.
         bench.send(b"".join(bench.request(each) for each in batches))
@@ -101,7 +95,7 @@ def test_requests_behind_a_heavy_batch_are_appended_behind_it() -> None:
 
 
 def test_a_heavy_batch_that_is_beyond_the_limits_is_refused_and_the_rest_is_not() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         bench.send(bench.request(heavy(header_count=129)) + bench.request(light()))
         refused, taken = await bench.answers(2)
         assert refused == (1, Error.MESSAGE_TOO_LARGE, -1)
@@ -139,22 +133,16 @@ BEYOND = build_batch([NewRecord(None, bytes(1024 * 1024))] * 33, codec=Codec.ZST
 def test_what_nobody_could_open_is_refused_though_no_queue_reads_the_topic(
     opened: list[tuple[int, bool]],
 ) -> None:
-    async def play() -> None:
-        bench = Bench(MemoryDisk())
+    async def scenario(bench: Producing) -> None:
         large = build_batch([NewRecord(None, bytes(1024 * 1024))] * 8, codec=Codec.ZSTD)
         batches = [light(), large, BEYOND, light()]
-        try:
-            bench.send(b"".join(bench.request(each) for each in batches))
-            answers = await bench.answers(4)
-        finally:
-            bench.connection.connection_lost(None)
-            await bench.service.close()
-            bench.broker.close()
+        bench.send(b"".join(bench.request(each) for each in batches))
+        answers = await bench.answers(4)
         assert answers == [(1, 0, 0), (2, 0, 1), (3, Error.MESSAGE_TOO_LARGE, -1), (4, 0, 9)]
         # What may be read is not opened here.
         assert not opened
 
-    asyncio.run(play())
+    play(Producing, scenario)
 
 
 def test_what_nobody_could_open_is_refused_of_our_clients_too() -> None:

@@ -3,43 +3,24 @@ one request at a time would have brought."""
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.twins import both
-from tests.unit.server.rich_shares import make_rich
-from tests.unit.server.test_connection import Line
+from tests.unit.server import connected
+from tests.unit.server.connected import Producing
 
-from headrace.core.node_settings import NodeSettings
 from headrace.core.ports import Disk
-from headrace.core.settings import TopicSettings
-from headrace.engine.broker import Broker
-from headrace.platform.clock import SystemClock
-from headrace.platform.entropy import SystemEntropy
-from headrace.platform.memory_disk import MemoryDisk
-from headrace.record import NewRecord, build_batch, read_records
-from headrace.record.batch import CONTROL, seal_batch, split_batches
+from headrace.record import NewRecord, build_batch
+from headrace.record.batch import CONTROL, seal_batch
 from headrace.server.kafka import produce_runs
-from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection
-from headrace.server.kafka.door import Door
+from headrace.server.kafka.connection import OPEN_REQUESTS_MAX
 from headrace.server.kafka.errors import Error
-from headrace.server.kafka.handlers import HANDLERS
-from headrace.server.service import Service
 from headrace.testing.fault_disk import FaultDisk
-from headrace.wire.kafka.api import decode_response, encode_request
-from headrace.wire.kafka.frame import decode_response_header, encode_request_frame
-from headrace.wire.kafka.generated.produce_request import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from headrace.wire.kafka.produce_run import write_answers
-
-VERSION = 9
-Scenario = Callable[["Bench"], Awaitable[None]]
 
 
 @pytest.fixture(params=both("headrace.wire.kafka.produce_run.read_run"), autouse=True)
@@ -60,74 +41,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
-class Bench:
-    def __init__(self, disk: Disk, **settings: Any) -> None:
-        make_rich()
-        clock, entropy = SystemClock(), SystemEntropy()
-        self.broker = Broker(disk, entropy, clock.now_ms())
-        self.service = Service(self.broker, disk, clock, entropy, node_id=0, cluster_id="c")
-        self.door = Door(self.service, NodeSettings(data="."), HANDLERS)
-        self.topic = self.broker.topics.create(
-            "orders", 2, TopicSettings(**settings), clock.now_ms()
-        )
-        self.connection, self.line = Connection(self.door), Line()
-        self.connection.connection_made(self.line)
-        self._number = 0
-
-    def request(self, batch: bytes | bytearray, *, index: int = 0, acks: int = -1) -> bytes:
-        self._number += 1
-        data = TopicProduceData("orders", partition_data=(PartitionProduceData(index, batch),))
-        body = encode_request(0, VERSION, ProduceRequest(None, acks, 1000, (data,)))
-        return b"".join(encode_request_frame(0, VERSION, self._number, "app", body))
-
-    def send(self, data: bytes) -> None:
-        while data and not self.connection.is_closed:
-            buffer = self.connection.get_buffer(-1)
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            self.connection.buffer_updated(size)
-            data = data[size:]
-
-    async def answers(self, count: int) -> list[tuple[int, int, int]]:
-        """Correlation id, error code and offset of so many answers."""
-        async with asyncio.timeout(30):
-            while len(found := self._decode()) < count:
-                await asyncio.sleep(0)
-        self.line.sent = b""
-        return found
-
-    def _decode(self) -> list[tuple[int, int, int]]:
-        found = []
-        data = self.line.sent
-        while data:
-            (size,) = struct.unpack_from(">i", data)
-            correlation_id, at = decode_response_header(0, VERSION, data[4 : 4 + size])
-            answer: Any = decode_response(0, VERSION, data[4 : 4 + size], at)
-            [part] = answer.responses[0].partition_responses
-            found.append((correlation_id, part.error_code, part.base_offset))
-            data = data[4 + size :]
-        return found
-
-    def stored(self, index: int = 0) -> list[bytes | None]:
-        log = self.broker.topics.partition(self.topic, index).log
-        data = memoryview(log.read(0, 10**7))
-        return [
-            record.value
-            for at, header in split_batches(data)
-            for record in read_records(data[at : at + header.size_bytes])
-        ]
-
-
-def play(scenario: Scenario, disk: Disk | None = None, **settings: Any) -> None:
-    async def run() -> None:
-        bench = Bench(disk or MemoryDisk(), **settings)
-        try:
-            await scenario(bench)
-        finally:
-            await bench.service.close()
-            bench.broker.close()
-
-    asyncio.run(run())
+def play(
+    scenario: Callable[[Producing], Awaitable[None]], disk: Disk | None = None, **settings: Any
+) -> None:
+    connected.play(partial(Producing, disk, **settings), scenario)
 
 
 def batch_of(*values: bytes, **options: Any) -> bytearray:
@@ -137,7 +54,7 @@ def batch_of(*values: bytes, **options: Any) -> bytearray:
 
 @pytest.mark.parametrize("durability", ["synced", "os"])
 def test_a_run_is_stored_and_answered_in_order(durability: str, runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         wanted = [b"%d" % number for number in range(200)]
         bench.send(b"".join(bench.request(batch_of(value)) for value in wanted))
         answers = await bench.answers(200)
@@ -150,7 +67,7 @@ def test_a_run_is_stored_and_answered_in_order(durability: str, runs: list[int])
 
 
 def test_batches_of_several_records_get_the_offsets_of_their_first(runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         sizes = [3, 1, 5, 2]
         bench.send(b"".join(bench.request(batch_of(*[b"x"] * size)) for size in sizes))
         offsets = [offset for _, _, offset in await bench.answers(4)]
@@ -161,7 +78,7 @@ def test_batches_of_several_records_get_the_offsets_of_their_first(runs: list[in
 
 
 def test_requests_that_arrive_in_pieces_are_the_same_requests(runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         wanted = [b"%d" % number for number in range(20)]
         data = b"".join(bench.request(batch_of(value)) for value in wanted)
         for at in range(0, len(data), 61):
@@ -174,7 +91,7 @@ def test_requests_that_arrive_in_pieces_are_the_same_requests(runs: list[int]) -
 
 
 def test_a_run_ends_at_another_partition_and_goes_on_behind_it(runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         indexes = [0, 1, 0, 0, 1, 1, 1, 0]
         bench.send(b"".join(bench.request(batch_of(b"%d" % each), index=each) for each in indexes))
         offsets = [offset for _, _, offset in await bench.answers(8)]
@@ -187,7 +104,7 @@ def test_a_run_ends_at_another_partition_and_goes_on_behind_it(runs: list[int]) 
 
 
 def test_a_damaged_batch_is_refused_alone(runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         damaged = batch_of(b"damaged")
         damaged[-1] ^= 1
         control = batch_of(b"control")
@@ -208,7 +125,7 @@ def test_a_damaged_batch_is_refused_alone(runs: list[int]) -> None:
 def test_a_producer_that_repeats_a_run_is_answered_with_its_first_offsets(
     runs: list[int],
 ) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         def sent() -> bytes:
             batches = [
                 batch_of(b"%d" % number, producer_id=7, producer_epoch=0, base_sequence=number)
@@ -231,7 +148,7 @@ def test_a_producer_that_repeats_a_run_is_answered_with_its_first_offsets(
 
 
 def test_a_gap_in_the_sequence_is_refused_though_a_run_went_before(runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         sequences = [0, 1, 2, 9, 3]
         bench.send(
             b"".join(
@@ -246,7 +163,7 @@ def test_a_gap_in_the_sequence_is_refused_though_a_run_went_before(runs: list[in
 
 
 def test_a_batch_that_is_too_large_is_refused_alone() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         sizes = [10, 10, 4000, 10]
         bench.send(b"".join(bench.request(batch_of(b"x" * size)) for size in sizes))
         codes = [code for _, code, _ in await bench.answers(4)]
@@ -258,7 +175,7 @@ def test_a_batch_that_is_too_large_is_refused_alone() -> None:
 def test_a_failed_sync_is_told_to_every_request_of_the_run() -> None:
     disk = FaultDisk()
 
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         bench.send(bench.request(batch_of(b"safe")))
         assert (await bench.answers(1))[0][1] == 0
         disk.fail_syncs = True
@@ -272,7 +189,7 @@ def test_a_failed_sync_is_told_to_every_request_of_the_run() -> None:
 
 
 def test_a_run_is_no_longer_than_the_requests_that_may_be_open(runs: list[int]) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         count = OPEN_REQUESTS_MAX + 100
         bench.send(bench.request(batch_of(b"x")))
         await bench.answers(1)
@@ -292,7 +209,7 @@ def test_a_run_is_no_longer_than_the_requests_that_may_be_open(runs: list[int]) 
 
 
 def test_the_route_of_a_deleted_topic_leads_to_a_refusal() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(bench: Producing) -> None:
         bench.send(bench.request(batch_of(b"x")))
         await bench.answers(1)
         bench.broker.delete_topic(bench.topic, 0, bench.service.commit())

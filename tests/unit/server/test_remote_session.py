@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.property.test_door_fuzz import FakeTransport, deliver
+from tests.unit.server.connected import Line, feed
 from tests.unit.server.rich_shares import make_rich
 
 from headrace.core import limits
@@ -28,16 +27,11 @@ from headrace.wire.remote import codec
 TOPIC, GROUP = "orders", "billing"
 
 
-class Written(FakeTransport):
-    def write(self, data: Any) -> None:
-        self.sent += bytes(data)
-
-
 class Client:
     """Speaks over a transport that is a list of bytes."""
 
     def __init__(self, door: Door) -> None:
-        self.transport = Written()
+        self.transport = Line()
         self.connection = Connection(door)
         self.connection.connection_made(self.transport)
         self._names: dict[int, str] = {}
@@ -46,16 +40,13 @@ class Client:
         number = len(self._names) + 1
         self._names[number] = name
         request = codec.encode_request(name, arguments)
-        deliver(self.connection, codec.encode_request_frame(number, b"test", request), [])
+        feed(self.connection, codec.encode_request_frame(number, b"test", request))
         return number
 
     def answers(self) -> dict[int, Any]:
         """What has come so far, by the number of its request; errors as they are."""
         found: dict[int, Any] = {}
-        sent = self.transport.sent
-        while sent:
-            (size,) = struct.unpack_from(">i", sent)
-            frame, sent = sent[4 : 4 + size], sent[4 + size :]
+        for frame in self.transport.frames():
             number = codec.decode_answer_id(frame)
             try:
                 found[number] = codec.decode_answer(self._names[number], frame)
@@ -292,7 +283,7 @@ def test_another_version_of_the_protocol_is_told_apart() -> None:
         frame = bytearray(codec.encode_request_frame(1, b"", codec.encode_request("groups", ())))
         frame[6:8] = b"\x00\x09"
         client._names[1] = "groups"
-        deliver(client.connection, bytes(frame), [])
+        feed(client.connection, bytes(frame))
         error = client.answers()[1]
         assert isinstance(error, InvalidArgument)
         assert "version 0" in str(error) and "not 9" in str(error)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.property.test_door_fuzz import Complaints, FakeTransport, deliver, framed
+from tests.property.test_door_fuzz import framed
 from tests.unit.server.asking import Asking, run
+from tests.unit.server.connected import Complaints, Line, feed
 from tests.unit.wire.request_fields import (
     ARRAYS,
     STRINGS,
@@ -41,7 +42,7 @@ from headrace.wire.kafka.primitives import STRING_BYTES_MAX
 ARRAY_MAX = SMALL + 8
 
 
-class HeardTransport(FakeTransport):
+class HeardLine(Line):
     """One that says when it was answered or cut."""
 
     def __init__(self) -> None:
@@ -65,12 +66,12 @@ class HeardTransport(FakeTransport):
         self.heard.set()
 
 
-async def answered(asking: Asking, key: int, version: int, body: bytes) -> FakeTransport:
-    connection, transport = Connection(asking.door), HeardTransport()
+async def answered(asking: Asking, key: int, version: int, body: bytes) -> Line:
+    connection, transport = Connection(asking.door), HeardLine()
     connection.connection_made(transport)
     tags = b"\0" if APIS[key].is_flexible(version) else b""
     header = struct.pack(">hhih", key, version, 7, 4) + b"long" + tags
-    deliver(connection, framed(header + body), [])
+    feed(connection, framed(header + body))
     await transport.heard.wait()
     connection.connection_lost(None)
     return transport
@@ -111,7 +112,7 @@ def test_a_request_whose_array_is_at_its_limit_is_answered_and_one_above_is_cut(
             for version, body in sent(field, elements, "long"):
                 transport = await answered(asking, field.key, version, body)
                 assert (failures, transport.sent) == ([], b""), f"v{version}"
-                assert transport.is_cut
+                assert transport.ended
 
     run(scenario)
 
