@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.contract.cut_proxy import CutProxy
 from tests.contract.loop_node import LoopNode
 
 import headrace
@@ -143,3 +144,23 @@ def handle(sdk_backend: SdkBackend) -> headrace.Headrace:
 @pytest.fixture
 def clock(sdk_backend: SdkBackend) -> testing.ManualClock:
     return sdk_backend.clock
+
+
+# A way that a test can cut, over either link, to the `node` of its module.
+
+
+@pytest.fixture(params=["kafka", "grpc"])
+def door(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def proxy(node: LoopNode, door: str) -> Iterator[CutProxy]:
+    way = CutProxy(str(node.addresses[door]))
+    yield way
+    way.close()
+
+
+@pytest.fixture
+def url(proxy: CutProxy, door: str) -> str:
+    return f"grpc://{proxy.address}" if door == "grpc" else proxy.address

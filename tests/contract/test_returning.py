@@ -46,23 +46,6 @@ def topic(node: LoopNode, request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(params=["kafka", "grpc"])
-def door(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def proxy(node: LoopNode, door: str) -> Iterator[CutProxy]:
-    way = CutProxy(str(node.addresses[door]))
-    yield way
-    way.close()
-
-
-@pytest.fixture
-def url(proxy: CutProxy, door: str) -> str:
-    return f"grpc://{proxy.address}" if door == "grpc" else proxy.address
-
-
 def let_the_grace_pass(node: LoopNode, topic: str) -> None:
     """Until somebody else has lost a lease whose connection broke now."""
     way = CutProxy(str(node.address))

@@ -29,21 +29,8 @@ def node() -> Iterator[LoopNode]:
     running.close()
 
 
-@pytest.fixture(params=["kafka", "grpc"])
-def door(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
-def proxy(node: LoopNode, door: str) -> Iterator[CutProxy]:
-    way = CutProxy(str(node.addresses[door]))
-    yield way
-    way.close()
-
-
-@pytest.fixture
-def handle(proxy: CutProxy, door: str) -> Iterator[headrace.Headrace]:
-    url = f"grpc://{proxy.address}" if door == "grpc" else proxy.address
+def handle(url: str) -> Iterator[headrace.Headrace]:
     with headrace.connect(url, timeout=SILENCE_SECONDS, retry=WAIT) as connected:
         yield connected
 
