@@ -32,6 +32,7 @@ from headrace.core.values import (
     Delivery,
     GroupInfo,
     Headers,
+    LeaseRequest,
     MessageId,
     MessageStatus,
     Outgoing,
@@ -51,6 +52,8 @@ Place = tuple[str, int]
 # What became of each batch; an error alone is about all of them.
 BatchOutcomes = Sequence[Published | HeadraceError] | HeadraceError
 BatchesAnswered = Callable[[BatchOutcomes], None]
+# Called with what returns the messages, or raises.
+LeaseAnswered = Callable[[Callable[[], list[Delivery]]], None]
 # None where it was done, the reason where it was not.
 Outcomes = list[HeadraceError | None]
 
@@ -291,29 +294,11 @@ class Lined(Protocol):
     """What serves us has a line in which all who wait for a group's messages stand,
     whatever they came by."""
 
-    def lease_in_line(
-        self,
-        group: str,
-        topics: Sequence[str],
-        consumer: str,
-        count: int,
-        visibility_ms: int | None,
-        wait_ms: int,
-    ) -> list[Delivery]:
-        """As `lease`, and waits for the first message."""
+    def lease_in_line(self, wanted: LeaseRequest) -> list[Delivery]:
+        """As `lease`, and waits for the first message. The nonce is ours to choose."""
         ...
 
-    def begin_lease(
-        self,
-        group: str,
-        topics: Sequence[str],
-        consumer: str,
-        count: int,
-        visibility_ms: int | None,
-        wait_ms: int,
-        nonce: int,
-        on_answered: Callable[[Callable[[], list[Delivery]]], None],
-    ) -> None:
+    def begin_lease(self, wanted: LeaseRequest, on_answered: LeaseAnswered) -> None:
         """As `lease_in_line`, without a thread that waits: `on_answered` gets what returns
         or raises the answer. The nonce is the caller's, to give the messages back by."""
         ...

@@ -13,14 +13,15 @@ of the node too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+from headrace.client.backend import LeaseAnswered
 from headrace.client.caller import Caller
 from headrace.client.link import Pending
 from headrace.client.waiting import new_nonce
 from headrace.core.errors import Disconnected, HeadraceError
-from headrace.core.values import Delivery
+from headrace.core.values import Delivery, LeaseRequest
 from headrace.wire.remote.codec import decode_answer, encode_request
 
 
@@ -34,50 +35,31 @@ class LeaseCaller(Caller):
         *,
         visibility_ms: int | None = None,
     ) -> list[Delivery]:
-        return self.lease_in_line(group, topics, consumer, count, visibility_ms, 0)
+        return self.lease_in_line(LeaseRequest(group, topics, consumer, count, visibility_ms))
 
-    def lease_in_line(
-        self,
-        group: str,
-        topics: Sequence[str],
-        consumer: str,
-        count: int,
-        visibility_ms: int | None,
-        wait_ms: int,
-    ) -> list[Delivery]:
+    def lease_in_line(self, wanted: LeaseRequest) -> list[Delivery]:
         retries = self._retries()
         while True:
             nonce = new_nonce()
-            arguments = (group, topics, consumer, count, visibility_ms, wait_ms, nonce)
-            pending = self._send(encode_request("lease", arguments), retries)
+            request = encode_request("lease", wanted._replace(nonce=nonce))
+            pending = self._send(request, retries)
             try:
                 return _leased(pending)
             except Disconnected:
                 if self._closed.is_set() or not next(retries):
                     raise
                 # What was leased and never heard of is held until we say so.
-                self.give_back(group, consumer, [nonce])
+                self.give_back(wanted.group, wanted.consumer, [nonce])
             except HeadraceError:
                 raise
             except BaseException:
                 # Whoever waited was interrupted.
                 with contextlib.suppress(HeadraceError):
-                    self.give_back(group, consumer, [nonce])
+                    self.give_back(wanted.group, wanted.consumer, [nonce])
                 raise
 
-    def begin_lease(
-        self,
-        group: str,
-        topics: Sequence[str],
-        consumer: str,
-        count: int,
-        visibility_ms: int | None,
-        wait_ms: int,
-        nonce: int,
-        on_answered: Callable[[Callable[[], list[Delivery]]], None],
-    ) -> None:
-        arguments = (group, topics, consumer, count, visibility_ms, wait_ms, nonce)
-        request = encode_request("lease", arguments)
+    def begin_lease(self, wanted: LeaseRequest, on_answered: LeaseAnswered) -> None:
+        request = encode_request("lease", wanted)
         self._send(request, self._retries(), lambda pending: on_answered(partial(_leased, pending)))
 
     def give_back(self, group: str, consumer: str, nonces: Sequence[int]) -> None:

@@ -18,12 +18,12 @@ import os
 import platform
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from headrace.client.backend import Backend, Lined, Outcomes
+from headrace.client.backend import Backend, LeaseAnswered, Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.group_settings import tell_of_changes
 from headrace.client.keeping import Leases, OnLost
@@ -49,7 +49,7 @@ from headrace.core.errors import (
     UnknownTopic,
 )
 from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX, NAME_CHARACTERS_MAX
-from headrace.core.values import Delivery, QueueStatistics, Receipt, check_name
+from headrace.core.values import Delivery, LeaseRequest, QueueStatistics, Receipt, check_name
 
 T = TypeVar("T")
 
@@ -58,7 +58,6 @@ PREFETCH_DEFAULT = 16
 EXTENSION_SECONDS = 1.0
 
 # Gets what returns, or raises, the answer.
-Answered = Callable[[Callable[[], list[Delivery]]], None]
 
 
 def consumer_id(given: object) -> str:
@@ -183,21 +182,21 @@ class Queue(Generic[T]):
 
     def _lease(self, backend: Backend, count: int, wait_ms: int = 0) -> list[Delivery]:
         if wait_ms and isinstance(backend, Lined):
-            return backend.lease_in_line(
-                self.group, self._topics, self.consumer, count, self._visibility_ms, wait_ms
-            )
+            return backend.lease_in_line(self._wanted(count, wait_ms))
         return backend.lease(
             self.group, self._topics, self.consumer, count, visibility_ms=self._visibility_ms
         )
 
     def begin_lease(
-        self, backend: Lined, count: int, wait_ms: int, nonce: int, on_answered: Answered
+        self, backend: Lined, count: int, wait_ms: int, nonce: int, on_answered: LeaseAnswered
     ) -> None:
         """As `Lined.begin_lease`, for this queue."""
-        backend.begin_lease(
-            self.group, self._topics, self.consumer, count, self._visibility_ms, wait_ms, nonce,
-            on_answered,
-        )  # fmt: skip
+        backend.begin_lease(self._wanted(count, wait_ms, nonce), on_answered)
+
+    def _wanted(self, count: int, wait_ms: int, nonce: int | None = None) -> LeaseRequest:
+        return LeaseRequest(
+            self.group, self._topics, self.consumer, count, self._visibility_ms, wait_ms, nonce
+        )
 
     def _subscribe_again(self, backend: Backend) -> bool:
         """A topic that was deleted and made again has this queue's name for it

@@ -136,6 +136,21 @@ class Receipt(NamedTuple):
         return cls(*parts)
 
 
+class LeaseRequest(NamedTuple):
+    """What a consumer asks for. The fields stand in the order of the wire."""
+
+    group: str
+    topics: Sequence[str]
+    consumer: str
+    count: int  # type: ignore[assignment]
+    # None: as long as the message or the group says.
+    visibility_ms: int | None = None
+    # How long to wait for the first message.
+    wait_ms: int = 0
+    # Chosen by a client that wants to give back what it never heard of.
+    nonce: int | None = None
+
+
 class Delivery(NamedTuple):
     """A message under lease, as the engine hands it out."""
 

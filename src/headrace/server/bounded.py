@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
-from headrace.core.values import Delivery, Headers, Looked
+from headrace.core.values import Delivery, Headers, LeaseRequest, Looked
 from headrace.server.loop_calls import Calls, Message, content_bytes
 from headrace.server.slices import Slices
 
@@ -65,21 +65,18 @@ Mark = TypeVar("Mark")
 
 async def lease_bounded(
     calls: Calls,
-    group: str,
-    topics: Sequence[str],
-    consumer: str,
-    count: int,
-    visibility_ms: int | None,
+    wanted: LeaseRequest,
     *,
     is_wanted: Callable[[], bool],
     among: int = 1,
-    nonce: int | None = None,
     bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
     sizes: Sizes | None = None,
 ) -> list[Delivery]:
     """As `lease`, for at most about as many bytes as one answer has. What is leased
     when nobody wants it any more is given back. Where others wait for the same messages
-    it is one step: a part of what is ready, and then it is their turn."""
+    it is one step: a part of what is ready, and then it is their turn. It does not
+    wait, whatever `wanted` says."""
+    group, topics, consumer, count, visibility_ms, _, nonce = wanted
     leased: list[Delivery] = []
     budget = bytes_max
     # What is not a count is refused by the call itself.

@@ -19,7 +19,7 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.values import Delivery
+from headrace.core.values import Delivery, LeaseRequest
 from headrace.engine.leasing import check_lease
 from headrace.server.aftermath import Aftermath
 from headrace.server.bounded import lease_bounded
@@ -83,10 +83,10 @@ class Leasing:
             return await service.waiting.find(self.group, sought, look, wait_ms / 1000, stop)
 
     async def _lease(self, count: int, among: int) -> list[Delivery]:
+        wanted = LeaseRequest(self.group, self._topics, self.consumer, count, self._visibility_ms)
         return await lease_bounded(
-            self._calls, self.group, self._topics, self.consumer, count, self._visibility_ms,
-            is_wanted=_always, among=among, bytes_max=self._bytes_max,
-        )  # fmt: skip
+            self._calls, wanted, is_wanted=_always, among=among, bytes_max=self._bytes_max
+        )
 
     async def give_back(self, leased: list[Delivery]) -> None:
         if leased:

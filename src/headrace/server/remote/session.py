@@ -30,6 +30,7 @@ from headrace.core.values import (
     Acknowledged,
     CursorMove,
     Delivery,
+    LeaseRequest,
     MessageId,
     PlacedBatch,
     Publication,
@@ -226,16 +227,9 @@ class Session:
         self._left.pop(Owned("queue", group, consumer), None)
         self._own(Owned("queue", group, consumer))
 
-    async def _lease(
-        self,
-        group: str,
-        topics: Sequence[str],
-        consumer: str,
-        count: int,
-        visibility_ms: int | None,
-        wait_ms: int,
-        nonce: int | None,
-    ) -> list[Delivery]:
+    async def _lease(self, **arguments: Any) -> list[Delivery]:
+        wanted = LeaseRequest(**arguments)
+        group, topics, consumer, count, visibility_ms, wait_ms, nonce = wanted
         check_lease(consumer, count, visibility_ms)
         if not 0 <= wait_ms <= limits.REMOTE_WATCH_MS_MAX:
             raise InvalidArgument(f"wait 0 to {limits.REMOTE_WATCH_MS_MAX} ms, not {wait_ms}")
@@ -257,9 +251,8 @@ class Session:
                 # Leases would run out while they wait to be sent.
                 return None
             return await lease_bounded(
-                self._calls, group, topics, consumer, count, visibility_ms,
-                is_wanted=is_wanted, among=among, nonce=nonce, sizes=self._sizes,
-            )  # fmt: skip
+                self._calls, wanted, is_wanted=is_wanted, among=among, sizes=self._sizes
+            )
 
         holdings, count_held = self._holdings, len(sought.partitions) if wait_ms else 0
         holdings.watched_partitions += count_held
