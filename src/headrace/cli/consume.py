@@ -18,7 +18,7 @@ import heapq
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -201,53 +201,46 @@ def _print_topic(
     printer: Printer,
     connection: dict[str, Any],
 ) -> None:
-    if place.server:
-        _print_from_node(place, topic, partition, start, follow, printer, connection)
-        return
-    directory = place.directory
+    looks = _node_looks(place, topic, connection) if place.server else _directory_looks(place)
     followed: Followed | None = None
-    while True:
-        # Taken before the look: what changes during it is seen by the next one.
-        seen = _newest_change(directory)
-        began = time.monotonic()
-        # Opened anew for each look: a read-only node shows the moment at which
-        # it was opened, while another process goes on publishing.
-        with open_backend(place, read_only=True) as backend:
+    with contextlib.closing(looks):
+        for backend in looks:
             if followed is None:
                 followed = Followed(backend, topic, partition, start)
             else:
                 followed.catch_up(backend)
             followed.print_what_is_there(backend, printer)
-        if printer.is_done or not follow:
-            return
+            if printer.is_done or not follow:
+                return
+
+
+def _directory_looks(place: Place) -> Generator[Backend]:
+    """The directory, now and whenever something in it changed."""
+    while True:
+        # Taken before the look: what changes during it is seen by the next one.
+        seen = _newest_change(place.directory)
+        began = time.monotonic()
+        # Opened anew for each look: a read-only node shows the moment at which
+        # it was opened, while another process goes on publishing.
+        with open_backend(place, read_only=True) as backend:
+            yield backend
         time.sleep(max(FOLLOW_PAUSE_SECONDS, (time.monotonic() - began) * (FOLLOW_SHARE - 1)))
-        while _newest_change(directory) == seen:
+        while _newest_change(place.directory) == seen:
             time.sleep(FOLLOW_PAUSE_SECONDS)
 
 
-def _print_from_node(
-    place: Place,
-    topic: str,
-    partition: int | None,
-    start: Start,
-    follow: bool,
-    printer: Printer,
-    connection: dict[str, Any],
-) -> None:
+def _node_looks(place: Place, topic: str, connection: dict[str, Any]) -> Generator[Backend]:
+    """The node, now and whenever something may have come to the topic."""
     news = threading.Event()
     with open_backend(place, **connection) as backend:
         backend.add_listener(news.set, [topic])
-        followed = Followed(backend, topic, partition, start)
         while True:
             # Cleared before the look: what comes during it is seen by the next one.
             news.clear()
-            followed.print_what_is_there(backend, printer)
-            if printer.is_done or not follow:
-                return
+            yield backend
             while not news.wait(BLOCK_SECONDS_MAX):
                 # A signal is noticed between two of these.
                 continue
-            followed.catch_up(backend)
 
 
 class Followed:
