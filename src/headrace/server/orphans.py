@@ -33,14 +33,22 @@ class Orphans:
 
     def begin_grace(self, group: str, consumer: str) -> None:
         """Its connection is gone, or it is taking over from one that it gave up."""
-        self._end_grace(group, consumer)
+        self.end_grace(group, consumer)
         self._graces[group, consumer] = self._service.loop.call_later(
             self._service.lease_grace_ms / 1000, self._on_over, group, consumer
         )
 
+    def end_grace(self, group: str, consumer: str) -> bool:
+        """It is there again, or has taken leave; whether there was a grace."""
+        timer = self._graces.pop((group, consumer), None)
+        if timer is None:
+            return False
+        timer.cancel()
+        return True
+
     async def come_back(self, group: str, consumer: str, in_hand: Sequence[Receipt]) -> None:
         """It is there again, and has these."""
-        if not self._end_grace(group, consumer):
+        if not self.end_grace(group, consumer):
             return
         held = await self._calls.run(Face.held, group, consumer)
         # An extension is another lease with the same nonce.
@@ -60,14 +68,6 @@ class Orphans:
         outcomes = await self._calls.run(Face.check_receipts, group, in_hand)
         checked = zip(in_hand, outcomes, strict=True)
         return [receipt.encode() for receipt, error in checked if error is not None]
-
-    def _end_grace(self, group: str, consumer: str) -> bool:
-        """Whether there was one."""
-        timer = self._graces.pop((group, consumer), None)
-        if timer is None:
-            return False
-        timer.cancel()
-        return True
 
     def _on_over(self, group: str, consumer: str) -> None:
         del self._graces[group, consumer]

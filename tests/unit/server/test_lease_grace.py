@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from tests.unit.server.asking import ManualLoop
 from tests.unit.server.test_remote_session import GROUP, TOPIC, Client, Node, let_others_run
 
 from headrace.core.errors import StaleReceipt
 from headrace.core.values import Outgoing
+from headrace.server.remote import session
 
 GRACE_SECONDS = 5.0
 
@@ -126,5 +128,31 @@ def test_without_a_grace_what_a_connection_held_comes_back_at_once() -> None:
         old.connection.connection_lost(None)
         [again] = await lease(await back(node, "other"), "other")
         assert again.attempt == 2
+
+    on_a_node(scenario)
+
+
+def test_a_queue_that_is_opened_too_late_for_its_connection_takes_nothing_from_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(node: Node, loop: ManualLoop) -> None:
+        first, leased = await working(node)
+        first.connection.connection_lost(None)
+        held = asyncio.Event()
+
+        async def hold(*_: Any) -> None:
+            await held.wait()
+
+        with monkeypatch.context() as slow:
+            slow.setattr(session, "scan_ahead", hold)
+            late = Client(node.door)
+            late.send("open_queue", GROUP, [TOPIC], "worker", None)
+            await let_others_run()
+        late.connection.connection_lost(None)
+        new = await back(node)
+        held.set()
+        await let_others_run()
+        await pass_by(loop, 2 * GRACE_SECONDS)
+        assert await new.ask("ack", GROUP, [leased.receipt]) == [None]
 
     on_a_node(scenario)

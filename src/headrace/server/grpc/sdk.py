@@ -22,7 +22,6 @@ from typing import Any
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.core.event_log import log_event
-from headrace.server.glance import Glance
 from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
 from headrace.server.service import Service
@@ -44,7 +43,7 @@ class SdkStreams:
     async def connect(self, first: bytes, requests: AsyncIterator[bytes], context: Any) -> None:
         service = self._service
         if service.holdings is None:
-            service.holdings = Holdings(Glance(service))
+            service.holdings = Holdings(service)
         answers: Answers = asyncio.Queue()
         session = Session(
             service,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, MalformedMessage
 from headrace.core.ports import Buffer
-from headrace.server.glance import Glance
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX, Connection
 from headrace.server.kafka.slot import Slot
 from headrace.server.remote.answering import Answering, checked_request, waits
@@ -37,7 +36,7 @@ class RemoteDoor:
         self._sessions: dict[Connection, Session] = {}
         self._answering = Answering(door.service, door.logger, door.tasks)
         # Whoever comes over gRPC holds what it holds among the same.
-        self._holdings = Holdings(Glance(door.service))
+        self._holdings = Holdings(door.service)
         door.service.holdings = self._holdings
 
     def handle(

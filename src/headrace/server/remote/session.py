@@ -42,7 +42,7 @@ from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
 from headrace.server.looking import look_into_rest, without_heavy
 from headrace.server.loop_calls import Calls, Watch
-from headrace.server.orphans import end_leases
+from headrace.server.orphans import Orphans
 from headrace.server.pages import delayed_page, letters_page
 from headrace.server.scanning import scan_ahead
 from headrace.server.service import Service
@@ -71,10 +71,11 @@ class Owned(NamedTuple):
 class Holdings:
     """What all sessions of a node hold together."""
 
-    def __init__(self, glance: Glance) -> None:
-        self.glance = glance
+    def __init__(self, service: Service) -> None:
+        self.glance = Glance(service)
         # A client that comes back takes over from its old connection.
         self.owners: dict[Owned, Session] = {}
+        self.orphans = Orphans(Calls(service))
         self.watched_partitions = 0
 
 
@@ -317,11 +318,16 @@ class Session:
             )
 
     def _own(self, owned: Owned) -> None:
+        if self._is_closed and owned in self._owners:
+            # It was opened for a client that is back over another connection by now.
+            return
         self._check_room(owned)
         self._owned.add(owned)
         self._owners[owned] = self
+        if owned.kind == "queue":
+            self._holdings.orphans.end_grace(owned.group, owned.name)
         if self._is_closed:
-            self._give_back_later(owned)
+            self._give_back(owned)
 
     def _disown(self, owned: Owned) -> None:
         self._owned.discard(owned)
@@ -372,23 +378,17 @@ class Session:
         for reader in tuple(self._readers):
             reader.cancel()
         for owned in tuple(self._owned):
-            self._give_back_later(owned)
-
-    def _give_back_later(self, owned: Owned) -> None:
-        grace_ms = self._service.lease_grace_ms if owned.kind == "queue" else 0
-        if grace_ms:
-            self._service.loop.call_later(grace_ms / 1000, self._give_back, owned)
-        else:
             self._give_back(owned)
 
     def _give_back(self, owned: Owned) -> None:
-        if self._owners.get(owned) is not self or self._service.closing.done():
-            return
+        is_ours = self._owners.get(owned) is self
         self._disown(owned)
+        if not is_ours or self._service.closing.done():
+            return
+        if owned.kind == "queue":
+            self._holdings.orphans.begin_grace(owned.group, owned.name)
+            return
         # A group that is gone, or a disk that is, leaves nothing to give back.
         with contextlib.suppress(HeadraceError, OSError):
-            if owned.kind == "queue":
-                end_leases(self._service, owned.group, owned.name)
-            else:
-                self._service.broker.cursors.leave(owned.group, owned.name)
-                self._service.wake_watching()
+            self._service.broker.cursors.leave(owned.group, owned.name)
+            self._service.wake_watching()
