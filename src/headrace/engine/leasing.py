@@ -145,7 +145,11 @@ class Leasing:
     ) -> list[Delivery]:
         try:
             # What is beyond the allowance stays ready.
-            records, runs = partition.records.read_some(runs, partition.high_watermark, allowance)
+            records, runs = partition.records.read_some(
+                runs, partition.high_watermark, allowance,
+                # Other lanes lie between.
+                is_scattered=sum(map(bool, view.window.ready())) > 1,
+            )  # fmt: skip
         except CorruptLog as error:
             partition.stopped = error
             raise

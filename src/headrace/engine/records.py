@@ -4,8 +4,19 @@ Workers lease in small bites from large batches, so the last few decoded blocks
 are kept: a batch of a thousand records is opened once for ten leases of a hundred.
 
 A batch of kilobytes can hold millions of records or headers, so a block has a bound
-in memory: it may end in the middle of a batch. The last such batch is kept uncompressed,
+in memory: it may end in the middle of a batch. Such a batch is kept uncompressed,
 for the next block of it. What all partitions keep has a bound too (`KeptBlocks`).
+
+Messages of several priorities lie between one another:
+
+    lane      2 2 2 0 2 2 2 2 2 2 2 2 0 2 2 2
+    wanted          ^                 ^           the others are for later leases
+
+Who wants scattered records gets those alone: the batch is kept uncompressed and no
+block is made of it. What lies between is stepped over by its lengths.
+
+Rejected: blocks for these as well. Each of five lanes goes through the log at its own
+pace, so each would decode every batch again.
 """
 
 from __future__ import annotations
@@ -27,6 +38,8 @@ from headrace.log.aborted import covers
 from headrace.record import BatchHeader, BatchParts, Record, check_batch
 
 BLOCKS_MAX = 8
+# A lease of a hundred goes through some of them, and each lane comes back to its last.
+OPENED_MAX = 32
 READ_BYTES_MIN = 4 * 1024
 READ_BYTES_MAX = 256 * 1024
 # A batch that holds so much is kept open, uncompressed.
@@ -118,15 +131,26 @@ class KeptBlocks:
         self.size_bytes -= cost
 
 
-# A batch that is kept open stands among the blocks that are kept, where no block begins.
-_OPENED = -1
+class _Taken(NamedTuple):
+    """Some of the records that were asked for, those before `end`."""
+
+    records: list[Record]
+    end: int
+    # No less than the bytes of the records.
+    cost: int
+
+
+def _place_of(parts: BatchParts) -> int:
+    """Where a batch that is kept open stands among the blocks that are kept: no block
+    begins there."""
+    return -1 - parts.header.base_offset
 
 
 class RecordReader:
     def __init__(self, log: Log) -> None:
         self._log = log
-        # The last large batch: the next part of it needs no uncompressing.
-        self._opened: BatchParts | None = None
+        # By their places: the next records of these need no uncompressing.
+        self._opened: OrderedDict[int, BatchParts] = OrderedDict()
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
         self._kept = KeptBlocks()
         self.unreadable = Unreadable()
@@ -150,10 +174,12 @@ class RecordReader:
         end: int,
         allowance: Allowance | None,
         aborted: Sequence[AbortedTransaction] = (),
+        is_scattered: bool = False,
     ) -> tuple[list[Record], Runs]:
         """As `read`, as far as the allowance goes: the records, and the runs that
-        were gone over."""
+        were gone over. Of scattered records the neighbours are not wanted next."""
         self._note_changes()
+        take = self._take_alone if is_scattered or len(runs) > 2 else self._take_of_block
         found: list[Record] = []
         gone_over: Runs = []
         for first, stop in pairs(runs):
@@ -162,20 +188,19 @@ class RecordReader:
             # What was deleted at the log's start is left out as well.
             start = max(first, self._log.start_offset)
             while start < stop:
-                block = self._block(start, stop - start, end)
-                if block is None:
+                taken = take(start, stop, end, aborted)
+                if taken is None:
                     start = stop
                     break
-                last = min(stop, block.end)
-                taken = _taken(block, start, last, aborted)
+                records = taken.records
                 if allowance is not None:
-                    count = allowance.admit(taken, block.cost)
-                    if count < len(taken):
-                        start = taken[count].offset
-                        found += taken[:count]
+                    count = allowance.admit(records, taken.cost)
+                    if count < len(records):
+                        start = records[count].offset
+                        found += records[:count]
                         break
-                found += taken
-                start = last
+                found += records
+                start = taken.end
             if start > first:
                 gone_over += (first, min(start, stop))
         return found, gone_over
@@ -208,6 +233,54 @@ class RecordReader:
             # Compaction took records away, and forgot of the aborted ones that they were.
             self._changes = self._log.segment_list.changes
             self.forget()
+
+    def _take_of_block(
+        self, start: int, stop: int, end: int, aborted: Sequence[AbortedTransaction]
+    ) -> _Taken | None:
+        block = self._block(start, stop - start, end)
+        if block is None:
+            return None
+        last = min(stop, block.end)
+        return _Taken(_taken(block, start, last, aborted), last, block.cost)
+
+    def _take_alone(
+        self, start: int, stop: int, end: int, aborted: Sequence[AbortedTransaction]
+    ) -> _Taken | None:
+        """These records without their neighbours, as far as one batch has them."""
+        batch: Buffer = b""
+        parts = self._opened_at(start)
+        header = None if parts is None else parts.header
+        if header is None:
+            batch = self._log.read(start, READ_BYTES_MIN, end)
+            if not batch:
+                return None
+            try:
+                header = check_batch(batch)
+            except CorruptBatch as error:
+                raise _damaged(self._log, start, error) from error
+        is_void = header.is_control or (
+            header.is_transactional and covers(aborted, header.producer_id, header.base_offset)
+        )
+        if is_void:
+            return _Taken([], min(stop, header.next_offset), 0)
+        try:
+            if parts is None:
+                parts = BatchParts(batch, header)
+            elif parts.next_offset > start:
+                parts.rewind()
+            records = parts.read(start, stop=stop)
+        except CorruptBatch as error:
+            self.unreadable.note(header.base_offset, str(error))
+            return _Taken([], min(stop, header.next_offset), 0)
+        if not parts.is_over:
+            self._keep_open(parts)
+        return _Taken(records, min(stop, parts.next_offset), parts.cost)
+
+    def _opened_at(self, offset: int) -> BatchParts | None:
+        for parts in reversed(self._opened.values()):
+            if parts.header.base_offset <= offset < parts.header.next_offset:
+                return parts
+        return None
 
     def _block(self, offset: int, count: int, end: int) -> _Block | None:
         for block in reversed(self._blocks.values()):
@@ -270,7 +343,8 @@ class RecordReader:
                 # Few bytes that are many headers: what was asked for is behind them.
                 is_small = False
                 found = parts.read(offset, PART_BYTES)
-            self._keep_open(parts)
+            if parts.size_bytes >= KEPT_OPEN_BYTES_MIN:
+                self._keep_open(parts)
         except CorruptBatch as error:
             # Behind a good checksum nonsense is its producer's, and holds no record.
             self.unreadable.note(header.base_offset, str(error))
@@ -280,7 +354,7 @@ class RecordReader:
 
     def _open(self, batch: Buffer, header: BatchHeader, offset: int) -> BatchParts:
         """The batch, at its first record or at one that does not lie behind `offset`."""
-        opened = self._opened
+        opened = self._opened.get(-1 - header.base_offset)
         # Compared with its checksum: another may have its place after a truncation.
         if opened is None or opened.header != header:
             return BatchParts(batch, header)
@@ -289,20 +363,23 @@ class RecordReader:
         return opened
 
     def _keep_open(self, parts: BatchParts) -> None:
-        if parts.size_bytes >= KEPT_OPEN_BYTES_MIN:
-            self._opened = parts
-            self._kept.add(self, _OPENED, parts.size_bytes)
+        place = _place_of(parts)
+        if self._opened.get(place) is parts:
+            self._opened.move_to_end(place)
+            return
+        self._opened[place] = parts
+        self._kept.add(self, place, parts.size_bytes)
+        if len(self._opened) > OPENED_MAX:
+            self.drop(next(iter(self._opened)))
 
     def drop(self, start: int) -> None:
-        if start == _OPENED:
-            self._opened = None
-            self._kept.remove(self, _OPENED)
-        elif self._blocks.pop(start, None) is not None:
+        """Keep the block that begins here, or the batch that has this place, no longer."""
+        kept = self._opened if start < 0 else self._blocks
+        if kept.pop(start, None) is not None:
             self._kept.remove(self, start)
 
     def forget(self) -> None:
-        self.drop(_OPENED)
-        for start in list(self._blocks):
+        for start in [*self._opened, *self._blocks]:
             self.drop(start)
 
 

@@ -22,7 +22,9 @@ line and calls for the rest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from headrace.core import limits
@@ -53,6 +55,11 @@ _RECORD_COST: Final = 128
 _HEADER_COST: Final = 96
 # The cost of a part is looked at once in so many records.
 _LOOKED_AT: Final = 64
+# A place in a large batch is marked once in so many bytes.
+_MARKED_BYTES: Final = 64 * 1024
+
+_offset_of = attrgetter("offset")
+_delta_before = itemgetter(1)
 
 
 def read_records(
@@ -91,6 +98,8 @@ class BatchParts:
         self.cost = 0
         self._data = read_block(batch, header) if block is None else block
         self._place: Place = (0, -1, header.count)
+        # Ascending places within a large batch, so that going back is no long way.
+        self._marks: list[Place] = []
 
     @property
     def size_bytes(self) -> int:
@@ -121,23 +130,57 @@ class BatchParts:
         """Begin again at the first record."""
         self._place = (0, -1, self.header.count)
 
-    def read(self, start: int = 0, cost_max: int = limits.DECODED_BYTES_MAX) -> list[Record]:
+    def read(
+        self,
+        start: int = 0,
+        cost_max: int = limits.DECODED_BYTES_MAX,
+        stop: int | None = None,
+    ) -> list[Record]:
         """The next records from the offset `start` on, until they cost about
-        `cost_max`; none only when there are no more."""
+        `cost_max` or the offset `stop` is reached; none only when there are no more."""
         data, header = self._data, self.header
         position, _, left = self._place
         try:
+            if stop is not None and stop < header.next_offset:
+                return self._read_between(start, stop, cost_max)
             if not position and start <= header.base_offset:
                 cost = len(data) + _RECORD_COST * left
                 values = _read_values(data, header) if cost <= cost_max else []
                 if values:
                     self._place, self.cost = (len(data), header.last_offset_delta, 0), cost
                     return values
-            place = skip_to(data, *self._place, start - header.base_offset)
+            place = self._skip_to(start)
             records, self._place, self.cost = _read_some(data, header, place, cost_max)
         except IndexError:
             raise CorruptBatch("a record is cut off at the end of the batch") from None
         return records
+
+    def _read_between(self, start: int, stop: int, cost_max: int) -> list[Record]:
+        place = self._skip_to(start)
+        # Where records were taken out there are fewer, and some of these lie behind.
+        count = max(0, stop - max(start, self.header.base_offset))
+        records, self._place, self.cost = _read_some(
+            self._data, self.header, place, cost_max, count_max=count
+        )
+        if records and records[-1].offset >= stop:
+            del records[bisect_left(records, stop, key=_offset_of) :]
+        return records
+
+    def _skip_to(self, start: int) -> Place:
+        """The place of the first record from the offset `start` on that was not read."""
+        wanted = start - self.header.base_offset
+        place, marks = self._place, self._marks
+        if marks:
+            known = bisect_left(marks, wanted, key=_delta_before)
+            if known and marks[known - 1] > place:
+                place = marks[known - 1]
+        while True:
+            stop = place[0] + _MARKED_BYTES
+            place = skip_to(self._data, *place, wanted, stop)
+            if place[0] < stop:
+                return place
+            if not marks or place > marks[-1]:
+                marks.append(place)
 
 
 def read_parts(batch: Buffer, header: BatchHeader) -> Iterator[list[Record]]:
@@ -272,7 +315,12 @@ def _read_all(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def _read_some(
-    data: bytes, header: BatchHeader, place: Place, cost_max: int, raw_headers: bool = False
+    data: bytes,
+    header: BatchHeader,
+    place: Place,
+    cost_max: int,
+    raw_headers: bool = False,
+    count_max: int | None = None,
 ) -> tuple[list[Any], Place, int]:
     """Records from `place` on, the place behind them, and what they cost. A
     `cost_max` below 0 is none."""
@@ -281,11 +329,12 @@ def _read_some(
     append_time_ms = header.max_timestamp_ms if header.has_log_append_time else None
     last_delta = header.last_offset_delta
     position, previous, left = place
+    last = left if count_max is None else min(left, count_max)
     cost = header_count = 0
     made: type[Record] | type[RawRecord] = RawRecord if raw_headers else Record
     records: list[Any] = []
     append, new = records.append, tuple.__new__
-    for number in range(1, left + 1):
+    for number in range(1, last + 1):
         raw = data[position]
         position += 1
         if raw > 127:
@@ -340,13 +389,13 @@ def _read_some(
         if position != end:
             raise CorruptBatch(f"a record ends at byte {position} instead of {end}")
         append(new(made, (base_offset + delta, timestamp_ms, key, value, headers)))
-        if not number % _LOOKED_AT or number == left:
+        if not number % _LOOKED_AT or number == last:
             cost = position - place[0] + _RECORD_COST * number + _HEADER_COST * header_count
-            if 0 <= cost_max <= cost and number < left:
+            if 0 <= cost_max <= cost and number < last:
                 return records, (position, previous, left - number), cost
-    if position != size:
+    if last == left and position != size:
         raise CorruptBatch(f"{size - position} bytes follow the last record")
-    return records, (position, previous, 0), cost
+    return records, (position, previous, left - last), cost
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:

@@ -15,17 +15,18 @@ Place = tuple[int, int, int]
 
 
 @compiled
-def skip_to(data: bytes, position: int, previous: int, left: int, wanted: int) -> Place:
+def skip_to(data: bytes, position: int, previous: int, left: int, wanted: int, stop: int) -> Place:
     """From this place on, the place of the first record at the offset delta `wanted` or
-    behind it. CorruptBatch when a record on the way cannot be read."""
+    behind it, or that begins at the byte `stop` or behind it. CorruptBatch when a record
+    on the way cannot be read."""
     try:
-        return _skip_to(data, position, previous, left, wanted)
+        return _skip_to(data, position, previous, left, wanted, stop)
     except IndexError:
         raise CorruptBatch("a record is cut off at the end of the batch") from None
 
 
-def _skip_to(data: bytes, position: int, previous: int, left: int, wanted: int) -> Place:
-    while left and previous < wanted - 1:
+def _skip_to(data: bytes, position: int, previous: int, left: int, wanted: int, stop: int) -> Place:
+    while left and previous < wanted - 1 and position < stop:
         raw, body = data[position], position + 1
         if raw > 127:
             raw, body = read_more(data, body, raw)

@@ -3,6 +3,7 @@ and a record has no more headers than a message may have."""
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from itertools import chain
 
@@ -20,6 +21,7 @@ from headrace.record import (
     read_parts,
     read_raw_records,
     read_records,
+    reader,
 )
 
 EMPTY_HEADER = ("", b"")
@@ -86,3 +88,24 @@ def test_what_is_copied_keeps_headers_beyond_the_limits() -> None:
     header = read_header(batch)
     copied = build_sparse_batch(read_raw_records(batch, header), header)
     assert copied == batch
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_part_ends_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    # Places are marked on the way, so that going back begins at one of them.
+    monkeypatch.setattr(reader, "_MARKED_BYTES", 100)
+    batch = build_batch([NewRecord(b"k", b"%d" % number) for number in range(1_000)])
+    header = read_header(batch)
+    kept = [each for each in read_raw_records(batch, header) if not each.offset % step]
+    batch = build_sparse_batch(kept, header)
+    header = read_header(batch)
+    parts, whole = BatchParts(batch, header), read_records(batch)
+    randomly = random.Random(step)
+    for _ in range(500):
+        start = randomly.randrange(1_000)
+        stop = randomly.randrange(start + 1, 1_001)
+        if parts.next_offset > start:
+            parts.rewind()
+        assert parts.read(start, stop=stop) == [
+            each for each in whole if start <= each.offset < stop
+        ]
