@@ -143,16 +143,8 @@ class Leasing:
         now_ms: int,
         allowance: Allowance,
     ) -> list[Delivery]:
-        try:
-            # What is beyond the allowance stays ready.
-            records, runs = partition.records.read_some(
-                runs, partition.high_watermark, allowance,
-                # Other lanes lie between.
-                is_scattered=sum(map(bool, view.window.ready())) > 1,
-            )  # fmt: skip
-        except CorruptLog as error:
-            partition.stopped = error
-            raise
+        # What is beyond the allowance stays ready.
+        records, runs = _read(partition, view, runs, allowance)
         if not runs:
             return []
         usual_ms = visibility_ms or view.settings.visibility_ms
@@ -269,6 +261,20 @@ class Leasing:
         missing = [offset for offset in offsets_of(runs) if offset not in present]
         event = events.Purged(view.group_id, "", now_ms, runs_of(sorted(missing)))
         partition.write(view, event, now_ms, wait=False)
+
+
+def _read(
+    partition: Partition, view: QueueView, runs: Runs, allowance: Allowance
+) -> tuple[list[Record], Runs]:
+    # Where several lanes are ready, messages of others lie between those of one.
+    is_scattered = sum(map(bool, view.window.ready())) > 1
+    try:
+        return partition.records.read_some(
+            runs, partition.high_watermark, allowance, is_scattered=is_scattered
+        )
+    except CorruptLog as error:
+        partition.stopped = error
+        raise
 
 
 def _in_turn(deliveries: Sequence[Delivery], plan: Sequence[tuple[int, int]]) -> list[Delivery]:

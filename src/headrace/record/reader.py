@@ -315,13 +315,9 @@ def _read_all(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def _read_some(
-    data: bytes,
-    header: BatchHeader,
-    place: Place,
-    cost_max: int,
-    raw_headers: bool = False,
-    count_max: int | None = None,
-) -> tuple[list[Any], Place, int]:
+    data: bytes, header: BatchHeader, place: Place, cost_max: int,
+    raw_headers: bool = False, count_max: int | None = None,
+) -> tuple[list[Any], Place, int]:  # fmt: skip
     """Records from `place` on, the place behind them, and what they cost. A
     `cost_max` below 0 is none."""
     size = len(data)
