@@ -132,14 +132,20 @@ def test_a_node_that_stops_answers_those_who_wait(tmp_path: Path) -> None:
     assert [(status, found["messages"]) for status, found in answers] == [(200, [])] * 4
 
 
-def test_a_poll_whose_client_is_gone_leases_nothing(doors: DoorsProcess, topic: str) -> None:
-    """What comes is for the next who asks, and not for somebody who left."""
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_poll_whose_client_is_gone_leases_nothing(
+    doors: DoorsProcess, topic: str, behind: int
+) -> None:
+    """What comes is for the next who asks, and not for somebody who left, with or without
+    requests sent behind the poll."""
     lease = {"topics": [topic], "wait": 30, "visibility": 3600}
 
     async def run() -> Any:
         address = doors.doors["http"]
         gone = await PlainHttp(address).connect()
         gone.send("POST", f"/queues/g-{topic}/lease", lease)
+        for _ in range(behind):
+            gone.send("GET", "/health/live", None)
         other = await PlainHttp(address).connect()
         group = {"topics": [topic], "count": 1}
         # The group is there, so the poll before has been heard of, or will find it.

@@ -100,7 +100,7 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
     def on_ready(ready: Ready) -> None:
         gc.freeze()
         gc.enable()
-        gc.set_threshold(5_000, 5, 300)
+        gc.set_threshold(5_000, 5, 100)
         doors = ", ".join(f"{name} on {address}" for name, address in ready.doors.items())
         click.echo(f"ready: {doors}, data in {os.path.abspath(settings.data)}")
         sys.stdout.flush()

@@ -128,6 +128,10 @@ HTTP_HEAD_BYTES_MAX: Final = 64 * 1024
 HTTP_MEMBERS_MAX: Final = 10_000
 # Answers of one route with messages in them that are made at once; others wait in line.
 HTTP_ANSWERS_AT_ONCE_MAX: Final = 4
+# Requests of all connections that wait behind another one of their own, each of which takes
+# about 2 KiB. Beyond, connections are cut that have more than a few of them.
+HTTP_PIPELINED_MAX: Final = 20_000
+HTTP_PIPELINED_SMALL: Final = 20
 # WebSockets: what one connection may ask for at once, and how long it waits for news
 # before it looks whether the client is still there.
 SOCKET_CREDIT_MAX: Final = 10_000

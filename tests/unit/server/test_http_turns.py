@@ -76,6 +76,25 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+def test_who_is_gone_does_not_stay_in_line() -> None:
+    async def play() -> None:
+        made = Made()
+        served = [made.ask() for _ in range(MAX)]
+        waiting = [made.ask() for _ in range(5)]
+        await settle()
+        assert made.begun == MAX
+        made.gone.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in found] == [ClientDisconnect] * 5
+        # Nor has any of them kept a place of the line's.
+        made.gone.clear()
+        later = [made.ask() for _ in range(2 * MAX)]
+        made.may_end.set()
+        await asyncio.gather(*served, *later)
+
+    asyncio.run(play())
+
+
 def test_only_some_large_answers_are_made_at_once_and_all_in_the_end() -> None:
     async def play() -> None:
         made = Made()

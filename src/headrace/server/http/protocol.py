@@ -46,6 +46,8 @@ class Guard:
             self._cuts["websocket", reason] += 0
         self._stall_seconds = settings.stall_timeout_ms / 1000 or float("inf")
         self.addresses = Addresses(settings.connections_per_address_max)
+        # Requests that wait behind others of their connections.
+        self.pipelined = 0
         self._connections: set[Any] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -88,6 +90,9 @@ class GuardedHttp(HttpToolsProtocol):
         # Whether the next head is waited for: it has begun, or is the first.
         self._is_head_due = True
         self._received = 0
+        # The request that is being answered; `cycle` is the one that came last.
+        self._answering: Any = None
+        self._pipelined = 0
         self._head, self._body, self.answer_watch = Watch(), Watch(), Watch()
 
     def connection_made(self, transport: Any) -> None:
@@ -102,6 +107,24 @@ class GuardedHttp(HttpToolsProtocol):
         if self._is_admitted:
             self._guard.addresses.leave(_host(self))
         super().connection_lost(exc)
+        answering = self._answering
+        if answering is not None and not answering.response_complete:
+            answering.disconnected = True
+            answering.message_event.set()
+        # They refer to each other and to this: garbage that is not found for long.
+        self.pipeline.clear()
+        self._note_pipeline()
+        self.cycle = self._answering = cast(Any, None)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        self._note_pipeline()
+        super()._start_asgi_task(cycle, app)
+
+    def _note_pipeline(self) -> None:
+        waiting = len(self.pipeline)
+        self._guard.pipelined += waiting - self._pipelined
+        self._pipelined = waiting
 
     def stall(self, now: float, limit_seconds: float) -> str:
         """Why the connection is to be cut, if it is."""
@@ -143,6 +166,12 @@ class GuardedHttp(HttpToolsProtocol):
                 return
         super().data_received(data)
         self.account.charge(began)
+        if self.pipeline:
+            self._note_pipeline()
+            is_much = self._pipelined > limits.HTTP_PIPELINED_SMALL
+            if is_much and self._guard.pipelined > limits.HTTP_PIPELINED_MAX:
+                self._guard.cut(self, "memory")
+                return
         # What is paused for another reason has its turn when it begins.
         if self._is_in_line or self.flow.read_paused:
             return
@@ -181,6 +210,14 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         began = perf_counter()
         super().data_received(data)
         self.account.charge(began)
+
+    def handle_parser_exception(self) -> None:
+        # Uvicorn takes it for granted that a reason was sent, which is not so before the
+        # WebSocket is accepted.
+        if self.conn.close_sent is None:
+            self.transport.abort()
+        else:
+            super().handle_parser_exception()
 
     @property
     def untaken_bytes(self) -> int:

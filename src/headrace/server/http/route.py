@@ -74,10 +74,15 @@ class Call:
         self._has_turn = False
 
     async def take_turn(self) -> None:
-        """Wait until this may make its answer; `end_turn` lets the next one."""
-        if self._turns is not None:
+        """Wait until this may make its answer; `end_turn` lets the next one. Who is gone
+        meanwhile does not stay in line: ClientDisconnect."""
+        if self._turns is None:
+            return
+        if self._turns.is_free:
             await self._turns.take()
-            self._has_turn = True
+        else:
+            await self.while_there(self._turns.take())
+        self._has_turn = True
 
     def end_turn(self, answer_bytes: int = 0) -> None:
         if self._turns is not None and self._has_turn:

@@ -25,6 +25,10 @@ class Turns:
         self._line = shares_of(loop).line
         self._free = asyncio.Semaphore(limits.HTTP_ANSWERS_AT_ONCE_MAX)
 
+    @property
+    def is_free(self) -> bool:
+        return not self._free.locked()
+
     async def take(self) -> None:
         await self._free.acquire()
 
