@@ -158,6 +158,9 @@ COMPACTION_KEYS_MAX: Final = 250_000
 LEASE_MESSAGES_MAX: Final = 10_000
 # Of one lease, whatever the number of messages: who wants more asks again.
 LEASE_BYTES_MAX: Final = 32 * 1024 * 1024
+# What one lease opens beyond that to come to messages that lie between others, uncompressed:
+# some milliseconds.
+LEASE_OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 ATTEMPTS_MAX: Final = 255
 VISIBILITY_MS_MAX: Final = 12 * 60 * 60 * 1000
 DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000

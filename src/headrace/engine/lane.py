@@ -43,6 +43,8 @@ class LaneSchedule:
         "_last_served_before_ms",
         "_planned",
         "_quantum",
+        "_quantum_before",
+        "_ready",
         "_ready_since_before_ms",
         "_ready_since_ms",
         "_starvation_ms",
@@ -60,6 +62,8 @@ class LaneSchedule:
         self._ready_since_ms: list[int | None] = [None] * LANE_COUNT
         # The last plan, as far as it can still be taken back.
         self._planned = [0] * LANE_COUNT
+        self._ready: Sequence[int] = self._planned
+        self._quantum_before = list(WEIGHTS)
         self._last_served_before_ms: list[int | None] = [None] * LANE_COUNT
         self._ready_since_before_ms: list[int | None] = [None] * LANE_COUNT
 
@@ -73,6 +77,8 @@ class LaneSchedule:
         if len(ready) != LANE_COUNT:
             raise InvalidArgument(f"there are {LANE_COUNT} lanes, not {len(ready)}")
         self._last_served_before_ms = self.last_served_ms.copy()
+        self._quantum_before = self._quantum.copy()
+        self._ready = ready
         left = list(ready)
         plan: list[tuple[int, int]] = []
         for lane in self._starving(left, now_ms)[: max(count, 0)]:
@@ -104,6 +110,14 @@ class LaneSchedule:
             self.last_served_ms[lane] = self._last_served_before_ms[lane]
         self._ready_since_ms[lane] = self._ready_since_before_ms[lane]
         self._planned[lane] = max(0, self._planned[lane] - count)
+
+    def on_cut_short(self, count: int, now_ms: int) -> None:
+        """Of the last plan only the first `count` messages went out: as if no more had
+        been asked for."""
+        self._quantum = self._quantum_before
+        self.last_served_ms = self._last_served_before_ms
+        self._ready_since_ms = self._ready_since_before_ms
+        self.plan(self._ready, count, now_ms)
 
     def on_more(self, lane: int, count: int) -> None:
         """So many messages of this lane went out beyond the last plan. They are paid

@@ -3,13 +3,15 @@
 The lane is chosen across partitions, then the partition, in turn. A lease of many
 gives the messages that as many leases of one would give from each lane, in that
 order of lanes; only the partition changes with the call and not with the message, so
-that a call reads and writes few of them. A lease is written down before it is handed
-out, so that a message that kills its worker runs out of attempts; that write is not
-waited for.
+that a call reads and writes few of them. What one lease reads has a bound: records are
+read in the order of lanes, and what was not come to stays ready and costs its lane
+nothing. A lease is written down before it is handed out, so that a message that kills
+its worker runs out of attempts; that write is not waited for.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
@@ -65,8 +67,8 @@ class Leasing:
         now_ms: int,
     ) -> list[Delivery]:
         """Up to `count` messages, the most urgent first, and up to LEASE_BYTES_MAX of
-        them. They are written down as leased before they are handed out, and that is
-        not waited for."""
+        them, as far as LEASE_OPENED_BYTES_MAX goes. They are written down as leased
+        before they are handed out, and that is not waited for."""
         views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
         self._fates.tick([partition for partition, _ in views], now_ms)
         serving = self._groups.serving(group)
@@ -76,16 +78,22 @@ class Leasing:
         if nonce is None:
             nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         deliveries: list[Delivery] = []
-        allowance = Allowance(limits.LEASE_BYTES_MAX)
+        allowance = Allowance(limits.LEASE_BYTES_MAX, limits.LEASE_OPENED_BYTES_MAX)
         while len(deliveries) < count and not allowance.is_spent:
             plan, taken = self.choose(serving, views, count - len(deliveries), now_ms)
             if not taken:
                 break
             found: list[Delivery] = []
-            for partition, view, runs in taken:
-                found += self._grant(
-                    partition, view, runs, consumer, nonce, wishes.visibility_ms, now_ms, allowance
-                )
+            read = _read(plan, taken, allowance)
+            if allowance.is_spent:
+                served = sum(count_of(runs) for _, runs in read)
+                serving.schedule.on_cut_short(served, now_ms)
+            for (partition, view, _), (records, runs) in zip(taken, read, strict=True):
+                if runs:
+                    found += self._grant(
+                        partition, view, runs, records, consumer, nonce, wishes.visibility_ms,
+                        now_ms,
+                    )  # fmt: skip
             deliveries += found if len(plan) == 1 else _in_turn(found, plan)
         for _, view in views:
             statistics.sample(view, now_ms)
@@ -137,16 +145,12 @@ class Leasing:
         partition: Partition,
         view: QueueView,
         runs: Runs,
+        records: list[Record],
         consumer: str,
         nonce: int,
         visibility_ms: int | None,
         now_ms: int,
-        allowance: Allowance,
     ) -> list[Delivery]:
-        # What is beyond the allowance stays ready.
-        records, runs = _read(partition, view, runs, allowance)
-        if not runs:
-            return []
         usual_ms = visibility_ms or view.settings.visibility_ms
         by_deadline: dict[int, list[Record]] = {}
         maxima: dict[int, int] = {}
@@ -264,17 +268,54 @@ class Leasing:
 
 
 def _read(
-    partition: Partition, view: QueueView, runs: Runs, allowance: Allowance
-) -> tuple[list[Record], Runs]:
+    plan: Sequence[tuple[int, int]],
+    taken: Sequence[tuple[Partition, QueueView, Runs]],
+    allowance: Allowance,
+) -> list[tuple[list[Record], Runs]]:
+    """The records of each partition that serve the plan, in its order as far as the
+    allowance goes, and the runs that were gone over."""
     # Where several lanes are ready, messages of others lie between those of one.
-    is_scattered = sum(map(bool, view.window.ready())) > 1
-    try:
-        return partition.records.read_some(
-            runs, partition.high_watermark, allowance, is_scattered=is_scattered
-        )
-    except CorruptLog as error:
-        partition.stopped = error
-        raise
+    are_scattered = [sum(map(bool, view.window.ready())) > 1 for _, view, _ in taken]
+    found: list[tuple[list[Record], Runs]] = [([], []) for _ in taken]
+    for number, runs in _steps(plan, taken):
+        if allowance.is_spent:
+            break
+        partition = taken[number][0]
+        try:
+            records, gone_over = partition.records.read_some(
+                runs, partition.high_watermark, allowance, is_scattered=are_scattered[number]
+            )
+        except CorruptLog as error:
+            partition.stopped = error
+            raise
+        found[number][0].extend(records)
+        found[number][1].extend(gone_over)
+    return found
+
+
+def _steps(
+    plan: Sequence[tuple[int, int]], taken: Sequence[tuple[Partition, QueueView, Runs]]
+) -> list[tuple[int, Runs]]:
+    """Which runs of which partition serve the plan, in its order."""
+    if len(plan) == 1:
+        return [(number, runs) for number, (_, _, runs) in enumerate(taken)]
+    lanes: list[deque[tuple[int, int, int]]] = [deque() for _ in range(LANE_COUNT)]
+    for number, (_, view, runs) in enumerate(taken):
+        for start, end in pairs(runs):
+            lanes[view.window.value_at(start) >> 4].append((number, start, end))
+    steps: list[tuple[int, Runs]] = []
+    for lane, planned in plan:
+        left = lanes[lane]
+        while planned and left:
+            number, start, end = left.popleft()
+            if end - start > planned:
+                left.appendleft((number, start + planned, end))
+                end = start + planned
+            planned -= end - start
+            if not steps or steps[-1][0] != number:
+                steps.append((number, []))
+            steps[-1][1].extend((start, end))
+    return steps
 
 
 def _in_turn(deliveries: Sequence[Delivery], plan: Sequence[tuple[int, int]]) -> list[Delivery]:

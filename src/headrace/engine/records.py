@@ -63,14 +63,17 @@ class _Block(NamedTuple):
 
 
 class Allowance:
-    """How many bytes of records one call may have, from however many partitions.
+    """How many bytes of records one call may have, from however many partitions, and how
+    many it may open beyond that, where it wants little of much.
 
     Records are measured only when what is known of their blocks says that they may
     be too many.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, opened_bytes_max: int | None = None) -> None:
         self._bytes_max = bytes_max
+        self._opened_bytes_max = opened_bytes_max
+        self._opened_bytes = 0
         self._measured = 0
         # No more than this is in those that were not measured.
         self._most = 0
@@ -81,6 +84,13 @@ class Allowance:
     def size_bytes(self) -> int:
         """No less than what was had of it."""
         return self._measured + self._most
+
+    def on_opened(self, size_bytes: int) -> None:
+        """A batch was opened for some of its records, which were admitted."""
+        self._opened_bytes += size_bytes
+        beyond = self._opened_bytes - self.size_bytes
+        if self._opened_bytes_max is not None and beyond > self._opened_bytes_max:
+            self.is_spent = self.size_bytes > 0
 
     def admit(self, records: Sequence[Record], most: int) -> int:
         """How many of these may be had; `most` is a bound on the bytes of all. The
@@ -138,6 +148,8 @@ class _Taken(NamedTuple):
     end: int
     # No less than the bytes of the records.
     cost: int
+    # Of the batch that had to be opened for them alone.
+    opened_bytes: int = 0
 
 
 def _place_of(parts: BatchParts) -> int:
@@ -199,6 +211,8 @@ class RecordReader:
                         start = records[count].offset
                         found += records[:count]
                         break
+                    if taken.opened_bytes:
+                        allowance.on_opened(taken.opened_bytes)
                 found += records
                 start = taken.end
             if start > first:
@@ -263,9 +277,11 @@ class RecordReader:
         )
         if is_void:
             return _Taken([], min(stop, header.next_offset), 0)
+        opened_bytes = 0
         try:
             if parts is None:
                 parts = BatchParts(batch, header)
+                opened_bytes = parts.size_bytes
             elif parts.next_offset > start:
                 parts.rewind()
             records = parts.read(start, stop=stop)
@@ -274,7 +290,7 @@ class RecordReader:
             return _Taken([], min(stop, header.next_offset), 0)
         if not parts.is_over:
             self._keep_open(parts)
-        return _Taken(records, min(stop, parts.next_offset), parts.cost)
+        return _Taken(records, min(stop, parts.next_offset), parts.cost, opened_bytes)
 
     def _opened_at(self, offset: int) -> BatchParts | None:
         for parts in reversed(self._opened.values()):

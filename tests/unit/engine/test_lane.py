@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from headrace.core.errors import InvalidArgument
@@ -158,3 +160,23 @@ def test_misuse_is_refused() -> None:
         LaneSchedule(STARVATION_MS).plan([1, 2, 3], 1, 0)
     with pytest.raises(InvalidArgument):
         LaneSchedule.decode([1, 2, 3], STARVATION_MS)
+
+
+def test_a_plan_that_is_cut_short_is_as_if_no_more_had_been_asked_for() -> None:
+    randomly = random.Random(3)
+    for _ in range(300):
+        schedules = [LaneSchedule(500) for _ in range(2)]
+        now_ms = 1_000
+        for _ in range(6):
+            now_ms += randomly.randrange(400)
+            ready = [randomly.choice([0, 3, 40, 1_000]) for _ in range(LANE_COUNT)]
+            count = randomly.randrange(1, 300)
+            served = randomly.randrange(count + 1)
+            cut, expected = schedules
+            cut.plan(ready, count, now_ms)
+            cut.on_cut_short(served, now_ms)
+            expected.plan(ready, served, now_ms)
+            assert cut.encode() == expected.encode()
+            assert cut._starving([1] * LANE_COUNT, now_ms + 300) == expected._starving(
+                [1] * LANE_COUNT, now_ms + 300
+            )

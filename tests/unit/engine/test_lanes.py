@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from headrace.core import limits
+from headrace.core.values import Outgoing
 from headrace.engine.lane import WEIGHTS
 from headrace.record import attribute_headers
 
@@ -96,3 +98,27 @@ def test_every_partition_gets_its_turn(bench: Any) -> None:
         publish_many(bench, 100, "normal", partition=partition)
     seen = Counter(bench.lease(1)[0].partition for _ in range(30))
     assert seen == {0: 10, 1: 10, 2: 10}
+
+
+@pytest.mark.parametrize("what", ["large messages", "scattered messages"])
+def test_shares_follow_the_weights_where_a_lease_ends_before_its_count(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if what == "large messages":
+        monkeypatch.setattr(limits, "LEASE_BYTES_MAX", 20 * 100)
+    else:
+        monkeypatch.setattr(limits, "LEASE_OPENED_BYTES_MAX", 10_000)
+    bench.make(group=UNLIMITED)
+    # Between them lie others that are not ready.
+    headers = [attribute_headers(priority=lane) for lane in NAMES]
+    headers += [attribute_headers(delay_ms=1_000_000)] * 45
+    for _ in range(200):
+        messages = [Outgoing(b"x" * 100, None, each) for each in headers * 4]
+        bench.node.publish(bench.topic, messages)
+    delivered: Counter[int] = Counter()
+    while delivered.total() < 1_000:
+        leased = bench.lease(1_000)
+        assert 0 < len(leased) < 100
+        delivered.update(delivery.lane for delivery in leased)
+    for lane, weight in enumerate(WEIGHTS):
+        assert abs(100 * delivered[lane] / delivered.total() - weight) <= 2
