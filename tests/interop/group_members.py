@@ -52,9 +52,15 @@ def settings_of(protocol: str) -> dict[str, Any]:
     }
 
 
-def make_topic(bootstrap: str, name: str = TOPIC, partitions: int = 4) -> None:
+def make_topic(
+    bootstrap: str,
+    name: str = TOPIC,
+    partitions: int = 4,
+    config: dict[str, str] | None = None,
+) -> None:
     admin = AdminClient(quiet(bootstrap))
-    for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+    topic = NewTopic(name, partitions, 1, config=config or {})
+    for made in admin.create_topics([topic]).values():
         made.result()
 
 

@@ -212,6 +212,25 @@ def test_kcat_writes_and_reads(shared: NodeProcess, topic: str, codec: str) -> N
         assert word * 99 not in stored
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_ids_that_were_published_are_left_out_and_every_client_reads_on(
+    shared: NodeProcess, writer: str, codec: str
+) -> None:
+    topic = fresh_name()
+    make_topic(shared.bootstrap, topic, 1, {"headrace.dedup": "true"})
+
+    def row(number: int) -> Row:
+        return None, b"%d" % number, AT_MS, (("headrace-dedup-id", b"id-%d" % number),)
+
+    # Of batches that are made anew some is left, or nothing.
+    for numbers in ((0, 1, 2), (1, 3, 1), (0, 1, 2, 3), (2,), (4,)):
+        WRITERS[writer](shared.bootstrap, topic, list(map(row, numbers)), codec, "all")
+    for name, read in READERS.items():
+        found = [value for _, value, _, _ in read(shared.bootstrap, topic, 5)]
+        assert found == [b"0", b"1", b"2", b"3", b"4"], name
+
+
 def test_a_topic_is_made_when_somebody_writes_to_it(shared: NodeProcess) -> None:
     name = fresh_name()
     write_confluent(shared.bootstrap, name, ROWS[:1], "none", "all")

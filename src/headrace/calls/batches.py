@@ -26,7 +26,8 @@ from headrace.core.errors import (
 )
 from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
-from headrace.engine.contents import Found, Heavy, Light, look_into
+from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
+from headrace.engine.foreign import append_foreign
 from headrace.engine.publish import check_open
 from headrace.log.checkpoint import FULL
 from headrace.record import BatchHeader, check_batch
@@ -120,15 +121,18 @@ class BatchCalls(Served):
             )
         if isinstance(known, HeadraceError):
             raise known
-        contents = known or look_into(batch, place.scanner, place.dedup, Light())
+        contents = known_of(known or (), place.scanner, place.dedup) or look_into(
+            batch, place.scanner, place.dedup, Light()
+        )
         if isinstance(contents, Heavy):
             # Whoever does not want to wait for it has looked before.
             contents = contents.look()
         self._broker.check_space(header.size_bytes)
-        appended = place.append(batch, header, now_ms, contents)
+        taken = append_foreign(place, batch, header, contents, now_ms)
+        appended = taken.appended
         commit.data.append((place, appended.next_offset))
-        if not appended.duplicate:
-            commit.published.append((place, header.count, len(batch)))
+        if taken.records:
+            commit.published.append((place, taken.records, taken.size_bytes))
         return Published(partition, appended.first_offset, appended.duplicate)
 
 

@@ -11,7 +11,7 @@ let anybody wait.
 
 from __future__ import annotations
 
-from headrace.engine.delayed import deliver_at_ms
+from headrace.engine.delayed import due_ms_of
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.record import BatchHeader
@@ -24,7 +24,7 @@ def published_ms(partition: Partition, offset: int) -> int | None:
     """When the message at this offset, or the next that is left, was published; None
     when there is none."""
     header = _batch_of(partition, offset)
-    return None if header is None else header.base_timestamp_ms
+    return None if header is None else header.first_timestamp_ms
 
 
 def ready_offset(view: QueueView, lane: int) -> int | None:
@@ -41,8 +41,8 @@ def waiting_ms(partition: Partition, offset: int) -> int | None:
         return None
     if header.size_bytes <= OPENED_BYTES_MAX:
         for record in partition.read([offset, offset + 1]):
-            return max(record.timestamp_ms, deliver_at_ms(record))
-    return header.base_timestamp_ms
+            return max(record.timestamp_ms, due_ms_of(partition, record))
+    return header.first_timestamp_ms
 
 
 def _batch_of(partition: Partition, offset: int) -> BatchHeader | None:

@@ -20,7 +20,7 @@ them, and what comes behind one has to wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +28,8 @@ from headrace.core import limits
 from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
 from headrace.engine.scan import Row, Scan, key_hash, rows_of
-from headrace.record import Attributes, BatchHeader, BatchParts, read_attributes, split_batches
+from headrace.record import BatchHeader, BatchParts, split_batches
+from headrace.record.attribute_headers import DEDUP_ID, check_dedup_id
 from headrace.record.attributes import block_may_have_attributes, iterate_attributes, later
 from headrace.record.batch import HEADER_BYTES, sizes_and_codecs
 from headrace.record.bounds import SMALL_BYTES, may_hold_more
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
 # hold, and records that have to be decoded.
 LIGHT_BYTES = 2 * 1024 * 1024
 LIGHT_RECORDS = 2_000
+_DEDUP_ID = DEDUP_ID.encode()
 
 
-class MeaninglessId(InvalidArgument):
-    """A record has an id against duplicates, and its topic does not look at it."""
+class ImpossibleId(InvalidArgument):
+    """A record has an id against duplicates that its topic cannot take."""
 
 
 class Wanted(NamedTuple):
@@ -66,11 +68,11 @@ class Wanted(NamedTuple):
 class DedupId(NamedTuple):
     id: bytes
     offset: int
-    timestamp_ms: int
 
 
 class Contents(NamedTuple):
-    """Of one batch. Offsets count from its first record."""
+    """Of one batch. Offsets count from its first record, and times from when it is
+    appended (`at`)."""
 
     wanted: Wanted
     rows: tuple[Row, ...] = ()
@@ -78,22 +80,17 @@ class Contents(NamedTuple):
     ids: tuple[DedupId, ...] = ()
     # Why there is no message in it, though its checksum is right.
     fault: str = ""
-    # Where some of it waits: the rows that there were if the time of all of it were 0.
-    relative_rows: tuple[Row, ...] = ()
+    # Uncompressed.
+    size_bytes: int = 0
 
-    def is_behind(self, now_ms: int) -> bool:
-        """Whether a record is to wait from a time on that is over: its client's clock is
-        behind ours, and it would come early."""
-        return bool(self.relative_rows) and any(
-            row.delay_ms and row.deliver_at_ms - row.delay_ms < now_ms for row in self.rows
-        )
+    @property
+    def counts_from_append(self) -> bool:
+        """Whether the time of appending has to be in it: of a delay, a life, or an id."""
+        return bool(self.ids) or any(row.delay_ms or row.ttl_ms for row in self.rows)
 
     def at(self, time_ms: int) -> Contents:
-        """Of the same batch with this time (`stamp_append_time`)."""
-        rows = tuple(_at(row, time_ms) for row in self.relative_rows)
-        return self._replace(
-            rows=rows, ids=tuple(each._replace(timestamp_ms=time_ms) for each in self.ids)
-        )
+        """Of the batch with this time (`stamp_append_time`)."""
+        return self._replace(rows=tuple(_at(row, time_ms) for row in self.rows))
 
     def scan(self, header: BatchHeader) -> Scan:
         """As `scan_batch` finds it, now that the batch has its offsets."""
@@ -111,8 +108,8 @@ class Contents(NamedTuple):
 def _at(row: Row, time_ms: int) -> Row:
     if row.delay_ms:
         row = row._replace(deliver_at_ms=later(time_ms, row.delay_ms))
-    if row.expires_at_ms:
-        row = row._replace(expires_at_ms=later(time_ms, row.expires_at_ms))
+    if row.ttl_ms:
+        row = row._replace(expires_at_ms=later(time_ms, row.ttl_ms))
     return row
 
 
@@ -163,7 +160,7 @@ def look_into(
     """The contents of each of these dense batches; none where nothing is wanted, and they
     hold no more than is opened. RecordTooLarge when a record is beyond what a message may
     be, or a batch beyond what is opened or noted; CorruptBatch when one cannot be read;
-    MeaninglessId. Checksums are not checked."""
+    ImpossibleId. Checksums are not checked."""
     wanted = wanted_of(scanner, dedup)
     if not wanted.limits:
         return Heavy(batches, wanted) if _may_hold_too_much(batches, light) else ()
@@ -224,13 +221,16 @@ def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents
                 return None
             raise _beyond(error) from error
         check_block(block, header.count)
+        decodes = _decodes(block, wanted)
         if light is not None:
             light.bytes -= len(block) if header.codec else 0
-            light.records -= header.count if _decodes(block, wanted) else 0
+            light.records -= header.count if decodes else 0
             if light.bytes < 0 or light.records < 0:
                 return None
             light.batches += 1
-        found.append(_contents(block, header._replace(base_offset=0), wanted))
+        found.append(
+            _contents(block, header, wanted) if decodes else Contents(wanted, size_bytes=len(block))
+        )
     return found
 
 
@@ -239,51 +239,52 @@ def _decodes(block: bytes, wanted: Wanted) -> bool:
 
 
 def _contents(block: bytes, header: BatchHeader, wanted: Wanted) -> Contents:
+    # As if it were appended at offset 0 and at time 0.
+    header = header._replace(base_offset=0).with_append_time(0)
     ids = tuple(_ids(block, header)) if wanted.ids else ()
     rows: tuple[Row, ...] = ()
-    relative_rows: tuple[Row, ...] = ()
     keys = None
     try:
         if wanted.attributes:
-            rows = _rows(block, header, wanted)
-            if any(row.delay_ms for row in rows):
-                relative_rows = _rows(block, header.with_append_time(0), wanted)
+            if not wanted.ids and _DEDUP_ID in block and any(_ids(block, header)):
+                raise ImpossibleId(
+                    "this topic does not drop duplicates, so headrace-dedup-id means nothing in "
+                    "it; leave it out, or set dedup=true for the topic"
+                )
+            rows = _rows(block, header)
         if wanted.keys:
             records = chain.from_iterable(read_raw_block(block, header))
             keys = [key_hash(record.key) for record in records]
     except CorruptBatch as error:
-        return Contents(wanted, fault=str(error), ids=ids)
-    return Contents(wanted, rows, keys, ids, relative_rows=relative_rows)
+        return Contents(wanted, ids=ids, fault=str(error), size_bytes=len(block))
+    return Contents(wanted, rows, keys, ids, size_bytes=len(block))
 
 
-def _rows(block: bytes, header: BatchHeader, wanted: Wanted) -> tuple[Row, ...]:
-    attributes = iterate_attributes(block, header)
+def _rows(block: bytes, header: BatchHeader) -> tuple[Row, ...]:
     rows: list[Row] = []
-    for row in rows_of(attributes if wanted.ids else _without_ids(attributes)):
+    for row in rows_of(iterate_attributes(block, header)):
         rows.append(row)
         if len(rows) > limits.BATCH_NOTES_MAX:
             raise _too_many("changes of attributes", "that is read by queues")
     return tuple(rows)
 
 
-def _without_ids(records: Iterable[tuple[int, Attributes]]) -> Iterator[tuple[int, Attributes]]:
-    for offset, found in records:
-        if found.dedup_id is not None:
-            raise MeaninglessId(
-                "this topic does not drop duplicates, so headrace-dedup-id means nothing in it; "
-                "leave it out, or set dedup=true for the topic"
-            )
-        yield offset, found
-
-
 def _ids(block: bytes, header: BatchHeader) -> Iterator[DedupId]:
+    """ImpossibleId for one that no other door would take."""
     parts = BatchParts(b"", header, block)
     while not parts.is_over:
         for record in parts.read():
-            if record.headers:
-                found = read_attributes(record.headers, record.timestamp_ms).dedup_id
-                if found is not None:
-                    yield DedupId(found, record.offset, record.timestamp_ms)
+            given = [value for name, value in record.headers if name == DEDUP_ID]
+            if given:
+                yield DedupId(_checked_id(given), record.offset)
+
+
+def _checked_id(given: Sequence[bytes | None]) -> bytes:
+    """The last one counts, as everywhere."""
+    try:
+        return [check_dedup_id(each) for each in given][-1]
+    except InvalidArgument as error:
+        raise ImpossibleId(f"headrace-dedup-id: {error}") from error
 
 
 def _beyond(error: HoldsTooMuch) -> RecordTooLarge:

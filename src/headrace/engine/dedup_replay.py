@@ -14,7 +14,7 @@ from itertools import chain
 from headrace.core.limits import DEDUP_IDS_PER_PARTITION_MAX
 from headrace.core.ports import Buffer
 from headrace.core.settings import TopicSettings
-from headrace.engine.contents import Contents, DedupId
+from headrace.engine.contents import Contents
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.records import iterate_batches
 from headrace.engine.stability import Stability
@@ -64,10 +64,12 @@ def remember_ids(
 ) -> None:
     """A batch was appended; `contents` are known where somebody has looked."""
     if contents is None:
-        ids = [DedupId(id, each.offset, each.timestamp_ms) for id, each in _ids_in(batch, header)]
+        found = [(id, each.offset, each.timestamp_ms) for id, each in _ids_in(batch, header)]
     else:
-        ids = [each._replace(offset=each.offset + header.base_offset) for each in contents.ids]
-    for dedup_id, offset, timestamp_ms in ids:
+        # Whoever knows them has given the batch its time.
+        base, time_ms = header.base_offset, header.first_timestamp_ms
+        found = [(each.id, base + each.offset, time_ms) for each in contents.ids]
+    for dedup_id, offset, timestamp_ms in found:
         find_duplicate(window, stability, dedup_id, timestamp_ms, header.producer_id)
         window.remember(dedup_id, offset, timestamp_ms)
 

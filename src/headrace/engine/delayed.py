@@ -104,15 +104,17 @@ def _is_delayed(partition: Partition, offset: int, now_ms: int) -> bool:
 
 
 def due_ms_of(partition: Partition, record: Record) -> int:
-    """When the message comes, by the clock as it is set now."""
+    """When the message comes, by the clock as it is set now, as every answer says it; 0 when
+    it was never to wait. Where no queue reads the topic, nothing has moved that."""
     wishes = read_attributes(record.headers, record.timestamp_ms)
-    return partition.know_attributes().due_ms(record.offset, wishes.deliver_at_ms, wishes.delay_ms)
+    if partition.scanner is None:
+        return wishes.deliver_at_ms
+    return partition.scanner.due_ms(record.offset, wishes.deliver_at_ms, wishes.delay_ms)
 
 
 def _is_over(partition: Partition, record: Record, now_ms: int) -> bool:
-    ends_ms = read_attributes(record.headers, record.timestamp_ms).expires_at_ms
-    moved_ms = partition.know_attributes().moved_ms(record.offset)
-    return ends_ms > 0 and ends_ms + moved_ms <= now_ms
+    ends_ms = partition.know_attributes().expires_at_ms(record)
+    return ends_ms is not None and ends_ms <= now_ms
 
 
 def look_at_delayed(
@@ -172,7 +174,3 @@ def _messages(
         for at, index, offset in places
         if (kept := records.get((index, offset))) is not None
     ]  # fmt: skip
-
-
-def deliver_at_ms(record: Record) -> int:
-    return read_attributes(record.headers, record.timestamp_ms).deliver_at_ms

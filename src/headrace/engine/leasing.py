@@ -165,8 +165,8 @@ class Leasing:
                 continue
             wishes = read_attributes(record.headers, record.timestamp_ms)
             if 0 < wishes.expires_at_ms and partition.topic.source_id is None:
-                moved_ms = partition.know_attributes().moved_ms(record.offset)
-                if wishes.expires_at_ms + moved_ms <= now_ms:
+                ends_ms = partition.know_attributes().expires_at_ms(record)
+                if ends_ms is not None and ends_ms <= now_ms:
                     expired.append(record.offset)
                     continue
             if wishes.deliver_at_ms > record.timestamp_ms and partition.topic.source_id is None:

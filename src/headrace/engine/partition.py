@@ -180,7 +180,7 @@ class Partition:
         """One checked batch, or several of one producer in sequence, with the header of
         the first and what is known of each. A duplicate, of several the first, is answered
         with its offset and not written. A first transactional batch opens a transaction."""
-        self._check_leading()
+        self.check_leading()
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, now_ms)
             if duplicate is not None:
@@ -213,7 +213,7 @@ class Partition:
         """Whether somebody has to see to it: its messages or its queues are damaged."""
         return self.stopped is not None or self.queues_stopped is not None
 
-    def _check_leading(self) -> None:
+    def check_leading(self) -> None:
         if not self.is_leader:
             raise FencedLeader(f"{self.path} has no leader here")
         if self.stopped is not None:
@@ -238,7 +238,7 @@ class Partition:
         included. It counts once it is safe, in both logs. One with nothing left to
         decide is a duplicate: wait for its end. FencedProducer, FencedCoordinator
         when a later epoch was here."""
-        self._check_leading()
+        self.check_leading()
         is_news = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
         kind = ControlKind.COMMIT if commit else ControlKind.ABORT
         marker = ControlMarker(kind, -1, now_ms, producer_id, producer_epoch, coordinator_epoch)

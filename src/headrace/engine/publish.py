@@ -24,11 +24,13 @@ from headrace.record import (
     encode_headers,
     read_header,
 )
+from headrace.record.attribute_headers import DEDUP_ID, DELAY, TTL
 from headrace.record.checking import check_message, too_large
 
 BATCH_BYTES = 1024 * 1024
 BATCH_RECORDS = 10_000
-_DEDUP_ID = "headrace-dedup-id"
+# What counts from when the node took a message, whatever time its publisher gave it.
+_COUNTS_FROM_APPEND = frozenset((DELAY, TTL, DEDUP_ID))
 
 
 class Publisher:
@@ -58,7 +60,9 @@ class Publisher:
                         messages[number].key,
                         messages[number].value,
                         messages[number].headers,
-                        now_ms if (stamp := messages[number].timestamp_ms) is None else stamp,
+                        now_ms
+                        if messages[number].timestamp_ms is None
+                        else _time_of(messages[number], now_ms),
                     )
                     for number in piece
                 ]
@@ -73,10 +77,7 @@ class Publisher:
     ) -> Published:
         """The same for a single message, without the sorting out."""
         index = self._choose(topic, message, _check(topic, message))
-        stamp = message.timestamp_ms
-        record = NewRecord(
-            message.key, message.value, message.headers, now_ms if stamp is None else stamp
-        )
+        record = NewRecord(message.key, message.value, message.headers, _time_of(message, now_ms))
         partition = self._topics.partition(topic, index)
         return Published(index, self._append(partition, build_batch((record,)), now_ms, commit))
 
@@ -119,7 +120,9 @@ class Publisher:
                         placed[number].key,
                         placed[number].value,
                         placed[number].headers,
-                        now_ms if (stamp := placed[number].timestamp_ms) is None else stamp,
+                        now_ms
+                        if placed[number].timestamp_ms is None
+                        else _time_of(placed[number], now_ms),
                     )
                     for number in piece
                 ]
@@ -228,8 +231,20 @@ def _pieces(numbers: list[int], sizes: Sequence[int]) -> list[list[int]]:
     return pieces
 
 
+def _time_of(message: Outgoing, now_ms: int) -> int:
+    given = message.timestamp_ms
+    if given is None or any(name in _COUNTS_FROM_APPEND for name, _ in message.headers):
+        return now_ms
+    return given
+
+
 def _dedup_id(message: Outgoing) -> bytes | None:
-    return next((value for name, value in message.headers if name == _DEDUP_ID), None)
+    """The last one counts, as in a batch."""
+    found = None
+    for name, value in message.headers:
+        if name == DEDUP_ID:
+            found = value
+    return found
 
 
 def _drop_duplicates(

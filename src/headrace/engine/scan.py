@@ -33,6 +33,8 @@ class Row(NamedTuple):
     visibility_ms: int = 0
     # How long it was to wait from its timestamp on; 0 where a moment was given.
     delay_ms: int = 0
+    # How long it lives from its timestamp on; 0 for ever.
+    ttl_ms: int = 0
 
 
 class Scan(NamedTuple):
@@ -117,6 +119,7 @@ def row_of(offset: int, found: Attributes) -> Row:
         found.max_attempts,
         found.visibility_ms,
         found.delay_ms,
+        found.ttl_ms,
     )
 
 

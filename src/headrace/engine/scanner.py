@@ -247,7 +247,7 @@ class Scanner:
         moments, scheduled = array("q"), array("q")
         lives, living = array("q"), array("q")
         for row in rows:
-            start, end, expires_at_ms = row.start, row.end, row.expires_at_ms
+            start, end = row.start, row.end
             if row.max_attempts or row.visibility_ms:
                 wish = Wish(row.max_attempts, row.visibility_ms)
                 self._wishes.update(dict.fromkeys(range(start, end), wish))
@@ -256,8 +256,9 @@ class Scanner:
                 _repeat(due_ms, delays, start, end, delayed)
             elif row.deliver_at_ms > 0:
                 _repeat(row.deliver_at_ms, moments, start, end, scheduled)
-            if expires_at_ms > 0:
-                _repeat(expires_at_ms + self.moved_ms(start), lives, start, end, living)
+            if row.expires_at_ms > 0:
+                ends_ms = self._moved_to(start, row.expires_at_ms, row.ttl_ms)
+                _repeat(ends_ms, lives, start, end, living)
         self.has_delays |= bool(delays or moments)
         if delays:
             self.delays.add_many(delays, delayed)
@@ -282,22 +283,24 @@ class Scanner:
 
     def expires_at_ms(self, record: Record) -> int | None:
         """When its TTL is over, by the clock as it is set now; None for never."""
-        expires_at_ms = read_attributes(record.headers, record.timestamp_ms).expires_at_ms
-        return expires_at_ms + self.moved_ms(record.offset) if expires_at_ms > 0 else None
+        found = read_attributes(record.headers, record.timestamp_ms)
+        if found.expires_at_ms <= 0:
+            return None
+        return self._moved_to(record.offset, found.expires_at_ms, found.ttl_ms)
 
     def due_ms(self, offset: int, deliver_at_ms: int, delay_ms: int) -> int:
-        """When a message comes, by the clock as it is set now. A delay from before the
-        log was opened lasts no longer than it was to last in all: the clock may have
-        been ahead when it was published."""
+        """When a message comes, by the clock as it is set now."""
         if not delay_ms:
             return deliver_at_ms
-        if offset < self._opened_end:
-            deliver_at_ms = min(deliver_at_ms, self._opened_ms + delay_ms)
-        return deliver_at_ms + self.moved_ms(offset)
+        return self._moved_to(offset, deliver_at_ms, delay_ms)
 
-    def moved_ms(self, offset: int) -> int:
-        """By how much durations of this message were moved since the clock was set."""
-        return sum(by_ms for end, by_ms in self._moved if offset < end)
+    def _moved_to(self, offset: int, ends_ms: int, lasts_ms: int) -> int:
+        """When something of this message ends that lasts so long, by the clock as it is
+        set now. What began before the log was opened lasts no longer from then on than it
+        was to last in all: the clock may have been ahead when it was published."""
+        if lasts_ms and offset < self._opened_end:
+            ends_ms = min(ends_ms, self._opened_ms + lasts_ms)
+        return ends_ms + sum(by_ms for end, by_ms in self._moved if offset < end)
 
     def on_clock_set(self, by_ms: int) -> None:
         end = self._sidecar.end

@@ -49,6 +49,8 @@ class Stability:
         part of an aborted transaction, nor of somebody else's that is open."""
         if offset < self._log.start_offset:
             return True
+        if self.producers.first_open_offset is None and not self._log.aborted:
+            return True
         header = read_header(self._log.read(offset, 1))
         if not header.is_transactional or header.producer_id == producer_id:
             return not self._log.aborted.has_aborted(header)

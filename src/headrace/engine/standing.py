@@ -9,7 +9,7 @@ from headrace.core.trace_values import GroupTrace, TraceState
 from headrace.engine.broker import STATES, Broker
 from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.engine.cursor import Cursor
-from headrace.engine.delayed import deliver_at_ms
+from headrace.engine.delayed import due_ms_of
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import runs_of
@@ -39,7 +39,9 @@ class Standing:
             states = view.window.states_at(seen)
             retries = _retries_of(view, seen, states)
             for offset, state in zip(seen, states, strict=True):
-                found = _in_queue(view, offset, state, records.get(offset), retries)
+                found = _in_queue(view, offset, state, retries)
+                if state == DELAYED and offset in records:
+                    found = found._replace(due_ms=due_ms_of(partition, records[offset]))
                 self._groups[offset].append((view.group_id, found))
         place = (partition.topic.id, partition.index)
         for name in sorted(broker.cursors.groups()):
@@ -72,9 +74,7 @@ def _retries_of(view: QueueView, offsets: Sequence[int], states: Sequence[int]) 
     return {offset: due for due, offset in view.retries if offset in resting} if resting else {}
 
 
-def _in_queue(
-    view: QueueView, offset: int, state: int, record: Record | None, retries: Mapping[int, int]
-) -> GroupTrace:
+def _in_queue(view: QueueView, offset: int, state: int, retries: Mapping[int, int]) -> GroupTrace:
     window = view.window
     if state == ABSENT:
         # Because the group began behind it, or because there is nothing for it.
@@ -85,8 +85,6 @@ def _in_queue(
         consumer, due_ms = grant.owner, grant.until_ms
     elif state == RETRYING:
         due_ms = retries.get(offset)
-    elif state == DELAYED and record is not None:
-        due_ms = deliver_at_ms(record)
     attempts = window.attempts_at(offset)
     named = state_in_queue(view, state)
     return GroupTrace(view.name, "queue", named, attempts, consumer, due_ms)

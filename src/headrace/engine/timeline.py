@@ -53,15 +53,15 @@ class Timeline:
         for each in happened:
             self._tell(each)
 
-    def begin(self, record: Record | None, *, has_attributes: bool) -> None:
-        """Put the record's own story before the rest."""
-        if record is None:
-            return
-        first = [TraceEvent(record.timestamp_ms, "published")]
-        if has_attributes:
-            due_ms = read_attributes(record.headers, record.timestamp_ms).deliver_at_ms
-            if due_ms > record.timestamp_ms:
-                first.append(TraceEvent(record.timestamp_ms, "delayed", until_ms=due_ms))
+    def begin(self, record: Record, due_ms: int | None) -> None:
+        """Put the record's own story before the rest. It comes at `due_ms`; None where
+        that means nothing."""
+        published_ms = record.timestamp_ms
+        first = [TraceEvent(published_ms, "published")]
+        if due_ms is not None:
+            # By a clock that was set since, it may be due before it was published.
+            if read_attributes(record.headers, published_ms).deliver_at_ms > published_ms:
+                first.append(TraceEvent(published_ms, "delayed", until_ms=due_ms))
         self.events[:0] = first
         self.copies = [copy._replace(told=copy.told + len(first)) for copy in self.copies]
 

@@ -21,6 +21,7 @@ from headrace.core.errors import InvalidReceipt, UnknownMessage, UnknownTopic
 from headrace.core.trace_values import MessageTrace
 from headrace.core.values import MessageId, Receipt
 from headrace.engine.broker import Broker
+from headrace.engine.delayed import due_ms_of
 from headrace.engine.history import History
 from headrace.engine.partition import Partition
 from headrace.engine.runs import runs_of
@@ -96,7 +97,11 @@ def trace_many(
     for offset in offsets:
         timelines[offset] = timeline = Timeline(offset, name_of)
         timeline.tell(history.of(offset))
-        timeline.begin(records.get(offset), has_attributes=partition.topic.source_id is None)
+        record = records.get(offset)
+        if record is not None:
+            # Dead letters keep their headers and wait for nothing.
+            is_letter = partition.topic.source_id is not None
+            timeline.begin(record, None if is_letter else due_ms_of(partition, record))
         if starts is not None:
             starts.update(timeline.starts)
     links = yield from follow_copies(broker, partition, timelines, records)

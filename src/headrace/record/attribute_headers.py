@@ -86,7 +86,7 @@ def attribute_headers(
         if number is not None:
             headers.append((name, _write_number(name, argument, number)))
     if dedup_id is not None:
-        headers.append((DEDUP_ID, _write_dedup_id(dedup_id)))
+        headers.append((DEDUP_ID, check_dedup_id(dedup_id)))
     if redrive_group is not None:
         headers.append((REDRIVE_GROUP, _write_group(redrive_group)))
     return tuple(headers)
@@ -104,10 +104,13 @@ def _write_number(name: str, argument: str, number: object) -> bytes:
     return b"%d" % number
 
 
-def _write_dedup_id(dedup_id: object) -> bytes:
+def check_dedup_id(dedup_id: object) -> bytes:
+    """InvalidArgument when it is none that a topic takes."""
     if not isinstance(dedup_id, bytes) or not 1 <= len(dedup_id) <= limits.DEDUP_ID_BYTES_MAX:
+        size = f"{len(dedup_id)} bytes" if isinstance(dedup_id, bytes) else f"{dedup_id!r:.80}"
         raise InvalidArgument(
-            f"dedup_id must be 1 to {limits.DEDUP_ID_BYTES_MAX} bytes, not {dedup_id!r}"
+            f"dedup_id must be 1 to {limits.DEDUP_ID_BYTES_MAX} bytes, not {size}; of a longer one "
+            "give a hash"
         )
     return dedup_id
 

@@ -84,6 +84,8 @@ class Attributes(NamedTuple):
     # What of `deliver_at_ms` is a delay from the record's timestamp on; zero where a
     # moment was given.
     delay_ms: int = 0
+    # How long it lives from the record's timestamp on; zero for ever.
+    ttl_ms: int = 0
 
 
 DEFAULT_ATTRIBUTES: Final = Attributes()
@@ -108,7 +110,9 @@ class _Wishes(NamedTuple):
                 deliver_at_ms=later(timestamp_ms, self.delay_ms), delay_ms=self.delay_ms
             )
         if self.ttl_ms:
-            attributes = attributes._replace(expires_at_ms=later(timestamp_ms, self.ttl_ms))
+            attributes = attributes._replace(
+                expires_at_ms=later(timestamp_ms, self.ttl_ms), ttl_ms=self.ttl_ms
+            )
         return attributes
 
 

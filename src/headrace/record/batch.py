@@ -108,6 +108,11 @@ class BatchHeader(NamedTuple):
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
+    def first_timestamp_ms(self) -> int:
+        """The time of the first record."""
+        return self.max_timestamp_ms if self.has_log_append_time else self.base_timestamp_ms
+
+    @property
     def is_transactional(self) -> bool:
         return self.attributes & TRANSACTIONAL != 0
 

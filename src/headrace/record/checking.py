@@ -9,7 +9,7 @@ from __future__ import annotations
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, RecordTooLarge
 from headrace.core.values import Outgoing
-from headrace.record.attribute_headers import DEDUP_ID
+from headrace.record.attribute_headers import DEDUP_ID, check_dedup_id
 
 # What a record costs beside its key, value and headers; a bound, not a count.
 RECORD_OVERHEAD = 64
@@ -38,17 +38,24 @@ def check_message(message: Outgoing, topic: str, record_bytes_max: int, *, dedup
             raise RecordTooLarge(
                 f"headers have at most {limits.HEADER_BYTES_MAX} bytes together, not {block}"
             )
-        if not dedup and any(name == DEDUP_ID for name, _ in headers):
-            raise InvalidArgument(
-                f"topic {topic!r} does not drop duplicates, so a dedup_id means nothing there; "
-                "leave it out, or set dedup=true for the topic"
-            )
+        for name, content in headers:
+            if name == DEDUP_ID:
+                _check_dedup_id(topic, content, dedup=dedup)
         size += block + HEADER_OVERHEAD * len(headers)
     if timestamp_ms is not None and not 0 <= timestamp_ms <= limits.TIMESTAMP_MS_MAX:
         raise InvalidArgument(f"a timestamp is in ms since 1970, not {timestamp_ms}")
     if size - RECORD_OVERHEAD > record_bytes_max:
         raise too_large(topic, size - RECORD_OVERHEAD, record_bytes_max)
     return size
+
+
+def _check_dedup_id(topic: str, dedup_id: bytes | None, *, dedup: bool) -> None:
+    if not dedup:
+        raise InvalidArgument(
+            f"topic {topic!r} does not drop duplicates, so a dedup_id means nothing there; "
+            "leave it out, or set dedup=true for the topic"
+        )
+    check_dedup_id(dedup_id)
 
 
 def too_large(topic: str, size: int, record_bytes_max: int) -> RecordTooLarge:

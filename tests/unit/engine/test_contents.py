@@ -11,7 +11,7 @@ import pytest
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
 from headrace.engine import contents
-from headrace.engine.contents import Contents, Heavy, Light, MeaninglessId, Wanted, look_into
+from headrace.engine.contents import Contents, Heavy, ImpossibleId, Light, Wanted, look_into
 from headrace.engine.scan import scan_batch
 from headrace.engine.unreadable import Unreadable
 from headrace.record import (
@@ -87,12 +87,14 @@ def test_contents_are_what_a_scan_of_the_appended_batch_finds(
     # A client may write any offset.
     batch[:8] = (77).to_bytes(8, "big")
     found = look(batch, Wanted(True, attributes, keys, False))
+    assert found.counts_from_append == attributes
     batch[:8] = (1_000).to_bytes(8, "big")
+    stamp_append_time(batch, 500)
     header = read_header(batch)
     scanned = scan_batch(
         batch, header, 1_000, attributes=attributes, keys=keys, unreadable=Unreadable()
     )
-    assert found.scan(header) == scanned
+    assert found.at(500).scan(header) == scanned
     assert bool(scanned.rows) == attributes
 
 
@@ -186,7 +188,7 @@ def test_what_only_might_hold_too_much_is_taken_when_it_does_not() -> None:
 
 
 @pytest.mark.parametrize("ids", [False, True])
-def test_contents_at_another_time_are_those_of_the_batch_with_that_time(ids: bool) -> None:
+def test_contents_count_from_the_time_that_the_batch_is_given(ids: bool) -> None:
     asked = [
         attribute_headers(delay_ms=60, priority="high"),
         attribute_headers(delay_ms=60, priority="high", ttl_ms=90),
@@ -197,17 +199,34 @@ def test_contents_at_another_time_are_those_of_the_batch_with_that_time(ids: boo
     ]
     if ids:
         asked.append(attribute_headers(dedup_id=b"7"))
-    batch = build_batch([NewRecord(None, b"", each, 5 + n) for n, each in enumerate(asked)])
-    wanted = Wanted(True, True, False, ids)
-    found = look(batch, wanted)
-    assert [found.is_behind(now_ms) for now_ms in (5, 6)] == [False, True]
+    # Also of records without a time of their own.
+    batch = build_batch([NewRecord(None, b"", each, n - 2) for n, each in enumerate(asked)])
+    found = look(batch, Wanted(True, True, False, ids))
+    assert found.counts_from_append
+    assert [each.id for each in found.ids] == [b"7"] * ids
     stamp_append_time(batch, 500)
-    assert found.at(500)[:-1] == look(batch, wanted)[:-1]
-    assert not found.at(500).is_behind(500)
+    header = read_header(batch)
+    scanned = scan_batch(batch, header, 0, attributes=True, keys=False, unreadable=Unreadable())
+    assert found.at(500).scan(header) == scanned
+    assert [row.deliver_at_ms for row in scanned.rows[:2]] == [560, 560]
+    assert [row.expires_at_ms for row in scanned.rows[1:4]] == [590, 590, 590]
+
+
+def test_nothing_else_in_a_batch_needs_the_time_of_appending() -> None:
+    moment = NewRecord(None, b"", attribute_headers(deliver_at_ms=1_000, visibility_ms=5))
+    assert not look(build_batch([PLAIN, HIGH, moment])).counts_from_append
+
+
+@pytest.mark.parametrize("value", [None, b"", b"x" * 129, b"x" * 10_000])
+@pytest.mark.parametrize("ids", [False, True])
+def test_an_id_that_no_topic_takes_is_refused(ids: bool, value: bytes | None) -> None:
+    batch = build_batch([PLAIN, NewRecord(None, b"", (("headrace-dedup-id", value),))])
+    with pytest.raises(ImpossibleId, match="1 to 128 bytes"):
+        look(batch, Wanted(True, True, False, ids))
 
 
 def test_an_id_is_refused_where_nobody_looks_at_it() -> None:
     batch = build_batch([PLAIN, NewRecord(None, b"", attribute_headers(dedup_id=b"7"))])
-    with pytest.raises(MeaninglessId, match="dedup=true"):
+    with pytest.raises(ImpossibleId, match="dedup=true"):
         look(batch)
     look(batch, Wanted(True, True, False, True))

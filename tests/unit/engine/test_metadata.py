@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from headrace.core.errors import CorruptLog, GroupKindMismatch, UnknownGroup, UnknownTopic
+from headrace.core.errors import (
+    CorruptLog,
+    GroupKindMismatch,
+    InvalidArgument,
+    UnknownGroup,
+    UnknownTopic,
+)
 from headrace.core.values import Outgoing
 from headrace.engine import catalog, metadata
 from headrace.engine.catalog import Catalog, CatalogEvent
@@ -159,7 +165,8 @@ def test_a_duplicate_is_found_within_its_window_also_after_a_restart(
     bench: Any, reopens: bool
 ) -> None:
     bench.make(partitions=3, topic={"dedup": True, "dedup_window_ms": 1_000})
-    message = Outgoing(b"once", None, attribute_headers(dedup_id=b"id"))
+    # The time that it is given has no part in it.
+    message = Outgoing(b"once", None, attribute_headers(dedup_id=b"id"), 5)
     (first,) = bench.node.publish(bench.topic, [message])
     assert not first.duplicate
     if reopens:
@@ -171,3 +178,17 @@ def test_a_duplicate_is_found_within_its_window_also_after_a_restart(
     (new,) = bench.node.publish(bench.topic, [message])
     assert not new.duplicate
     assert len(bench.values()) == 2
+
+
+@pytest.mark.parametrize("value", [None, b"", b"x" * 129])
+def test_an_id_that_no_topic_takes_is_refused_as_a_header_too(
+    bench: Any, value: bytes | None
+) -> None:
+    bench.make(topic={"dedup": True})
+    with pytest.raises(InvalidArgument, match="1 to 128 bytes"):
+        bench.node.publish(bench.topic, [Outgoing(b"", headers=(("headrace-dedup-id", value),))])
+    # Of several the last one counts.
+    twice = attribute_headers(dedup_id=b"a") + attribute_headers(dedup_id=b"b")
+    bench.node.publish(bench.topic, [Outgoing(b"", headers=twice)])
+    once = Outgoing(b"", headers=attribute_headers(dedup_id=b"b"))
+    assert bench.node.publish(bench.topic, [once])[0].duplicate

@@ -10,7 +10,9 @@ from tests.unit.engine.transactions import Writer
 
 from headrace.core.values import MessageId, Outgoing
 from headrace.engine import scanner
-from headrace.record import attribute_headers
+from headrace.engine.contents import Heavy, Light, look_into
+from headrace.engine.foreign import append_foreign
+from headrace.record import NewRecord, attribute_headers, build_batch, read_header
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 OTHERS = "others"
@@ -212,3 +214,44 @@ def test_an_id_whose_record_was_aborted_can_be_published_again(bench: Bench) -> 
     assert bench.values() == [b"value"]
     bench.crash()
     assert publish()
+
+
+def test_a_batch_of_a_transaction_leaves_out_what_counts_for_its_producer(bench: Bench) -> None:
+    begin(bench, dedup=True)
+    partition = bench.partition()
+    sequences = [0, 0]
+
+    def write(producer_id: int, *ids: bytes) -> int:
+        """How many records of the batch were new."""
+        batch = build_batch(
+            [NewRecord(None, each, attribute_headers(dedup_id=each)) for each in ids],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequences[producer_id],
+            transactional=True,
+        )
+        sequences[producer_id] += len(ids)
+        contents = look_into(batch, partition.scanner, partition.dedup, Light())
+        assert not isinstance(contents, Heavy)
+        header = read_header(batch)
+        return append_foreign(partition, batch, header, contents, bench.clock.time_ms).records
+
+    def end(producer_id: int, *, commit: bool) -> None:
+        partition.end_transaction(
+            producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=bench.clock.time_ms
+        )
+        partition.log.sync_now()
+        partition.on_synced(bench.clock.time_ms)
+
+    # What it wrote itself is there for it, and what it aborted is not.
+    assert [write(0, b"a", b"b"), write(0, b"b", b"c"), write(0, b"a")] == [2, 1, 0]
+    end(0, commit=False)
+    assert write(0, b"c") == 1
+    end(0, commit=True)
+    # What others have committed is there for everybody, and their open one is not.
+    assert [write(1, b"c"), write(1, b"d"), write(0, b"d")] == [0, 1, 1]
+    end(1, commit=False)
+    end(0, commit=True)
+    assert bench.values() == [b"c", b"d"]
+    bench.crash()
+    assert bench.values() == [b"c", b"d"]

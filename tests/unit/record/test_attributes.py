@@ -51,6 +51,7 @@ def test_every_attribute_that_is_written_is_read() -> None:
         lane=0,
         deliver_at_ms=NOW_MS + 5_000,
         expires_at_ms=NOW_MS + 60_000,
+        ttl_ms=60_000,
         max_attempts=7,
         visibility_ms=90_000,
         redrive_group="größe",

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.server.asking import Asking, run
 
 from headrace.calls import Face
-from headrace.core.values import Delivery
+from headrace.core.trace_values import MessageTrace
+from headrace.core.values import Delivery, Headers, MessageId, Outgoing
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch
 from headrace.record.compression import Codec
@@ -27,17 +28,37 @@ class Shop:
     """A node with one topic, a queue that reads it, and a Kafka client."""
 
     def __init__(self, disk: MemoryDisk, clock: ManualClock) -> None:
+        self.disk = disk
         self.clock = clock
-        self.asking = Asking(disk, clock=clock)
+        self._open()
+
+    def _open(self) -> None:
+        self.asking = Asking(self.disk, clock=self.clock)
         self.run = Calls(self.asking.service).run
 
-    async def make(self, *, dedup: bool = False) -> None:
+    async def make(self, *, dedup: bool = False, queue: bool = True) -> None:
         await self.run(Face.create_topic, TOPIC, partitions=1, settings={"dedup": dedup})
-        await self.run(Face.open_queue, GROUP, [TOPIC], "worker")
+        if queue:
+            await self.run(Face.open_queue, GROUP, [TOPIC], "worker")
+
+    async def reopen(self, *, notes: bool = True) -> None:
+        """A restart; without `notes` what was known of the attributes is worked out anew
+        from the log."""
+        topics = self.asking.broker.topics
+        path = topics.partition(topics.named(TOPIC), 0).log.path
+        await self.asking.close()
+        if not notes:
+            self.disk.remove_tree(f"{path}/attributes")
+        self._open()
+
+    def batch(self, headers: Headers, behind_ms: int, **options: Any) -> bytearray:
+        timestamp_ms = self.clock.now_ms() - behind_ms
+        return build_batch([NewRecord(None, b"v", headers, timestamp_ms)], **options)
 
     async def produce(self, *headers: tuple[str, bytes], behind_ms: int = 0, **options: Any) -> Any:
-        timestamp_ms = self.clock.now_ms() - behind_ms
-        batch = build_batch([NewRecord(None, b"v", headers, timestamp_ms)], **options)
+        return await self.produce_batch(self.batch(headers, behind_ms, **options))
+
+    async def produce_batch(self, batch: bytearray) -> Any:
         part = produce_request.PartitionProduceData(0, bytes(batch))
         data = produce_request.TopicProduceData(TOPIC, partition_data=(part,))
         asked = produce_request.ProduceRequest(None, -1, 30_000, (data,))
@@ -47,33 +68,111 @@ class Shop:
     async def lease(self) -> list[Delivery]:
         return await self.run(Face.lease, GROUP, [TOPIC], "worker", 10)
 
+    async def lease_and_release(self) -> dict[int, int]:
+        """When each message that could be had was made."""
+        found = await self.lease()
+        await self.run(Face.release, GROUP, [each.receipt for each in found])
+        return {each.offset: each.created_at_ms for each in found}
+
+    async def dues(self, offset: int) -> set[int | None]:
+        """When the message comes, as every answer has it that says so."""
+        id = MessageId(TOPIC, 0, offset)
+        told: list[int | None] = [
+            each.deliver_at_ms
+            for each in await self.run(Face.delayed, TOPIC)
+            if each.offset == offset
+        ]
+        told.append((await self.run(Face.status, id, GROUP)).due_ms)
+        steps = await self.run(Face.trace_steps, str(id))
+        done = None
+        while True:
+            try:
+                done = steps.send(done)(64 * 1024)
+            except StopIteration as end:
+                trace: MessageTrace = end.value
+                break
+        [standing] = trace.groups
+        assert standing.state == "delayed"
+        told += [standing.due_ms, trace.events[1].until_ms]
+        assert len(told) == 4
+        return set(told)
+
+
+# By how much the publisher's clock is behind.
+CLOCKS_MS = [HOUR_MS, 5, 0, -HOUR_MS]
+
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-@pytest.mark.parametrize("behind_ms", [HOUR_MS, 5, -HOUR_MS])
-def test_a_delay_is_never_over_early_whatever_the_clients_clock_says(
-    behind_ms: int, codec: Codec
+@pytest.mark.parametrize("restart", ["", "with its notes", "without"])
+@pytest.mark.parametrize("behind_ms", CLOCKS_MS)
+@pytest.mark.parametrize("door", ["kafka", "batch", "message"])
+def test_delays_and_lives_count_from_when_the_node_took_a_message(
+    door: str, behind_ms: int, restart: str, codec: Codec
 ) -> None:
     async def scenario() -> None:
         disk, clock = MemoryDisk(), ManualClock()
         shop = Shop(disk, clock)
         await shop.make()
         began_ms = clock.now_ms()
-        made = await shop.produce(("headrace-delay-ms", b"60000"), behind_ms=behind_ms, codec=codec)
-        assert made.error_code == Error.NONE
-        # A client that is ahead has its own time, and its message comes later.
-        assert made.log_append_time_ms == (began_ms if behind_ms > 0 else -1)
+        ttl = ("headrace-ttl-ms", b"120000")
+        for headers in ((("headrace-delay-ms", b"60000"), ttl), (ttl,)):
+            if door == "kafka":
+                made = await shop.produce(*headers, behind_ms=behind_ms, codec=codec)
+                assert (made.error_code, made.log_append_time_ms) == (Error.NONE, began_ms)
+            elif door == "batch":
+                batch = shop.batch(headers, behind_ms, codec=codec)
+                await shop.run(Face.publish_batch, TOPIC, 0, batch)
+            else:
+                message = Outgoing(b"v", None, headers, began_ms - behind_ms)
+                await shop.run(Face.publish, TOPIC, [message])
+        clock.skip(1)
+        if restart:
+            await shop.reopen(notes=restart == "with its notes")
+        assert await shop.dues(0) == {began_ms + 60_000}
+        clock.skip(58.9)
+        assert await shop.lease_and_release() == {1: began_ms}
+        clock.skip(0.1)
+        assert await shop.lease_and_release() == {0: began_ms, 1: began_ms}
         clock.skip(59.9)
-        assert await shop.lease() == []
-        # Also when all that was known of it is worked out anew from the log.
-        topics = shop.asking.broker.topics
-        path = topics.partition(topics.named(TOPIC), 0).log.path
-        await shop.asking.close()
-        disk.remove_tree(f"{path}/attributes")
-        shop = Shop(disk, clock)
-        assert await shop.lease() == []
-        clock.skip(0.1 + max(0, -behind_ms) / 1000)
-        [message] = await shop.lease()
-        assert message.created_at_ms == began_ms - min(0, behind_ms)
+        assert await shop.lease_and_release() == {0: began_ms, 1: began_ms}
+        clock.skip(0.1)
+        assert await shop.lease_and_release() == {}
+        assert (await shop.run(Face.queue_statistics, GROUP)).expired == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+@pytest.mark.parametrize("behind_ms", CLOCKS_MS)
+def test_every_answer_has_the_same_time_for_a_batch_that_came_before_any_queue(
+    behind_ms: int, restarts: int
+) -> None:
+    """Nobody has looked into it, so it has its client's times. A restart bounds what is
+    left of them, as it does where the node's clock was ahead."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        shop = Shop(MemoryDisk(), clock)
+        await shop.run(Face.create_topic, TOPIC, partitions=1)
+        stamp_ms = clock.now_ms() - behind_ms
+        headers = ("headrace-delay-ms", b"7200000"), ("headrace-ttl-ms", b"9000000")
+        await shop.produce(*headers, behind_ms=behind_ms)
+        await shop.run(Face.open_queue, GROUP, [TOPIC], "worker")
+        due_ms, ends_ms = stamp_ms + 7_200_000, stamp_ms + 9_000_000
+        for _ in range(restarts):
+            clock.skip(60)
+            await shop.reopen()
+            due_ms = min(stamp_ms, clock.now_ms()) + 7_200_000
+            ends_ms = min(stamp_ms, clock.now_ms()) + 9_000_000
+        assert await shop.dues(0) == {due_ms}
+        clock.skip((due_ms - clock.now_ms() - 1) / 1000)
+        assert await shop.lease_and_release() == {}
+        clock.skip(0.001)
+        assert await shop.lease_and_release() == {0: stamp_ms}
+        clock.skip((ends_ms - clock.now_ms() - 1) / 1000)
+        assert await shop.lease_and_release() == {0: stamp_ms}
+        clock.skip(0.001)
+        assert await shop.lease_and_release() == {}
 
     run(scenario)
 
@@ -102,14 +201,5 @@ def test_an_id_against_duplicates_where_none_are_dropped_is_refused(codec: Codec
         # A value that looks like it is only a value.
         assert (await shop.produce(("note", b"headrace-dedup-id"))).error_code == Error.NONE
         assert len(await shop.lease()) == 1
-
-    run(scenario)
-
-
-def test_an_id_against_duplicates_is_taken_where_they_are_dropped() -> None:
-    async def scenario() -> None:
-        shop = Shop(MemoryDisk(), ManualClock())
-        await shop.make(dedup=True)
-        assert (await shop.produce(("headrace-dedup-id", b"7"))).error_code == Error.NONE
 
     run(scenario)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core import errors
-from headrace.engine.contents import MeaninglessId
+from headrace.engine.contents import ImpossibleId
 from headrace.wire.kafka.errors import ErrorCode as Error
 
 _CODES: dict[type[errors.HeadraceError], Error] = {
@@ -26,7 +26,7 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.OutOfOrderSequence: Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.StaleReceipt: Error.INVALID_RECORD_STATE,
     errors.InvalidReceipt: Error.INVALID_RECORD_STATE,
-    MeaninglessId: Error.INVALID_RECORD,
+    ImpossibleId: Error.INVALID_RECORD,
     errors.GroupInUse: Error.NON_EMPTY_GROUP,
     errors.GroupKindMismatch: Error.INCONSISTENT_GROUP_PROTOCOL,
     errors.LimitExceeded: Error.POLICY_VIOLATION,

@@ -10,11 +10,10 @@
 A request holds one batch for each partition. The broker checks its checksum and
 header, gives it its offsets in place and appends it. Where queues read the topic it
 is opened first, and its records are held to the limits of messages; one that holds much
-is opened in a thread, and the requests behind it wait until it is appended. Where its
-records wait (`headrace-delay-ms`) and its client's clock is behind, it gets the time of
-appending, so that none comes early. An idempotent
-producer's retry is answered with the first offsets. Partitions fail one by one: the
-answer has a code for each.
+is opened in a thread, and the requests behind it wait until it is appended. What it gets
+the time of appending for, and what is left out as a duplicate, is said in
+`engine/foreign.py`. An idempotent producer's retry is answered with the first offsets.
+Partitions fail one by one: the answer has a code for each.
 
 A transactional batch is checked with the coordinator right before it is appended:
 what does not belong to the transaction that is open now is refused, or it would never
@@ -39,10 +38,11 @@ from headrace.core.errors import (
 )
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.engine.contents import Found, Heavy, Light, look_into
+from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
+from headrace.engine.foreign import append_foreign
 from headrace.engine.partition import Partition
-from headrace.record import BatchHeader, check_batch, stamp_append_time
-from headrace.record.batch import HEADER_BYTES, read_header
+from headrace.record import BatchHeader, check_batch
+from headrace.record.batch import HEADER_BYTES
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -222,11 +222,11 @@ def _check(
                 f"the batch has {header.size_bytes} bytes and this topic takes "
                 f"{topic.settings.record_bytes_max}"
             )
-        found: Outcome | Heavy = (
-            look_into(records, partition.scanner, partition.dedup, light)
-            if known is None
-            else known
-        )
+        found: Outcome | Heavy = known or ()
+        if not isinstance(known, HeadraceError):
+            found = known_of(known or (), partition.scanner, partition.dedup) or look_into(
+                records, partition.scanner, partition.dedup, light
+            )
         if isinstance(found, Heavy):
             return found
         if isinstance(found, HeadraceError):
@@ -243,24 +243,18 @@ def _append(
     if isinstance(checked, _Refused):
         return PartitionProduceResponse(index, checked.code, -1, error_message=checked.why)
     topic, partition, header, records, contents = checked
-    append_time_ms = -1
     try:
-        if contents and contents[0].is_behind(now_ms):
-            stamp_append_time(records, now_ms)
-            header, append_time_ms = read_header(records), now_ms
-            contents = (contents[0].at(now_ms),)
         call.service.broker.check_space(header.size_bytes)
-        appended = partition.append(records, header, now_ms, contents)
+        taken = append_foreign(partition, records, header, contents, now_ms)
     except (HeadraceError, OSError) as error:
         if isinstance(error, OSError):
             error = DiskFull(str(error))
         return PartitionProduceResponse(index, code_of(error), -1, error_message=str(error))
-    commit.data.append((partition, appended.next_offset))
-    if not appended.duplicate:
-        call.service.counts.traffic(topic.name, "kafka").add_in(header.count, header.size_bytes)
-    return PartitionProduceResponse(
-        index, 0, appended.first_offset, append_time_ms, partition.log.start_offset
-    )
+    commit.data.append((partition, taken.appended.next_offset))
+    if taken.records:
+        call.service.counts.traffic(topic.name, "kafka").add_in(taken.records, taken.size_bytes)
+    first_offset, start_offset = taken.appended.first_offset, partition.log.start_offset
+    return PartitionProduceResponse(index, 0, first_offset, taken.append_time_ms, start_offset)
 
 
 def _check_header(header: BatchHeader, size: int) -> _Refused | None:

@@ -68,10 +68,10 @@ def handle_run(
             # It is for a thread, and those behind it wait.
             return False, start
         most = light.batches
-    now_ms = service.clock.now_ms()
-    if any(each.is_behind(now_ms) for each in contents):
-        # Whose time counts is decided for each batch.
+    if any(each.counts_from_append for each in contents):
+        # What is left out, and the time that the rest gets, is answered for each batch.
         return False, stop
+    now_ms = service.clock.now_ms()
     try:
         broker.check_space(len(batches))
         appended = partition.append(batches, read_header(batches), now_ms, contents)

@@ -1,0 +1,123 @@
+"""Batches that clients made, appended: in the node's time where that counts, and without
+what is there already.
+
+Delays, lives and the window of ids count from when the node took a message, whatever the
+clock of its client says. A batch that holds any of them gets the time of appending, which
+is in the log then, so that a restart and all replicas find the same.
+
+Of a batch with duplicates the rest is appended, as compaction would leave it: every record
+keeps its distance from the first, and the producer its numbers.
+
+    sent        a   b   c   d        b has an id that was published before
+    appended    a   .   c   d        offsets 7, 9 and 10; the answer says 7
+
+Where nothing is left, nothing is written, unless the producer numbers its batches: an empty
+one has to say then up to where it has come, or the next one would be out of order.
+
+Rejected: refusing a batch with a duplicate. Its producer could only leave it out, or send
+it again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.core.errors import RecordTooLarge
+from headrace.engine.contents import LIGHT_BYTES, DedupId, Found, known_of
+from headrace.engine.partition import Appended, Partition
+from headrace.record import BatchHeader, build_sparse_batch, read_header, stamp_append_time
+from headrace.record.reader import read_raw_records
+
+
+class Taken(NamedTuple):
+    appended: Appended
+    # Of what was written.
+    records: int
+    size_bytes: int
+    # What all of it has for its time; -1 where records have those of their client.
+    append_time_ms: int = -1
+
+
+def append_foreign(
+    partition: Partition,
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    contents: Found,
+    now_ms: int,
+) -> Taken:
+    """One checked batch and what is in it. `duplicate` of the answer says that nothing new
+    was in it; its place is that of the first record then, where that was published before."""
+    known = known_of(contents, partition.scanner, partition.dedup)
+    if not known or not known[0].counts_from_append:
+        return _append(partition, batch, header, contents, now_ms)
+    partition.check_leading()
+    if partition.producers.check(header, now_ms) is not None:
+        # It was sent again because its answer was lost: told by its number, not by ids.
+        return _append(partition, batch, header, contents, now_ms)
+    [found] = known
+    earlier = _find_duplicates(partition, header, found.ids, now_ms)
+    if earlier:
+        return _append_rest(partition, batch, header, found.size_bytes, earlier, now_ms)
+    stamp_append_time(batch, now_ms)
+    taken = _append(partition, batch, read_header(batch), (found.at(now_ms),), now_ms)
+    return taken._replace(append_time_ms=now_ms)
+
+
+def _append(
+    partition: Partition,
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    contents: Found,
+    now_ms: int,
+) -> Taken:
+    appended = partition.append(batch, header, now_ms, contents)
+    if appended.duplicate:
+        return Taken(appended, 0, 0)
+    return Taken(appended, header.count, header.size_bytes)
+
+
+def _find_duplicates(
+    partition: Partition, header: BatchHeader, ids: Iterable[DedupId], now_ms: int
+) -> dict[int, int | None]:
+    """The places in the batch of records that were published before, and the offsets of
+    the first ones; None for what is a duplicate of another in the batch."""
+    earlier: dict[int, int | None] = {}
+    seen: set[bytes] = set()
+    for each in ids:
+        first = partition.find_duplicate(each.id, now_ms, header.producer_id)
+        if first is not None or each.id in seen:
+            earlier[each.offset] = first
+        seen.add(each.id)
+    return earlier
+
+
+def _append_rest(
+    partition: Partition,
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    size_bytes: int,
+    earlier: dict[int, int | None],
+    now_ms: int,
+) -> Taken:
+    firsts = [first for first in earlier.values() if first is not None]
+    is_empty = len(earlier) == header.count
+    if is_empty and header.producer_id < 0:
+        # Their first ones are safe before this is answered.
+        return Taken(Appended(firsts[0], max(firsts) + 1, True), 0, 0)
+    if not is_empty and size_bytes > LIGHT_BYTES:
+        # To make it anew would hold up everybody. Clients cut such a batch in two.
+        raise RecordTooLarge(
+            f"some records of the batch were published before, and it holds {size_bytes} bytes: "
+            f"of one with more than {LIGHT_BYTES} none can be left out; send smaller batches"
+        )
+    kept = [
+        record
+        for record in ([] if is_empty else read_raw_records(batch, header))
+        if record.offset - header.base_offset not in earlier
+    ]
+    rest = build_sparse_batch(kept, header.with_append_time(now_ms))
+    appended = partition.append(rest, read_header(rest), now_ms)
+    if is_empty:
+        appended = appended._replace(first_offset=firsts[0], duplicate=True)
+    return Taken(appended, len(kept), len(rest), now_ms)
