@@ -85,6 +85,8 @@ REQUEST_ARRAY_MAX: Final = 20_000
 RECEIVING_BYTES_MAX: Final = 512 * 1024 * 1024
 # Of answers that clients have not taken, at the Kafka door and at the HTTP door each.
 UNTAKEN_BYTES_MAX: Final = 128 * 1024 * 1024
+# Freed memory that the process keeps; looked at twice a minute.
+SPARE_BYTES_MAX: Final = 64 * 1024 * 1024
 # Of one answer to a fetch. Whoever wants more asks again.
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 # Partitions that all fetch sessions together remember.

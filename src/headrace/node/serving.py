@@ -33,6 +33,7 @@ from headrace.platform.directory import (
 )
 from headrace.platform.disk import RealDisk
 from headrace.platform.entropy import SystemEntropy
+from headrace.platform.heap import Heap, keep_small
 from headrace.platform.telemetry import endpoint_of, start_tracing
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.service import Service
@@ -190,6 +191,7 @@ async def _serve_doors(
         raise InvalidArgument("every door is shut; give one an address: --kafka, --http or --grpc")
     opened: dict[str, OpenDoor] = {}
     told: Exporting | None = None
+    tidying = service.loop.create_task(keep_small(Heap()))
     try:
         for name, door in doors.items():
             if await open_door(name, door, settings, given):
@@ -216,6 +218,7 @@ async def _serve_doors(
         await stop.wait()
         logger.info("stopping")
     finally:
+        tidying.cancel()
         await asyncio.gather(*(door.close() for door in opened.values()))
         if told is not None:
             await told.close()

@@ -39,6 +39,11 @@ def process_figures(pid: int | None = None) -> ProcessFigures:
     )
 
 
+def held_bytes() -> int | None:
+    """Of this process's own, without pages of files, which the system can take back."""
+    return _tried(_held_bytes)
+
+
 def memory_bytes_max() -> int | None:
     """What this machine, or the container that it looks like, has in all."""
     machine = _tried(_machine_bytes)
@@ -100,6 +105,11 @@ def _started_at_ms(root: str) -> int:
 
 def _memory_bytes(root: str) -> int:
     return int(_content(f"{root}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _held_bytes() -> int:
+    _, resident, shared, *_ = _content("/proc/self/statm").split()
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _open_files_max(root: str) -> int:
