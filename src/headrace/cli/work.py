@@ -109,8 +109,9 @@ def work(
     """Lease messages of one or more topics and settle them, or run the workers
     of an app that is named as MODULE:APP.
 
-    Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came. A node that
-    is away is waited for.
+    Runs until Ctrl-C, --count or --wait. Exit code 3 when no message came. An app, and
+    what runs commands, ends with 0 when it is told to stop. A node that is away is
+    waited for.
     """
     connection = stay_connected(place, retry_ms)
     grace_seconds = GRACE_SECONDS if grace is None else grace / 1000
@@ -130,12 +131,14 @@ def work(
         raise click.UsageError("--peek needs --count: what is given back comes again")
     wait_seconds = None if wait_ms is None else wait_ms / 1000
     endures = connection.get("reconnect", False)
-    with open_handle(place, **connection) as handle:
-        names = list(topics)
-        options: dict[str, Any] = settings_of(settings)
-        if visibility is not None:
-            options["visibility"] = visibility / 1000
-        with handle.queue(names, group=group, **options) as queue:
+    options: dict[str, Any] = settings_of(settings)
+    if visibility is not None:
+        options["visibility"] = visibility / 1000
+    try:
+        with (
+            open_handle(place, **connection) as handle,
+            handle.queue(list(topics), group=group, **options) as queue,
+        ):
             if shell_command is None:
                 done = _print_messages(queue, settle, count, wait_seconds, as_json, endures)
             else:
@@ -144,6 +147,11 @@ def work(
                 done = _run_commands(
                     queue, runner, grace_at_end, count, wait_seconds, concurrency, endures
                 )
+    except (KeyboardInterrupt, SystemExit):
+        if shell_command is None:
+            raise
+        # It runs until it is told to stop, as an app does, and has stopped.
+        return None
     return None if done else EXIT_NOTHING_FOUND
 
 
