@@ -59,7 +59,7 @@ def test_an_address_in_use_is_refused_with_what_to_do(node: NodeProcess, tmp_pat
 )
 def test_what_cannot_be_is_said_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
     result = run("serve", "--data", str(tmp_path / "data"), *words)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert said in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "data").exists()

@@ -41,14 +41,14 @@ def test_a_file_that_is_wrong_gives_one_line_that_names_the_key(
     config = tmp_path / "it.toml"
     config.write_text(text)
     result = CliRunner().invoke(cli, ["pipeline", "run", "rollup", "--config", str(config)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("error: ") and message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
 def test_a_pipeline_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["pipeline", "run", "roll", "--config", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "there is no pipeline 'roll'; there are: rollup, archive" in result.stderr
 
 
@@ -73,4 +73,4 @@ def test_init_writes_a_project_and_overwrites_nothing(tmp_path: Path) -> None:
     texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
     assert len(texts) == 4 and not any("<topic>" in text or "<name>" in text for text in texts)
     again = CliRunner().invoke(cli, command)
-    assert again.exit_code == 1 and "is there already" in again.stderr
+    assert again.exit_code == 2 and "is there already" in again.stderr

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from headrace.client.handle import Headrace
 
 EXIT_FAILED = 1
+# The same that click ends with.
+EXIT_TYPED_WRONG = 2
 EXIT_NOTHING_FOUND = 3
 # A signal that arrives just before a thread blocks is noticed when it wakes up,
 # so no command blocks for longer than this without looking.
@@ -42,6 +44,10 @@ BLOCK_SECONDS_MAX = 0.5
 
 Found = TypeVar("Found")
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class WrongData(InvalidArgument):
+    """The command may be right: what it was to read is not there, or is something else."""
 
 
 class _WithExamples(click.Command):
@@ -235,7 +241,8 @@ def open_handle(
         return headrace.connect(place.server, **connection)
     if not create:
         check_exists(place.directory)
-    return headrace.open(place.directory, read_only=read_only)
+    with _opening_files():
+        return headrace.open(place.directory, read_only=read_only)
 
 
 def open_async_handle(place: Place, **connection: Any) -> Opening[AsyncHeadrace]:
@@ -267,15 +274,25 @@ def _open_backend(place: Place, read_only: bool, connection: dict[str, Any]) -> 
     from headrace.node import Node
 
     check_exists(place.directory)
-    return Node.open(place.directory, read_only=read_only)
+    with _opening_files():
+        return Node.open(place.directory, read_only=read_only)
+
+
+@contextmanager
+def _opening_files() -> Iterator[None]:
+    """Where nothing but the directory itself can be invalid."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise WrongData(str(error)) from error
 
 
 def check_exists(directory: str) -> None:
     if os.path.isdir(directory):
         return
     if os.path.exists(directory):
-        raise InvalidArgument(f"{directory!r} is a file; name a directory with --data")
-    raise InvalidArgument(
+        raise WrongData(f"{directory!r} is a file; name a directory with --data")
+    raise WrongData(
         f"there is no directory {directory!r}; name yours with --data or HEADRACE_DATA, "
         "or make one with: headrace topic create NAME"
     )

@@ -21,6 +21,7 @@ from headrace.cli.command import (
     EXIT_FAILED,
     EXIT_NOTHING_FOUND,
     Place,
+    WrongData,
     check_exists,
     command,
     json_option,
@@ -42,7 +43,7 @@ from headrace.cli.output import (
     write_json_line,
     write_line,
 )
-from headrace.core.errors import HeadraceError, InvalidArgument, UnknownPartition, UnknownTopic
+from headrace.core.errors import HeadraceError, UnknownPartition, UnknownTopic
 from headrace.core.wording import counted
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
     folders = log_folders(directory)
     wrong_format = verify_format(directory)
     if wrong_format is not None and not folders:
-        raise InvalidArgument(f"{directory!r} is not a data directory: {wrong_format.reason}")
+        raise WrongData(f"{directory!r} is not a data directory: {wrong_format.reason}")
     found: list[Damage] = [] if wrong_format is None else [wrong_format]
     catalog, fault = _catalog(directory)
     if topic is not None:

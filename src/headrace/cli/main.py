@@ -3,7 +3,7 @@
     exit code   means
     0           done
     1           the operation failed; stderr has one line, `error: <what> [code]`
-    2           the command was typed wrong
+    2           the command was typed wrong: an option, or a value that it cannot have
     3           nothing was found, where a script wants to know
     130         interrupted (Ctrl-C); leases were given back
     143         terminated (SIGTERM); leases were given back
@@ -28,17 +28,25 @@ from typing import Any
 
 import click
 
-from headrace.cli.command import EXIT_FAILED, Group
+from headrace.cli.command import EXIT_FAILED, EXIT_TYPED_WRONG, Group, WrongData
 from headrace.compiled import is_compiled
-from headrace.core.environment import check_environment
-from headrace.core.errors import HeadraceError
+from headrace.core.environment import RETIRED, URL_VARIABLE, check_environment
+from headrace.core.errors import (
+    HeadraceError,
+    InvalidArgument,
+    OffsetOutOfRange,
+    RecordTooLarge,
+)
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 AGAIN_SECONDS = 0.001
 
-# The first that is set. HEADRACE_SERVER is the name of before, for one release more.
-SERVER_VARIABLES = ["HEADRACE_URL", "HEADRACE_SERVER"]
+# Invalid by what is read or stored, not by what was typed.
+OF_THE_DATA = (WrongData, OffsetOutOfRange, RecordTooLarge)
+
+# The first that is set.
+SERVER_VARIABLES = [URL_VARIABLE, *(old for old, new in RETIRED.items() if new == URL_VARIABLE)]
 
 
 # In the order of the help: what comes first is used first. Each is a name in the module of
@@ -89,7 +97,7 @@ class Program(Group):
             sys.stdout.flush()
         except HeadraceError as error:
             click.echo(f"error: {_one_line(error)} [{error.code}]", err=True)
-            code = EXIT_FAILED
+            code = EXIT_TYPED_WRONG if _is_typed_wrong(error) else EXIT_FAILED
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED
         except click.Abort as error:
@@ -108,6 +116,11 @@ class Program(Group):
             click.echo(f"error: {_one_line(error)} [os-error]", err=True)
             code = EXIT_FAILED
         ctx.exit(code)
+
+
+def _is_typed_wrong(error: HeadraceError) -> bool:
+    """Whether another command line would do, whatever the data is."""
+    return isinstance(error, InvalidArgument) and not isinstance(error, OF_THE_DATA)
 
 
 def _one_line(error: Exception) -> str:

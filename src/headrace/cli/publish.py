@@ -35,6 +35,7 @@ import msgspec
 from headrace.cli.arguments import DURATION, HEADER, MOMENT
 from headrace.cli.command import (
     Place,
+    WrongData,
     command,
     json_option,
     open_handle,
@@ -48,7 +49,7 @@ from headrace.cli.output import (
     write_json_line,
     write_line,
 )
-from headrace.core.errors import HeadraceError, InvalidArgument, RecordTooLarge
+from headrace.core.errors import HeadraceError, RecordTooLarge
 from headrace.core.limits import RECORD_BYTES_MAX
 from headrace.core.wording import counted
 
@@ -215,7 +216,7 @@ def _messages_of(
     for value in values:
         line_key, found, rest = value.partition(separator)
         if not found:
-            raise InvalidArgument(f"no {key_separator!r} in the line {shown_text(value, 80)!r}")
+            raise WrongData(f"no {key_separator!r} in the line {shown_text(value, 80)!r}")
         messages.append(NewMessage(typed_value(rest), key=line_key, dedup_id=dedup_id))
     return messages
 

@@ -34,8 +34,10 @@ PORT_DEFAULT = 9092
 PORT_DEFAULT_GRPC = 9081
 
 # Beside the settings: which node, which file, and whether compiled code may run.
-# HEADRACE_SERVER is the name of HEADRACE_URL before, for one release more.
-CHOICES = (URL_VARIABLE, "HEADRACE_SERVER", "HEADRACE_CONFIG", "HEADRACE_PURE")
+CHOICES = (URL_VARIABLE, "HEADRACE_CONFIG", "HEADRACE_PURE")
+
+# Names of before that work for one release more, and what to write today.
+RETIRED = {"HEADRACE_SERVER": URL_VARIABLE}
 
 # What `headrace work` tells the programs that it starts, and itself across a restart.
 TOLD = (
@@ -69,7 +71,7 @@ TESTING = (
 )
 
 _SETTINGS = tuple(environment_name(name) for name in NodeSettings().to_mapping())
-KNOWN = frozenset((*_SETTINGS, *CHOICES, *TOLD, *TESTING))
+KNOWN = frozenset((*_SETTINGS, *CHOICES, *RETIRED, *TOLD, *TESTING))
 
 # HEADRACE_SERVICE_HOST, HEADRACE_SERVICE_PORT_KAFKA, HEADRACE_PORT_9092_TCP_ADDR and the
 # same with more of a name in front, as of a service called headrace-kafka.
@@ -103,9 +105,12 @@ def _describes_service(name: str, value: str) -> bool:
 def _advice(name: str) -> str:
     # The prefix is common to all, and would make everything look alike.
     bare = name.removeprefix(ENVIRONMENT_PREFIX)
-    for_users = [each.removeprefix(ENVIRONMENT_PREFIX) for each in (*_SETTINGS, *CHOICES)]
+    for_users = {
+        each.removeprefix(ENVIRONMENT_PREFIX): RETIRED.get(each, each)
+        for each in (*_SETTINGS, *CHOICES, *RETIRED)
+    }
     if close := difflib.get_close_matches(bare, for_users, 1):
-        return f"{name} is not known; did you mean {ENVIRONMENT_PREFIX}{close[0]}?"
+        return f"{name} is not known; did you mean {for_users[close[0]]}?"
     return (
         f"{name} is not known; unset it, or let its name begin with {OWN_PREFIX} if it is your own"
     )

@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.pipelines.registry import PIPELINES, pipeline_named, settings_of
 from headrace.pipelines.settings import read_toml
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         return pipeline_named(given.name).run(settings, master=None, say=_say)
     except HeadraceError as error:
         _say(f"error: {error} [{error.code}]")
-        return 1
+        return 2 if isinstance(error, InvalidArgument) else 1
 
 
 def _say(text: str) -> None:

@@ -141,7 +141,7 @@ def test_an_app_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.chdir(shop)
     monkeypatch.syspath_prepend(str(shop))
-    assert message in run("work", place, code=1).stderr
+    assert message in run("work", place, code=2).stderr
 
 
 def test_options_for_topics_are_refused_beside_an_app(run: Run, shop: Path) -> None:

@@ -203,5 +203,5 @@ def test_a_node_says_what_became_of_delayed_messages(node: NodeProcess, tmp_path
     shown = invoke(*server, "delayed", "stats", "reminders", "--json").stdout
     assert json.loads(shown) == [ended]
     assert re.search(r"reminders +0 +1 +0", invoke(*server, "delayed", "stats").stdout)
-    refused = invoke("--data", str(tmp_path), "delayed", "stats", code=1)
+    refused = invoke("--data", str(tmp_path), "delayed", "stats", code=2)
     assert "name a node by --server" in refused.stderr

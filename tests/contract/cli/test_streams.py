@@ -66,7 +66,7 @@ def test_settings_of_a_topic_are_altered_one_by_one(orders: Run) -> None:
 
 
 def test_an_unknown_setting_is_named_with_those_that_are_known(run: Run) -> None:
-    refused = run("topic", "create", "orders", "--set", "colour=red", code=1)
+    refused = run("topic", "create", "orders", "--set", "colour=red", code=2)
     assert "'colour'" in refused.stderr and "durability" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
@@ -74,7 +74,7 @@ def test_an_unknown_setting_is_named_with_those_that_are_known(run: Run) -> None
 def test_a_topic_grows_and_never_shrinks(orders: Run) -> None:
     orders("topic", "grow", "orders", "--partitions", "4")
     assert len(document_of(orders("topic", "describe", "orders", "--json"))["partitions"]) == 4
-    orders("topic", "grow", "orders", "--partitions", "3", code=1)
+    orders("topic", "grow", "orders", "--partitions", "3", code=2)
 
 
 def test_deleting_a_topic_asks_first(orders: Run) -> None:
@@ -313,20 +313,36 @@ def test_a_command_that_is_typed_wrong_ends_with_code_2(orders: Run, words: list
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["publish", "orders", "x", "--priority", "urgent"], "invalid-argument"),
         (["publish", "orders", "x", "--partition", "9"], "unknown-partition"),
-        (["topic", "create", "no/slash"], "invalid-name"),
         (["status", "orders:0:0", "--group", "absent"], "unknown-group"),
-        (["status", "nonsense", "--group", "absent"], "invalid-argument"),
         (["queue", "stats", "absent"], "unknown-group"),
         (["group", "describe", "absent"], "unknown-group"),
-        (["delayed", "cancel", "orders"], "invalid-argument"),
         (["dlq", "show", "orders.dlq:0:0"], "unknown-"),
         (["publish", "orders", "--file", "/absent"], "os-error"),
     ],
 )
 def test_each_refusal_has_its_code(orders: Run, words: list[str], error: str) -> None:
     refused = orders(*words, code=1)
+    assert f"[{error}" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["publish", "orders", "x", "--priority", "urgent"], "invalid-argument"),
+        (["topic", "create", "no/slash"], "invalid-name"),
+        (["topic", "alter", "orders", "--set", "segment_bytes=few"], "invalid-argument"),
+        (["topic", "grow", "orders", "--partitions", "1"], "invalid-argument"),
+        (["status", "nonsense", "--group", "absent"], "invalid-argument"),
+        (["delayed", "cancel", "orders"], "invalid-argument"),
+        (["dlq", "show", "orders"], "invalid-argument"),
+    ],
+)
+def test_a_value_that_cannot_be_is_typed_wrong_too(
+    orders: Run, words: list[str], error: str
+) -> None:
+    refused = orders(*words, code=2)
     assert f"[{error}" in refused.stderr
     assert refused.stderr.count("\n") == 1
 

@@ -23,6 +23,8 @@ PREFIX = "HEADRACE" + "_"
         ("DTA", "DATA"),
         ("PARTITION", "PARTITIONS"),
         ("LOGLEVEL", "LOG_LEVEL"),
+        # Like a name of before, which is not what to write today.
+        ("SERVR", "URL"),
     ],
 )
 def test_a_misspelt_variable_is_an_error_with_the_nearest_name(wrong: str, meant: str) -> None:
@@ -73,7 +75,7 @@ def test_every_command_refuses_a_misspelt_variable_and_still_gives_its_help(
 ) -> None:
     monkeypatch.setenv(PREFIX + "KAKFA", "127.0.0.1:0")
     refused = CliRunner().invoke(cli, words)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert refused.stderr == (
         f"error: {PREFIX}KAKFA is not known; did you mean {PREFIX}KAFKA? [invalid-argument]\n"
     )
