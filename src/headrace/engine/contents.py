@@ -20,13 +20,14 @@ them, and what comes behind one has to wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
+from headrace.engine.runs import Runs, pairs, runs_of
 from headrace.engine.scan import Row, Scan, key_hash, rows_of
 from headrace.record import BatchHeader, BatchParts, split_batches
 from headrace.record.attribute_headers import DEDUP_ID, check_dedup_id
@@ -82,6 +83,8 @@ class Contents(NamedTuple):
     fault: str = ""
     # Uncompressed.
     size_bytes: int = 0
+    # What was left out of it.
+    absent: Runs = []  # noqa: RUF012  (never changed)
 
     @property
     def counts_from_append(self) -> bool:
@@ -91,6 +94,22 @@ class Contents(NamedTuple):
     def at(self, time_ms: int) -> Contents:
         """Of the batch with this time (`stamp_append_time`)."""
         return self._replace(rows=tuple(_at(row, time_ms) for row in self.rows))
+
+    def without(self, dropped: Collection[int]) -> Contents:
+        """Of the batch that these records were left out of."""
+        rows: list[Row] = []
+        for row in self.rows:
+            kept = runs_of(each for each in range(row.start, row.end) if each not in dropped)
+            rows += [row._replace(start=start, end=end) for start, end in pairs(kept)]
+        keys = self.keys
+        if keys is not None:
+            keys = [0 if place in dropped else key for place, key in enumerate(keys)]
+        return self._replace(
+            rows=tuple(rows),
+            keys=keys,
+            ids=tuple(each for each in self.ids if each.offset not in dropped),
+            absent=runs_of(sorted(dropped)),
+        )
 
     def scan(self, header: BatchHeader) -> Scan:
         """As `scan_batch` finds it, now that the batch has its offsets."""
@@ -102,7 +121,8 @@ class Contents(NamedTuple):
         transactional: tuple[tuple[int, int, int], ...] = ()
         if header.is_transactional:
             transactional = ((base, end, header.producer_id),)
-        return Scan(base, end, rows, [], self.keys, transactional)
+        absent = [base + each for each in self.absent]
+        return Scan(base, end, rows, absent, self.keys, transactional)
 
 
 def _at(row: Row, time_ms: int) -> Row:

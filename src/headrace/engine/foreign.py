@@ -20,14 +20,16 @@ it again and again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from headrace.core.errors import RecordTooLarge
-from headrace.engine.contents import LIGHT_BYTES, DedupId, Found, known_of
+from headrace.engine.contents import LIGHT_BYTES, Contents, DedupId, Found, known_of
 from headrace.engine.partition import Appended, Partition
-from headrace.record import BatchHeader, build_sparse_batch, read_header, stamp_append_time
-from headrace.record.reader import read_raw_records
+from headrace.engine.runs import pairs, runs_of
+from headrace.record import BatchHeader, cut_batch, read_header, stamp_append_time
+from headrace.record.reader import read_block
+from headrace.record.skipping import skip_to
 
 
 class Taken(NamedTuple):
@@ -58,7 +60,7 @@ def append_foreign(
     [found] = known
     earlier = _find_duplicates(partition, header, found.ids, now_ms)
     if earlier:
-        return _append_rest(partition, batch, header, found.size_bytes, earlier, now_ms)
+        return _append_rest(partition, batch, header, found, earlier, now_ms)
     stamp_append_time(batch, now_ms)
     taken = _append(partition, batch, read_header(batch), (found.at(now_ms),), now_ms)
     return taken._replace(append_time_ms=now_ms)
@@ -96,7 +98,7 @@ def _append_rest(
     partition: Partition,
     batch: bytearray | memoryview,
     header: BatchHeader,
-    size_bytes: int,
+    found: Contents,
     earlier: dict[int, int | None],
     now_ms: int,
 ) -> Taken:
@@ -105,19 +107,29 @@ def _append_rest(
     if is_empty and header.producer_id < 0:
         # Their first ones are safe before this is answered.
         return Taken(Appended(firsts[0], max(firsts) + 1, True), 0, 0)
-    if not is_empty and size_bytes > LIGHT_BYTES:
-        # To make it anew would hold up everybody. Clients cut such a batch in two.
+    if not is_empty and found.size_bytes > LIGHT_BYTES:
+        # To make it anew would hold up everybody.
         raise RecordTooLarge(
-            f"some records of the batch were published before, and it holds {size_bytes} bytes: "
-            f"of one with more than {LIGHT_BYTES} none can be left out; send smaller batches"
+            f"some records of the batch were published before, and it holds {found.size_bytes} "
+            f"bytes: of one with more than {LIGHT_BYTES} none can be left out; send smaller batches"
         )
-    kept = [
-        record
-        for record in ([] if is_empty else read_raw_records(batch, header))
-        if record.offset - header.base_offset not in earlier
-    ]
-    rest = build_sparse_batch(kept, header.with_append_time(now_ms))
-    appended = partition.append(rest, read_header(rest), now_ms)
+    rest = _cut(batch, header.with_append_time(now_ms), earlier)
+    contents = (found.without(earlier).at(now_ms),)
+    appended = partition.append(rest, read_header(rest), now_ms, contents)
     if is_empty:
         appended = appended._replace(first_offset=firsts[0], duplicate=True)
-    return Taken(appended, len(kept), len(rest), now_ms)
+    return Taken(appended, header.count - len(earlier), len(rest), now_ms)
+
+
+def _cut(batch: bytearray | memoryview, header: BatchHeader, dropped: Collection[int]) -> bytearray:
+    """The batch without these of its records. It is not compressed again."""
+    kept = runs_of(place for place in range(header.count) if place not in dropped)
+    parts: list[bytes] = []
+    if kept:
+        block = read_block(batch, header)
+        place = 0, -1, header.count
+        for start, end in pairs(kept):
+            first = place = skip_to(block, *place, start, len(block))
+            place = skip_to(block, *place, end, len(block))
+            parts.append(block[first[0] : place[0]])
+    return cut_batch(parts, header.count - len(dropped), header)

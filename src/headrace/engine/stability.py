@@ -33,6 +33,8 @@ class Stability:
         self.producers = producers
         # Decided by markers that are not safe yet, in the order of these.
         self._unsafe: deque[DecidedTransaction] = deque()
+        # The last that somebody asked for.
+        self._header: BatchHeader | None = None
 
     def last_stable_offset(self, high_watermark: int) -> int:
         first = self.producers.first_open_offset
@@ -51,13 +53,20 @@ class Stability:
             return True
         if self.producers.first_open_offset is None and not self._log.aborted:
             return True
-        header = read_header(self._log.read(offset, 1))
+        header = self._header_of(offset)
         if not header.is_transactional or header.producer_id == producer_id:
             return not self._log.aborted.has_aborted(header)
         opened = self.producers.open_of(header.producer_id)
         if opened is not None and opened.first_offset <= header.base_offset:
             return False
         return not self._log.aborted.has_aborted(header)
+
+    def _header_of(self, offset: int) -> BatchHeader:
+        """Of the batch that holds it; those who ask ask for its neighbours next."""
+        known = self._header
+        if known is None or not known.base_offset <= offset < known.next_offset:
+            self._header = known = read_header(self._log.read(offset, 1))
+        return known
 
     def write_marker(
         self,
@@ -88,6 +97,7 @@ class Stability:
     def truncate_to(self, end: int, producers: ProducerState) -> None:
         """The log was cut, and this is what is known of the producers now."""
         self.producers = producers
+        self._header = None
         self._unsafe = deque(each for each in self._unsafe if each.marker_offset < end)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
-from headrace.engine import contents
+from headrace.engine import contents, foreign
 from headrace.engine.contents import Contents, Heavy, ImpossibleId, Light, Wanted, look_into
 from headrace.engine.scan import scan_batch
 from headrace.engine.unreadable import Unreadable
@@ -19,6 +19,7 @@ from headrace.record import (
     NewRecord,
     attribute_headers,
     build_batch,
+    check_batch,
     read_header,
     stamp_append_time,
 )
@@ -210,6 +211,22 @@ def test_contents_count_from_the_time_that_the_batch_is_given(ids: bool) -> None
     assert found.at(500).scan(header) == scanned
     assert [row.deliver_at_ms for row in scanned.rows[:2]] == [560, 560]
     assert [row.expires_at_ms for row in scanned.rows[1:4]] == [590, 590, 590]
+
+
+@pytest.mark.parametrize("dropped", [{0}, {1, 2}, {0, 3, 5}, {4, 5}, set(range(6))])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_contents_without_some_records_are_those_of_the_batch_without_them(
+    codec: Codec, dropped: set[int]
+) -> None:
+    asked = [attribute_headers(priority="high", ttl_ms=60)] * 3 + [attribute_headers(delay_ms=5)]
+    records = [NewRecord(b"k", b"v" * 300, each, 7) for each in asked] + [PLAIN, HIGH]
+    batch = build_batch(records, codec=codec)
+    found = look(batch, Wanted(True, True, True, True))
+    rest = foreign._cut(batch, read_header(batch).with_append_time(500), dropped)
+    header = check_batch(rest)
+    assert (header.count, header.last_offset_delta) == (6 - len(dropped), 5)
+    scanned = scan_batch(rest, header, 0, attributes=True, keys=True, unreadable=Unreadable())
+    assert found.without(dropped).at(500).scan(header) == scanned
 
 
 def test_nothing_else_in_a_batch_needs_the_time_of_appending() -> None:

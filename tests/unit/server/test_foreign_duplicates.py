@@ -175,7 +175,7 @@ def test_an_id_that_no_topic_takes_is_refused(dedup: bool, value: bytes) -> None
 
 
 def test_a_large_batch_of_which_some_is_there_is_to_be_sent_in_parts() -> None:
-    """Clients cut a batch in two when they are told that it is too large."""
+    """As Java's producer does when it is told that a batch is too large."""
 
     async def scenario() -> None:
         shop = await opened()
