@@ -96,7 +96,7 @@ class WindowAgainstDictionary(RuleBasedStateMachine):
         if found is None or state == states.LEASED:
             return
         self.window.put(*found, state)
-        self.window.take_grants(*found)
+        self.window.take_grants([*found])
         for offset in range(*found):
             self.cells[offset].become(state)
             self.cells[offset].grant = 0
@@ -106,7 +106,7 @@ class WindowAgainstDictionary(RuleBasedStateMachine):
         found = self.run_in(data, states.READY)
         if found is None:
             return
-        self.window.lease(*found, self.next_grant, attempts)
+        self.window.lease([*found], self.next_grant, attempts)
         for offset in range(*found):
             cell = self.cells[offset]
             cell.become(states.LEASED)
@@ -135,7 +135,7 @@ class WindowAgainstDictionary(RuleBasedStateMachine):
             expected[cell.grant] = expected.get(cell.grant, 0) + 1
             cell.become(states.READY)
             cell.attempts, cell.grant = max(0, cell.attempts - 1), 0
-        assert self.window.take_grants(*found) == expected
+        assert self.window.take_grants([*found]) == expected
         self.window.give_back(*found)
 
     @rule()
@@ -244,7 +244,7 @@ class WindowAgainstDictionary(RuleBasedStateMachine):
         if found is None:
             return
         cells = [self.cells[o] for o in offsets_of(list(found))]
-        assert self.window.attempts_in(*found) == bytes(cell.attempts for cell in cells)
+        assert self.window.attempts_of([*found]) == bytes(cell.attempts for cell in cells)
         assert self.window.grants_in(*found) == {cell.grant for cell in cells if cell.grant}
 
 

@@ -9,6 +9,13 @@ import zlib
 from array import array
 
 
+def is_uniform(column: array[int]) -> bool:
+    """Whether all numbers are the same: one comparison of bytes, since looking at
+    each of them as a number would take longer than everything else together."""
+    data = column.tobytes()
+    return data == data[: column.itemsize] * len(column)
+
+
 class Chunk:
     __slots__ = ("attempts", "grants", "packed", "state")
 
@@ -48,3 +55,23 @@ class Chunk:
         if len(self.grants) < size:
             self.grants.frombytes(bytes((size - len(self.grants)) * self.grants.itemsize))
         return self.attempts, self.grants
+
+    def take_grants(self, first: int, last: int, taken: dict[int, int]) -> None:
+        """Add up how many lie under which grant; none does any more."""
+        if self.grants is None or len(self.grants) <= first:
+            return
+        if last - first == 1:
+            # Messages of several lanes lie between one another.
+            if grant := self.grants[first]:
+                taken[grant] = taken.get(grant, 0) + 1
+                self.grants[first] = 0
+            return
+        column = self.grants[first:last]
+        if is_uniform(column):
+            counted = {column[0]: len(column)}
+        else:
+            counted = {grant: column.count(grant) for grant in set(column)}
+        for grant, count in counted.items():
+            if grant:
+                taken[grant] = taken.get(grant, 0) + count
+        self.grants[first : first + len(column)] = array("I", (0,)) * len(column)

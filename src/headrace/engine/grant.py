@@ -43,8 +43,13 @@ def count_attempts(window: Window, runs: Runs, more: int = 1) -> tuple[Runs, lis
     after `more` deliveries."""
     split: Runs = []
     attempts: list[int] = []
+    columns = window.attempts_of(runs)
+    if columns and columns.count(columns[0]) == len(columns):
+        return runs.copy(), [min(columns[0] + more, 255)] * (len(runs) // 2)
+    reached = 0
     for start, end in pairs(runs):
-        column = window.attempts_in(start, end)
+        column = columns[reached : reached + end - start]
+        reached += end - start
         if column.count(column[0]) == len(column):
             split += (start, end)
             attempts.append(min(column[0] + more, 255))

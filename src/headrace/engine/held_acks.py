@@ -93,7 +93,7 @@ def apply_decision(view: QueueView, event: events.HeldDecided) -> None:
             continue
         if event.commit:
             for start, end, since in waited:
-                since.count(view.to_ack, start, end, event.at)
+                since.count(view.to_ack, [start, end], event.at)
             view.apply(events.Acked(view.group_id, held.who, event.at, runs))
             continue
         split, attempts = count_attempts(view.window, runs, more=0)

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.engine import state as events
-from headrace.engine.runs import Runs, offsets_of, pairs, runs_of
+from headrace.engine.runs import Runs, count_of, offsets_of, pairs, runs_of
 from headrace.record import Record
 
 if TYPE_CHECKING:
@@ -141,13 +141,20 @@ class Since:
     """Since when some messages wait: ascending offsets, and the time of each. A time is
     that of all messages up to the next offset."""
 
-    __slots__ = ("_earliest_ms", "_latest_ms", "_starts", "_times", "delayed")
+    __slots__ = ("_earliest_ms", "_is_each", "_latest_ms", "_starts", "_times", "delayed")
 
     def __init__(
-        self, starts: Sequence[int], times: Sequence[int], delayed: Sequence[int] = ()
+        self,
+        starts: Sequence[int],
+        times: Sequence[int],
+        delayed: Sequence[int] = (),
+        *,
+        is_each: bool = False,
     ) -> None:
-        """`delayed` may name those that wait since they were due."""
+        """`delayed` may name those that wait since they were due; `is_each` says that there
+        is a time for each message, and for no other offset."""
         self.delayed = delayed
+        self._is_each = is_each
         self._starts = starts
         self._times = times
         # Most leases are of one message, or of messages of one batch.
@@ -158,12 +165,20 @@ class Since:
     def at(self, offset: int) -> int:
         return self._times[bisect_right(self._starts, offset) - 1]
 
-    def count(self, latency: Latency, start: int, end: int, now_ms: int) -> None:
-        """Add a run of these messages to what was counted."""
-        starts, times = self._starts, self._times
+    def count(self, latency: Latency, runs: Runs, now_ms: int) -> None:
+        """Add runs of these messages to what was counted."""
+        count = count_of(runs)
         if self._earliest_ms == self._latest_ms:
-            latency.add(self._latest_ms, end - start, now_ms)
-            return
+            latency.add(self._latest_ms, count, now_ms)
+        elif self._is_each and count == len(self._times):
+            # All of them.
+            latency.add_each(self._times, self._earliest_ms, self._latest_ms, now_ms)
+        else:
+            for start, end in pairs(runs):
+                self._count_run(latency, start, end, now_ms)
+
+    def _count_run(self, latency: Latency, start: int, end: int, now_ms: int) -> None:
+        starts, times = self._starts, self._times
         first = bisect_right(starts, start) - 1
         last = bisect_left(starts, end)
         if last - first == end - start:
@@ -209,8 +224,8 @@ def since_of(records: Sequence[Record], due_ms: Mapping[int, int]) -> Since:
     if times.count(times[0]) == len(times):
         return Since((first,), (times[0],))
     if last - first + 1 == len(records):
-        return Since(range(first, last + 1), times)
-    return Since([record[0] for record in records], times)
+        return Since(range(first, last + 1), times, is_each=True)
+    return Since([record[0] for record in records], times, is_each=True)
 
 
 def since_of_runs(view: QueueView, runs: Runs) -> Since | None:
@@ -240,25 +255,22 @@ def on_leased(view: QueueView, event: events.Granted, since: Since) -> None:
     grant = view.grants.get(event.grant)
     if grant is not None:
         grant.since = since
-    runs, attempts = event.runs, event.attempts
-    if attempts == [1] and not view.redrives:
-        since.count(view.to_lease, runs[0], runs[1], event.at)
-        return
-    for (start, end), attempt in zip(pairs(runs), attempts, strict=True):
-        if attempt == 1:
-            for first, stop in pairs(_not_redriven(view, start, end)):
-                since.count(view.to_lease, first, stop, event.at)
-
-
-def _not_redriven(view: QueueView, start: int, end: int) -> Runs:
-    """A message that was redriven in place had its first lease long ago."""
-    if not view.redrives:
-        return [start, end]
-    return runs_of(offset for offset in range(start, end) if offset not in view.redrives)
+    runs = event.runs
+    if event.attempts.count(1) != len(event.attempts):
+        each = zip(pairs(runs), event.attempts, strict=True)
+        runs = [offset for run, attempt in each if attempt == 1 for offset in run]
+    if view.redrives:
+        # A message that was redriven in place had its first lease long ago.
+        runs = runs_of(offset for offset in offsets_of(runs) if offset not in view.redrives)
+    if runs:
+        since.count(view.to_lease, runs, event.at)
 
 
 def on_acked(view: QueueView, held: Iterable[Held], now_ms: int) -> None:
     """Messages are acked; to be called before their leases are over."""
+    by_since: dict[Since, Runs] = {}
     for start, end, _, grant in held:
         if grant.since is not None:
-            grant.since.count(view.to_ack, start, end, now_ms)
+            by_since.setdefault(grant.since, []).extend((start, end))
+    for since, runs in by_since.items():
+        since.count(view.to_ack, runs, now_ms)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -229,29 +229,32 @@ class Leasing:
         most = view.settings.max_attempts
         group_id, nonce, until = view.group_id, event.nonce, event.until
         new = tuple.__new__
-        deliveries: list[Delivery] = []
-        each = iter(records)
         mosts: Iterator[int] = repeat(most)
         if maxima:
             mosts = iter([maxima.get(record.offset, most) for record in records])
-        for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True):
-            lanes = view.window.lanes_in(start, end)
-            view.on_delivered(start, end, now_ms)
-            # The tuple is made directly, at half the cost: these are the lines
-            # that run once for every message that anybody receives.
-            deliveries += [
-                new(
-                    Delivery,
-                    (
-                        topic, index, offset, key, value, headers, created_at_ms, lane, attempt,
-                        most, now_ms, until, None, None, topic_id, group_id,
-                        nonce,
-                    ),
-                )
-                for lane, (offset, created_at_ms, key, value, headers), most in zip(
-                    lanes, each, mosts, strict=False
-                )
-            ]  # fmt: skip
+        attempts: Iterator[int] = repeat(event.attempts[0])
+        if event.attempts.count(event.attempts[0]) != len(event.attempts):
+            counts = zip(pairs(event.runs), event.attempts, strict=True)
+            attempts = chain.from_iterable(
+                [repeat(attempt, end - start) for (start, end), attempt in counts]
+            )
+        lanes = view.window.lanes_of(event.runs)
+        view.on_delivered(lanes, now_ms)
+        # The tuple is made directly, at half the cost: these are the lines
+        # that run once for every message that anybody receives.
+        deliveries = [
+            new(
+                Delivery,
+                (
+                    topic, index, offset, key, value, headers, created_at_ms, lane, attempt,
+                    most, now_ms, until, None, None, topic_id, group_id,
+                    nonce,
+                ),
+            )
+            for lane, attempt, (offset, created_at_ms, key, value, headers), most in zip(
+                lanes, attempts, records, mosts, strict=False
+            )
+        ]  # fmt: skip
         if failures:
             deliveries = [_with_failure(made, failures.get(made.offset)) for made in deliveries]
         return deliveries

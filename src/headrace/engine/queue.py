@@ -33,7 +33,7 @@ from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Latency, since_of_runs
 from headrace.engine.order import KeyOrder
 from headrace.engine.rates import Rates
-from headrace.engine.runs import Runs, below, offsets_of, pairs, runs_of
+from headrace.engine.runs import Runs, below, count_of, offsets_of, pairs, runs_of
 from headrace.engine.totals import count_event
 from headrace.engine.window import (
     ACKED,
@@ -228,9 +228,8 @@ class QueueView:
         """The owners of leases whose time is not over."""
         return {grant.owner for grant in self.grants.values() if grant.until_ms > now_ms}
 
-    def on_delivered(self, start: int, end: int, now_ms: int) -> None:
-        """For the statistics: these went out."""
-        lanes = self.window.lanes_in(start, end)
+    def on_delivered(self, lanes: bytes, now_ms: int) -> None:
+        """For the statistics: messages of these lanes went out."""
         for lane in set(lanes):
             self.delivered_in[lane] += lanes.count(lane)
             self.served_ms[lane] = now_ms
@@ -387,9 +386,13 @@ class QueueView:
     def lease(self, event: events.Granted) -> None:
         """Put messages under a grant, however they came to it."""
         grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
-        for (start, end), attempts in zip(pairs(event.runs), event.attempts, strict=True):
-            self.window.lease(start, end, event.grant, attempts)
-            grant.live += end - start
+        grant.live = count_of(event.runs)
+        first = event.attempts[0] if event.attempts else 0
+        if event.attempts.count(first) == len(event.attempts):
+            self.window.lease(event.runs, event.grant, first)
+        else:
+            for run, attempts in zip(pairs(event.runs), event.attempts, strict=True):
+                self.window.lease([*run], event.grant, attempts)
         self._add_grant(event.grant, grant)
 
     def _on_extended(self, event: events.Extended) -> None:
@@ -458,15 +461,14 @@ class QueueView:
                 self.order.forget_below(self.window.start)
 
     def _ungrant(self, runs: Runs) -> None:
-        for start, end in pairs(runs):
-            for number, count in self.window.take_grants(start, end).items():
-                grant = self.grants[number]
-                grant.live -= count
-                self.held[grant.owner] -= count
-                if self.held[grant.owner] <= 0:
-                    del self.held[grant.owner]
-                if grant.live <= 0:
-                    del self.grants[number]
+        for number, count in self.window.take_grants(runs).items():
+            grant = self.grants[number]
+            grant.live -= count
+            self.held[grant.owner] -= count
+            if self.held[grant.owner] <= 0:
+                del self.held[grant.owner]
+            if grant.live <= 0:
+                del self.grants[number]
 
     def _put(self, runs: Runs, state: int) -> None:
         for start, end in pairs(runs):

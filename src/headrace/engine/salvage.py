@@ -214,7 +214,7 @@ class Salvage:
         split, attempts = count_attempts(view.window, runs, more=0)
         for (start, end), count in zip(pairs(split), attempts, strict=True):
             if count == 0:
-                view.window.lease(start, end, 0, 1)
+                view.window.lease([start, end], 0, 1)
                 view.window.put(start, end, READY)
             for offset in range(start, end):
                 view.note_failure(offset, Failure(self._now_ms, UNSURE))

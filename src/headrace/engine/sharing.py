@@ -206,8 +206,7 @@ class Sharing:
         if maxima:
             for number in range(first_grant, view.next_grant):
                 view.grants[number].max_attempts = maxima
-        for start, end, _ in ranges:
-            view.on_delivered(start, end, now_ms)
+        view.on_delivered(view.window.lanes_of(runs), now_ms)
         statistics.sample(view, now_ms)
         for _, event in changes:
             on_leased(view, event, since)

@@ -37,9 +37,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from headrace.engine.chunk import Chunk
+from headrace.engine.chunk import Chunk, is_uniform
 from headrace.engine.lane import LANE_COUNT
-from headrace.engine.runs import Runs
+from headrace.engine.runs import Runs, pairs
 
 READY: Final = 0
 LEASED: Final = 1
@@ -85,13 +85,6 @@ def _class_of(states: tuple[int, ...]) -> re.Pattern[bytes]:
 _LIVE: Final = _class_of(tuple(range(8)))
 # What a chunk must not hold to be packed: anything that moves at any moment.
 _ACTIVE: Final = _class_of((READY, LEASED, SETTLING, MOVING, WAITING))
-
-
-def _is_uniform(column: array[int]) -> bool:
-    """Whether all numbers are the same: one comparison of bytes, since looking at
-    each of them as a number would take longer than everything else together."""
-    data = column.tobytes()
-    return data == data[: column.itemsize] * len(column)
 
 
 class Window:
@@ -166,12 +159,10 @@ class Window:
         outcomes = self._outcomes.get(number)
         return b"" if outcomes is None else zlib.decompress(outcomes)
 
-    def lanes_in(self, start: int, end: int) -> bytes:
-        """The lane of each message of a run that is not done."""
-        return b"".join(
-            chunk.state[first:last].translate(_LANE_OF)
-            for chunk, first, last in self._slices(start, end)
-        )
+    def lanes_of(self, runs: Runs) -> bytes:
+        """The lane of each message of these runs, none of which is done."""
+        columns = [chunk.state[first:last] for chunk, first, last in self._slices(runs)]
+        return b"".join(columns).translate(_LANE_OF)
 
     def attempts_at(self, offset: int) -> int:
         chunk = self._chunks.get(offset >> CHUNK_BITS)
@@ -194,7 +185,7 @@ class Window:
         """The grants that messages of this run are under."""
         return {
             grant
-            for chunk, first, last in self._slices(start, end)
+            for chunk, first, last in self._slices([start, end])
             if chunk.grants is not None
             for grant in chunk.grants[first:last]
             if grant
@@ -215,7 +206,7 @@ class Window:
             len(grants) == size
             and state.translate(_TO[LEASED]) == state
             and chunk.attempts.count(attempts, first, last) == size
-            and _is_uniform(grants)
+            and is_uniform(grants)
         ):
             return grants[0]
         return 0
@@ -302,40 +293,31 @@ class Window:
                     self._hints[value >> 4] = start
             start += size
 
-    def lease(self, start: int, end: int, grant: int, attempts: int) -> None:
+    def lease(self, runs: Runs, grant: int, attempts: int) -> None:
         """To LEASED under this grant, being the `attempts`-th delivery."""
-        self.put(start, end, LEASED)
-        for chunk, first, last in self._slices(start, end):
+        for start, end in pairs(runs):
+            self.put(start, end, LEASED)
+        for chunk, first, last in self._slices(runs):
             column, grants = chunk.columns()
             column[first:last] = bytes((attempts,)) * (last - first)
             grants[first:last] = array("I", (grant,)) * (last - first)
 
     def regrant(self, start: int, end: int, grant: int) -> None:
-        for chunk, first, last in self._slices(start, end):
+        for chunk, first, last in self._slices([start, end]):
             _, grants = chunk.columns()
             grants[first:last] = array("I", (grant,)) * (last - first)
 
-    def take_grants(self, start: int, end: int) -> dict[int, int]:
-        """How many of the run lay under which grant; none does any more."""
+    def take_grants(self, runs: Runs) -> dict[int, int]:
+        """How many of the runs lay under which grant; none does any more."""
         taken: dict[int, int] = {}
-        for chunk, first, last in self._slices(start, end):
-            if chunk.grants is None or len(chunk.grants) <= first:
-                continue
-            column = chunk.grants[first:last]
-            if _is_uniform(column):
-                counted = {column[0]: len(column)}
-            else:
-                counted = {grant: column.count(grant) for grant in set(column)}
-            for grant, count in counted.items():
-                if grant:
-                    taken[grant] = taken.get(grant, 0) + count
-            chunk.grants[first : first + len(column)] = array("I", (0,)) * len(column)
+        for chunk, first, last in self._slices(runs):
+            chunk.take_grants(first, last, taken)
         return taken
 
     def give_back(self, start: int, end: int) -> None:
         """To READY, as if the last delivery had not been."""
         self.put(start, end, READY)
-        for chunk, first, last in self._slices(start, end):
+        for chunk, first, last in self._slices([start, end]):
             attempts, _ = chunk.columns()
             attempts[first:last] = attempts[first:last].translate(_ONE_LESS)
 
@@ -363,7 +345,7 @@ class Window:
         """To READY in this lane, as if never delivered. Done states have no lane, so it
         has to be given; the window is open at `start`."""
         value = lane << 4 | READY
-        for chunk, first, last in self._slices(start, end):
+        for chunk, first, last in self._slices([start, end]):
             attempts, _ = chunk.columns()
             for old in chunk.state[first:last]:
                 self.counts[old] -= 1
@@ -372,20 +354,20 @@ class Window:
         self.counts[value] += end - start
         self._hints[lane] = min(self._hints[lane], start)
 
-    def attempts_in(self, start: int, end: int) -> bytes:
-        parts = []
-        for chunk, first, last in self._slices(start, end):
-            parts.append(bytes(chunk.columns()[0][first:last]))
-        return b"".join(parts)
+    def attempts_of(self, runs: Runs) -> bytes:
+        slices = self._slices(runs)
+        return b"".join([chunk.columns()[0][first:last] for chunk, first, last in slices])
 
-    def _slices(self, start: int, end: int) -> Iterator[tuple[Chunk, int, int]]:
-        while start < end:
-            number, first = start >> CHUNK_BITS, start & (CHUNK - 1)
-            last = min(CHUNK, first + end - start)
-            chunk = self._chunks[number]
-            chunk.unpack()
-            yield chunk, first, last
-            start += last - first
+    def _slices(self, runs: Runs) -> Iterator[tuple[Chunk, int, int]]:
+        for start, end in pairs(runs):
+            while start < end:
+                first = start & (CHUNK - 1)
+                last = first + end - start
+                chunk = self._chunks[start >> CHUNK_BITS]
+                if chunk.packed is not None:
+                    chunk.unpack()
+                yield chunk, first, last if last < CHUNK else CHUNK
+                start += CHUNK - first
 
     def advance(self) -> bool:
         """Move start over what is done and drop chunks that lie below it."""

@@ -12,6 +12,7 @@ from tests.unit.engine.test_held_acks import Acking
 from headrace.core.values import Outgoing
 from headrace.engine.latency import BOUNDS_MS, RECENT_MS, Latency, Since, quantile_ms
 from headrace.engine.queue import QueueView
+from headrace.engine.runs import offsets_of
 from headrace.engine.sharing import ACCEPT
 from headrace.record import NewRecord, attribute_headers, build_batch, read_header
 
@@ -261,13 +262,25 @@ def test_both_kinds_of_consumers_count_in_one_place(bench: Bench, shares: Shares
 # The numbers.
 
 
+def test_several_runs_of_messages_are_counted_as_each_of_them_would_be() -> None:
+    since = Since([2, 4, 5, 9], [1_000, 400, 990, 0], is_each=True)
+    times = {2: 1_000, 4: 400, 5: 990, 9: 0}
+    for runs in ([2, 3, 4, 6, 9, 10], [2, 3, 9, 10], [4, 6], [5, 6]):
+        together, alone = Latency(), Latency()
+        since.count(together, runs, 1_004)
+        for offset in offsets_of(runs):
+            alone.add(times[offset], 1, 1_004)
+        assert (together.counts, together.sum_ms) == (alone.counts, alone.sum_ms)
+        assert together.recent_range(1_004) == alone.recent_range(1_004)
+
+
 def test_a_run_of_messages_is_counted_as_each_of_them_would_be() -> None:
     since = Since([0, 4, 5, 9], [1_000, 400, 1_000, 0])
     times = [1_000] * 4 + [400] + [1_000] * 4 + [0] * 3
     for start in range(12):
         for end in range(start + 1, 13):
             together, alone = Latency(), Latency()
-            since.count(together, start, end, 1_004)
+            since.count(together, [start, end], 1_004)
             for time_ms in times[start:end]:
                 alone.add(time_ms, 1, 1_004)
             assert (together.counts, together.sum_ms) == (alone.counts, alone.sum_ms)
