@@ -39,6 +39,7 @@ from headrace.cli.command import (
     command,
     json_option,
 )
+from headrace.cli.completing import folders
 from headrace.cli.histogram import SHARES, Histogram
 from headrace.core.errors import HeadraceError, UnknownGroup
 
@@ -76,7 +77,13 @@ SINGLE = ("publish", "deliver", "end to end")
     default="synced",
     show_default=True,
 )
-@click.option("--in", "parent", metavar="DIR", help="Where to make the directory: on which disk.")
+@click.option(
+    "--in",
+    "parent",
+    metavar="DIR",
+    shell_complete=folders,
+    help="Where to make the directory: on which disk.",
+)
 @json_option
 def bench(
     messages: int,

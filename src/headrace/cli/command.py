@@ -27,6 +27,7 @@ import click
 from click.core import ParameterSource
 
 from headrace.cli.arguments import DURATION
+from headrace.cli.completing import folders
 from headrace.core.errors import Disconnected, InvalidArgument, Unreachable
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def _directory_option() -> click.Option:
     return click.Option(
         ["--data", "directory"],
         metavar="DIR",
+        shell_complete=folders,
         help="The directory that holds everything.  [default: HEADRACE_DATA or ./data]",
     )
 
@@ -155,6 +157,15 @@ def _place(directory: str | None, server: str | None) -> Place:
         if values:
             return Place(values.get("directory", ""), values.get("server", ""))
     return Place(root.params["directory"], "")
+
+
+def place_of(context: click.Context) -> Place:
+    """What a command that is being typed will work on."""
+    given = context.params.get("directory"), context.params.get("server")
+    # Where it is hidden: see `command`.
+    on_files = any(getattr(each, "hidden", False) for each in context.command.params)
+    with context.scope(cleanup=False):
+        return Place(_directory(*given), "") if on_files else _place(*given)
 
 
 def _directory(directory: str | None, server: str | None) -> str:

@@ -36,6 +36,7 @@ from headrace.cli.command import (
     retry_option,
     wait_in_slices,
 )
+from headrace.cli.completing import stream_names, topic_names, words
 from headrace.cli.output import (
     flush_lines,
     iso_time,
@@ -73,12 +74,17 @@ Start = str | tuple[str, int]
     headrace consume orders --group audit --follow
     """,
 )
-@click.argument("topic")
-@click.option("--group", help="Read as a member of this stream group, and move its cursors.")
+@click.argument("topic", shell_complete=topic_names)
+@click.option(
+    "--group",
+    shell_complete=stream_names,
+    help="Read as a member of this stream group, and move its cursors.",
+)
 @click.option(
     "--from",
     "start",
     type=START,
+    shell_complete=words("earliest", "latest"),
     help="earliest, latest, an offset, or a moment.  [default: earliest, or the group's cursors]",
 )
 @click.option("--partition", type=int, help="This one alone.")

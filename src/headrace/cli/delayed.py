@@ -17,6 +17,7 @@ from headrace.cli.command import (
     open_backend,
     open_handle,
 )
+from headrace.cli.completing import topic_names
 from headrace.cli.output import (
     CELL_CHARACTERS_MAX,
     iso_moment,
@@ -46,7 +47,7 @@ delayed = noun(
 
 
 @command(delayed, "list", examples="headrace delayed list orders --limit 10")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
 @json_option
 def list_delayed(topic: str, limit: int, as_json: bool, place: Place) -> int | None:
@@ -77,7 +78,7 @@ def list_delayed(topic: str, limit: int, as_json: bool, place: Place) -> int | N
 
 
 @command(delayed, "stats", examples="headrace delayed stats orders --server 127.0.0.1:9092")
-@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=topic_names)
 @json_option
 def stats(topics: tuple[str, ...], as_json: bool, place: Place) -> None:
     """What became of delayed messages, since the node was started.

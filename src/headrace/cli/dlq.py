@@ -29,6 +29,7 @@ from headrace.cli.command import (
     open_handle,
     yes_option,
 )
+from headrace.cli.completing import queue_names, topic_names
 from headrace.cli.output import (
     CELL_CHARACTERS_MAX,
     flush_lines,
@@ -68,7 +69,11 @@ def _filters(function: Function) -> Function:
     for option in (
         click.option("--limit", type=click.IntRange(min=1), help="At most so many."),
         click.option("--reason", metavar="TEXT", help="Only with this text in reason or error."),
-        click.option("--group", help="Only those that failed in this queue group."),
+        click.option(
+            "--group",
+            shell_complete=queue_names,
+            help="Only those that failed in this queue group.",
+        ),
     ):
         function = option(function)
     return function
@@ -82,7 +87,7 @@ def _filters(function: Function) -> Function:
     headrace dlq list orders --group billing --reason timeout --json
     """,
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_filters
 @json_option
 def list_dead_letters(
@@ -161,7 +166,7 @@ def show_dead_letter(id_text: str, as_json: bool, place: Place) -> None:
     headrace dlq redrive --plan redrive.toml
     """,
 )
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=topic_names)
 @_filters
 @click.option("--plan", type=click.Path(), help="Do what a triage's plan says, step by step.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="So many a second.")
@@ -254,7 +259,7 @@ def redrive_lines(result: RedriveResult, untried: int, *, dry_run: bool) -> Iter
     headrace dlq purge orders --yes
     """,
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_filters
 @click.option("--dry-run", is_flag=True, help="Say how many it would be, and do nothing.")
 @yes_option
@@ -294,7 +299,7 @@ def purge(
 
 
 @command(dlq, "export", examples="headrace dlq export orders > dead.jsonl")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_filters
 def export(
     topic: str, group: str | None, reason: str | None, limit: int | None, place: Place

@@ -15,6 +15,7 @@ from headrace.cli.command import (
     open_backend,
     yes_option,
 )
+from headrace.cli.completing import group_names, queue_names, setting_names, topic_names, words
 from headrace.cli.consume import Start, start_positions
 from headrace.cli.output import print_fields, print_table, say, write_json
 from headrace.core.errors import GroupInUse, GroupKindMismatch
@@ -50,7 +51,7 @@ def list_groups(as_json: bool, place: Place) -> None:
 
 
 @command(group, "describe", examples="headrace group describe audit")
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @json_option
 def describe_group(name: str, as_json: bool, place: Place) -> None:
     """One group: its settings, and how far it has come."""
@@ -83,13 +84,14 @@ def describe_group(name: str, as_json: bool, place: Place) -> None:
 
 
 @command(group, "alter", examples="headrace group alter billing --set visibility_ms=2m")
-@click.argument("name")
+@click.argument("name", shell_complete=queue_names)
 @click.option(
     "--set",
     "settings",
     type=SETTING,
     multiple=True,
     required=True,
+    shell_complete=setting_names(GroupSettings().to_mapping()),
     help=f"A setting; may be repeated. Known: {', '.join(GroupSettings().to_mapping())}.",
 )
 def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], place: Place) -> None:
@@ -108,9 +110,16 @@ def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], place: P
     headrace group reset audit --topic orders --to 2027-01-31T09:00 --yes
     """,
 )
-@click.argument("name")
-@click.option("--topic", required=True)
-@click.option("--to", "start", type=START, required=True, help="As in consume --from.")
+@click.argument("name", shell_complete=group_names)
+@click.option("--topic", required=True, shell_complete=topic_names)
+@click.option(
+    "--to",
+    "start",
+    type=START,
+    required=True,
+    shell_complete=words("earliest", "latest"),
+    help="As in consume --from.",
+)
 @yes_option
 def reset_group(name: str, topic: str, start: Start, yes: bool, place: Place) -> None:
     """Move a stream group's cursors to another place in a topic."""
@@ -134,7 +143,7 @@ def reset_group(name: str, topic: str, start: Start, yes: bool, place: Place) ->
 
 
 @command(group, "delete", examples="headrace group delete billing --yes")
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @yes_option
 def delete_group(name: str, yes: bool, place: Place) -> None:
     """Forget a group and how far it has come. Topics and records stay."""

@@ -28,6 +28,7 @@ from headrace.cli.command import (
     noun,
     open_backend,
 )
+from headrace.cli.completing import topic_names
 from headrace.cli.consume import partition_records, record_document, start_positions
 from headrace.cli.output import (
     flush_lines,
@@ -72,7 +73,7 @@ log = noun(
     headrace log verify orders --json
     """,
 )
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=topic_names)
 @json_option
 def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
     """Read every file, or those of one topic, and say what is wrong and where.
@@ -143,7 +144,7 @@ def verify(topic: str | None, as_json: bool, directory: str) -> int | None:
     headrace log dump --file data/topics/5f0c.../0/00000000000000000000.log --records
     """,
 )
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=topic_names)
 @click.argument("partition", type=int, required=False)
 @click.option("--file", "path", type=click.Path(dir_okay=False), help="One .log file.")
 @click.option("--records", is_flag=True, help="Show the records in each batch too.")
@@ -199,7 +200,7 @@ def dump(
     headrace log export orders --partition 0 | jq .value
     """,
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--partition", type=int, help="This one alone.")
 def export(topic: str, partition: int | None, directory: str) -> int | None:
     """Write a topic's records as JSON Lines, partition by partition.

@@ -29,6 +29,7 @@ from typing import Any
 import click
 
 from headrace.cli.command import EXIT_FAILED, EXIT_TYPED_WRONG, Group, WrongData
+from headrace.cli.completing import folders
 from headrace.compiled import is_compiled
 from headrace.core.environment import RETIRED, URL_VARIABLE, check_environment
 from headrace.core.errors import (
@@ -187,6 +188,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool)
     "--data",
     "directory",
     metavar="DIR",
+    shell_complete=folders,
     envvar="HEADRACE_DATA",
     default="./data",
     show_default=True,

@@ -14,6 +14,7 @@ import click
 
 from headrace.cli.arguments import SETTING, settings_of
 from headrace.cli.command import Place, command, json_option, noun
+from headrace.cli.completing import pipeline_names, pipeline_settings, topic_names
 from headrace.cli.output import iso_moment, iso_time, print_fields, print_table, say, write_json
 
 DEFAULT_SERVER = "127.0.0.1:9092"
@@ -49,12 +50,17 @@ def list_pipelines(as_json: bool, place: Place) -> None:
     headrace pipeline run rollup --config rollup.toml --master spark://host:7077
     """,
 )
-@click.argument("name")
+@click.argument("name", shell_complete=pipeline_names)
 @click.option("--config", required=True, type=click.Path(), help="A TOML file with settings.")
 @click.option("--master", help="Spark's master; all cores of this machine unless given.")
 @click.option("--once", is_flag=True, help="Take what is there now, then end.")
 @click.option(
-    "--set", "changes", type=SETTING, multiple=True, help="A setting that overrules the file."
+    "--set",
+    "changes",
+    type=SETTING,
+    multiple=True,
+    shell_complete=pipeline_settings,
+    help="A setting that overrules the file.",
 )
 def run(
     name: str,
@@ -126,7 +132,13 @@ def status(config: str, as_json: bool, place: Place) -> int | None:
 
 @command(pipeline, "init", examples="headrace pipeline init my-project --topic orders")
 @click.argument("folder", type=click.Path())
-@click.option("--topic", default="events", show_default=True, help="The topic to read.")
+@click.option(
+    "--topic",
+    default="events",
+    show_default=True,
+    shell_complete=topic_names,
+    help="The topic to read.",
+)
 def init(folder: str, topic: str, place: Place) -> None:
     """Begin a project of Spark Declarative Pipelines that reads a topic.
 

@@ -40,6 +40,7 @@ from headrace.cli.command import (
     json_option,
     open_handle,
 )
+from headrace.cli.completing import topic_names, words
 from headrace.cli.output import (
     Progress,
     flush_lines,
@@ -73,14 +74,18 @@ CHUNK_BYTES = 1024 * 1024
     seq 1000000 | headrace publish numbers -
     """,
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("--file", "path", type=click.Path(dir_okay=False), help="Publish a file's lines.")
 @click.option("--whole", is_flag=True, help="The file or stdin is one message, line ends and all.")
 @click.option("--key", help="Messages with one key keep to one partition.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="May be repeated.")
-@click.option("--priority", help="critical, high, normal, low or background.")
+@click.option(
+    "--priority",
+    shell_complete=words("critical", "high", "normal", "low", "background"),
+    help="critical, high, normal, low or background.",
+)
 @click.option("--delay", type=DURATION, help="Deliver it after this long: 250ms, 5s, 2m, 1h, 3d.")
 @click.option("--at", "deliver_at", type=MOMENT, help="Deliver it at this moment, in ISO 8601.")
 @click.option("--ttl", type=DURATION, help="Forget it when it was not delivered within this time.")

@@ -16,6 +16,7 @@ from headrace.cli.command import (
     noun,
     open_backend,
 )
+from headrace.cli.completing import queue_names
 from headrace.cli.output import (
     flush_lines,
     iso_time,
@@ -74,7 +75,7 @@ def list_queues(as_json: bool, place: Place) -> None:
     headrace queue stats --follow --every 1s
     """,
 )
-@click.argument("group", required=False)
+@click.argument("group", required=False, shell_complete=queue_names)
 @click.option("--follow", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="With --follow.")
 @json_option

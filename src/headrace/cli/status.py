@@ -10,6 +10,7 @@ from headrace.cli.command import (
     json_option,
     open_backend,
 )
+from headrace.cli.completing import queue_names
 from headrace.cli.output import iso_time, print_fields, write_json
 from headrace.core.values import MessageId
 
@@ -23,7 +24,12 @@ from headrace.core.values import MessageId
     """,
 )
 @click.argument("id_text", metavar="ID")
-@click.option("--group", required=True, help="The queue group whose view is asked for.")
+@click.option(
+    "--group",
+    required=True,
+    shell_complete=queue_names,
+    help="The queue group whose view is asked for.",
+)
 @json_option
 def status(id_text: str, group: str, as_json: bool, place: Place) -> None:
     """What became of one message in one queue group."""

@@ -14,6 +14,7 @@ from headrace.cli.command import (
     open_handle,
     yes_option,
 )
+from headrace.cli.completing import setting_names, topic_names
 from headrace.cli.output import print_fields, print_table, say, shown_bytes, write_json
 from headrace.core.settings import TopicSettings
 from headrace.core.values import TopicInfo
@@ -47,6 +48,7 @@ _SETTING_NAMES = ", ".join(TopicSettings().to_mapping())
     "settings",
     type=SETTING,
     multiple=True,
+    shell_complete=setting_names(TopicSettings().to_mapping()),
     help=f"A setting; may be repeated. Known: {_SETTING_NAMES}.",
 )
 @click.option("--exist-ok", is_flag=True, help="It is fine when the topic exists already.")
@@ -90,7 +92,7 @@ def list_topics(internal: bool, as_json: bool, place: Place) -> None:
 
 
 @command(topic, "describe", examples="headrace topic describe orders")
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @json_option
 def describe_topic(name: str, as_json: bool, place: Place) -> None:
     """One topic: its partitions, and the settings that differ from the defaults."""
@@ -130,8 +132,15 @@ def describe_topic(name: str, as_json: bool, place: Place) -> None:
 
 
 @command(topic, "alter", examples="headrace topic alter orders --set retention_ms=30d")
-@click.argument("name")
-@click.option("--set", "settings", type=SETTING, multiple=True, required=True)
+@click.argument("name", shell_complete=topic_names)
+@click.option(
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    required=True,
+    shell_complete=setting_names(TopicSettings().to_mapping()),
+)
 @json_option
 def alter_topic(
     name: str, settings: tuple[tuple[str, str | int], ...], as_json: bool, place: Place
@@ -147,7 +156,7 @@ def alter_topic(
 
 
 @command(topic, "grow", examples="headrace topic grow orders --partitions 12")
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--partitions", type=int, required=True, help="How many it shall have then.")
 @click.option(
     "--break-key-order",
@@ -164,7 +173,7 @@ def grow_topic(name: str, partitions: int, break_key_order: bool, place: Place) 
 @command(
     topic, "delete", examples="headrace topic delete orders\nheadrace topic delete orders --yes"
 )
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @yes_option
 def delete_topic(name: str, yes: bool, place: Place) -> None:
     """Delete a topic with everything in it. There is no way back."""

@@ -27,6 +27,7 @@ from headrace.cli.command import (
     json_option,
     open_backend,
 )
+from headrace.cli.completing import queue_names, topic_names
 from headrace.cli.output import (
     flush_lines,
     iso_time,
@@ -93,10 +94,16 @@ def _choice(function: Function) -> Function:
         click.option(
             "--outcome", type=click.Choice(TRACE_STATES), help="The state that it has now."
         ),
-        click.option("--group", help="A group that sees it; --outcome is the state there."),
+        click.option(
+            "--group",
+            shell_complete=queue_names,
+            help="A group that sees it; --outcome is the state there.",
+        ),
         click.option("--header", type=HEADER, help="A header that it has, as name=value."),
         click.option("--key", "key_text", help="The key that it was published with."),
-        click.option("--topic", help="The topic; all of them when left out."),
+        click.option(
+            "--topic", shell_complete=topic_names, help="The topic; all of them when left out."
+        ),
     ):
         function = option(function)
     return function

@@ -16,6 +16,7 @@ from headrace.cli.command import (
     open_backend,
     yes_option,
 )
+from headrace.cli.completing import transaction_names
 from headrace.cli.output import print_table, say, shown_duration, write_json
 from headrace.core.values import TransactionInfo
 from headrace.core.wording import counted
@@ -64,7 +65,7 @@ def list_transactions(all_of_them: bool, as_json: bool, place: Place) -> int | N
 
 
 @command(txn, "describe", examples="headrace txn describe billing-1")
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=transaction_names)
 @json_option
 def describe_transaction(name: str, as_json: bool, place: Place) -> None:
     """One transactional id: its state, and the partitions that wait for its end.
@@ -95,7 +96,7 @@ def describe_transaction(name: str, as_json: bool, place: Place) -> None:
 
 
 @command(txn, "abort", examples="headrace txn abort billing-1 --yes")
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=transaction_names)
 @yes_option
 def abort_transaction(name: str, yes: bool, place: Place) -> None:
     """Abort what an id has open. Its producer is shut out and has to begin anew."""

@@ -36,6 +36,7 @@ from headrace.cli.command import (
     stay_connected,
     wait_in_slices,
 )
+from headrace.cli.completing import queue_names, setting_names, topic_names
 from headrace.cli.output import (
     flush_lines,
     iso_moment,
@@ -49,6 +50,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.runner import Runner
 from headrace.core.errors import Disconnected, Unreachable
+from headrace.core.settings import GroupSettings
 from headrace.core.wording import counted, shown_duration
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ GRACE_SECONDS = 30.0
     headrace work shop.workers:app --reload
     """,
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("--group", default="default", show_default=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
+@click.option("--group", default="default", show_default=True, shell_complete=queue_names)
 @click.option("--exec", "shell_command", metavar="COMMAND", help="Run it for each message.")
 @click.option("--ack", is_flag=True, help="Print and ack. (default)")
 @click.option("--nack", is_flag=True, help="Print and nack: again later.")
@@ -82,7 +84,14 @@ GRACE_SECONDS = 30.0
 @click.option("--wait", "wait_ms", type=DURATION, help="End when none came for so long.")
 @click.option("--visibility", type=DURATION, help="How long a lease lasts.  [default: the group's]")
 @click.option("--concurrency", type=click.IntRange(1, 256), default=1, show_default=True)
-@click.option("--set", "settings", type=SETTING, multiple=True, help="A setting of a new group.")
+@click.option(
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    shell_complete=setting_names(GroupSettings().to_mapping()),
+    help="A setting of a new group.",
+)
 @click.option("--grace", type=DURATION, help="How long what runs may take to end.  [default: 30s]")
 @click.option("--reload", "reloads", is_flag=True, help="Of an app: again when a file changes.")
 @retry_option

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from tests.contract.cli.conftest import PROGRAM
 from tests.interop.conftest import NodeProcess
@@ -205,3 +206,10 @@ def test_a_node_says_what_became_of_delayed_messages(node: NodeProcess, tmp_path
     assert re.search(r"reminders +0 +1 +0", invoke(*server, "delayed", "stats").stdout)
     refused = invoke("--data", str(tmp_path), "delayed", "stats", code=2)
     assert "name a node by --server" in refused.stderr
+
+
+def test_a_shell_completes_what_is_on_the_node(node: NodeProcess) -> None:
+    invoke("--server", node.bootstrap, "topic", "create", "completed")
+    shell = ShellComplete(cli, {}, "headrace", "_HEADRACE_COMPLETE")
+    found = shell.get_completions(["consume", "--server", node.bootstrap], "compl")
+    assert [item.value for item in found] == ["completed"]
