@@ -15,21 +15,22 @@ from headrace.engine.broker import Deleted
 from headrace.engine.catalog import Topic
 from headrace.engine.topics import Topics
 from headrace.server.service import Service
+from headrace.server.slices import Slices
 
 
 async def delete_topics(service: Service, topics: list[Topic]) -> None:
-    """The topics are gone for every call from now on; returns when that lasts."""
+    """The topics are gone, one after the other; returns when that lasts."""
     commit = service.commit()
-    now_ms = service.clock.now_ms()
     broker = service.broker
-    deleted = []
+    deleted, slices = [], Slices()
     for topic in topics:
         # The dead letters of one may be another of them.
         if topic.id in broker.topics.catalog.topics_by_id:
-            deleted.append(broker.delete_topic(topic, now_ms, commit))
-    partitions = [partition for each in deleted for partition in each.partitions]
-    service.commits.forget(partitions)
-    service.wake_partitions(partitions)
+            gone = broker.delete_topic(topic, service.clock.now_ms(), commit)
+            service.commits.forget(gone.partitions)
+            service.wake_partitions(gone.partitions)
+            deleted.append(gone)
+            await slices.rest()
     await service.finish(commit)
     # Files that stay behind, when the node ends before this, go with its next start.
     await service.loop.run_in_executor(None, remove_files, broker.topics, deleted)

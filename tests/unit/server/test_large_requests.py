@@ -14,11 +14,15 @@ from tests.unit.server.connected import Connected, feed_once, play
 
 from headrace.server.kafka import door as kafka_door
 from headrace.server.kafka.door import LARGE_BYTES, LARGE_ELEMENTS, is_large
-from headrace.wire.kafka.api import decode_response, encode_request
+from headrace.server.kafka.errors import Error
+from headrace.wire.kafka.api import APIS, decode_response, encode_request
 from headrace.wire.kafka.frame import decode_response_header, encode_request_frame
+from headrace.wire.kafka.generated.leave_group_request import LeaveGroupRequest, MemberIdentity
 from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 
-METADATA, VERSION = 3, 9
+METADATA, LEAVE, VERSION = 3, 13, 9
+WORK = ("decode_request", "encode_response", "error_codes")
+UNKNOWN = Error.UNKNOWN_TOPIC_OR_PARTITION.name
 MANY = 4_000
 
 
@@ -60,7 +64,7 @@ def large_nonsense() -> bytes:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[bool]]:
-    """Whether decoding and encoding took place on the loop's thread."""
+    """Whether decoding, encoding and counting errors took place on the loop's thread."""
     seen: dict[str, set[bool]] = {}
 
     def note(name: str) -> None:
@@ -75,6 +79,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[bool]]:
 
     note("decode_request")
     note("encode_response")
+    note("error_codes")
     return seen
 
 
@@ -82,8 +87,23 @@ def test_large_ones_leave_the_loop_to_others(threads: dict[str, set[bool]]) -> N
     async def scenario(bench: Bench) -> None:
         await bench.send_as_it_reads(request(1, MANY))
         assert await bench.answers(1) == [(1, MANY)]
-        assert threads == {"decode_request": {False}, "encode_response": {False}}
+        assert threads == {name: {False} for name in WORK}
+        assert bench.door.endpoint(APIS[METADATA]).errors == {UNKNOWN: MANY}
         assert bench.door.rooms.bytes == 0
+
+    play(Bench, scenario)
+
+
+def test_neither_does_an_answer_that_is_known_at_once(threads: dict[str, set[bool]]) -> None:
+    members = [MemberIdentity(f"member-{number:020}") for number in range(MANY)]
+    body = encode_request(LEAVE, 3, LeaveGroupRequest("readers", members=members))
+
+    async def scenario(bench: Bench) -> None:
+        await bench.send_as_it_reads(b"".join(encode_request_frame(LEAVE, 3, 1, "app", body)))
+        async with asyncio.timeout(60):
+            while not bench.line.sent:
+                await asyncio.sleep(0)
+        assert threads == {name: {False} for name in WORK}
 
     play(Bench, scenario)
 
@@ -92,7 +112,8 @@ def test_small_ones_do_not(threads: dict[str, set[bool]]) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.send_as_it_reads(request(1, 10))
         assert await bench.answers(1) == [(1, 10)]
-        assert threads == {"decode_request": {True}, "encode_response": {True}}
+        assert threads == {name: {True} for name in WORK}
+        assert bench.door.endpoint(APIS[METADATA]).errors == {UNKNOWN: 10}
 
     play(Bench, scenario)
 

@@ -47,16 +47,13 @@ async def handle(call: Call, request: AddPartitionsToTxnRequest) -> AddPartition
     if not wrong:
         added = await call.door.transactions.add(name, producer_id, epoch, places)
         others = code_for(added, call.version, FENCED_FIRST)
-    return AddPartitionsToTxnResponse(
-        0,
-        tuple(
-            AddPartitionsToTxnTopicResult(
-                topic.name,
-                tuple(
-                    AddPartitionsToTxnPartitionResult(index, wrong.get((topic.name, index), others))
-                    for index in topic.partitions
-                ),
-            )
-            for topic in topics
-        ),
-    )
+    results = []
+    for topic in topics:
+        answered = []
+        for index in topic.partitions:
+            code = wrong.get((topic.name, index), others)
+            answered.append(AddPartitionsToTxnPartitionResult(index, code))
+            await slices.rest()
+        results.append(AddPartitionsToTxnTopicResult(topic.name, answered))
+        await slices.rest()
+    return AddPartitionsToTxnResponse(0, results)

@@ -11,6 +11,7 @@ from headrace.engine.commit import Commit
 from headrace.server.kafka.config_resources import alter, attempt
 from headrace.server.kafka.configs import Settings, Table
 from headrace.server.kafka.door import Call
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.alter_configs_request import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -23,10 +24,10 @@ from headrace.wire.kafka.generated.alter_configs_response import (
 
 async def handle(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     commit = call.service.commit()
-    responses = [
-        _alter(call, resource, commit, validate_only=request.validate_only)
-        for resource in request.resources
-    ]
+    responses, slices = [], Slices()
+    for resource in request.resources:
+        responses.append(_alter(call, resource, commit, validate_only=request.validate_only))
+        await slices.rest()
     await call.service.finish(commit)
     return AlterConfigsResponse(responses=responses)
 

@@ -20,7 +20,7 @@ from headrace.engine.commit import Commit
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.slices import in_slices
+from headrace.server.slices import Slices, in_slices
 from headrace.wire.kafka.generated.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -34,13 +34,14 @@ from headrace.wire.kafka.generated.create_partitions_response import (
 async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     commit = call.service.commit()
     times = Counter(topic.name for topic in request.topics)
-    results = []
+    results, slices = [], Slices()
     for topic in {topic.name: topic for topic in request.topics}.values():
         if times[topic.name] > 1:
             code, message = Error.INVALID_REQUEST, "the request names this topic twice"
             results.append(CreatePartitionsTopicResult(topic.name, code, message))
         else:
             results.append(await _grow(call, topic, commit, validate_only=request.validate_only))
+        await slices.rest()
     await call.service.finish(commit)
     call.service.wake_watching()
     return CreatePartitionsResponse(results=results)

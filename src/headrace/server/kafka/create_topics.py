@@ -68,10 +68,18 @@ async def _when_safe(
 
 
 async def _create_in_slices(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    results = [await in_slices(making) for making in _makings(call, request)]
+    results = await in_slices(_make_all(call, request))
     call.service.wake_watching()
     await call.service.finish(call.service.commit())
     return CreateTopicsResponse(topics=results)
+
+
+def _make_all(call: Call, request: CreateTopicsRequest) -> Steps[list[CreatableTopicResult]]:
+    results = []
+    for making in _makings(call, request):
+        results.append((yield from making))
+        yield
+    return results
 
 
 def _makings(call: Call, request: CreateTopicsRequest) -> Iterator[Making]:

@@ -10,6 +10,7 @@ from headrace.core.errors import HeadraceError
 from headrace.engine.commit import Commit
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.delete_groups_request import DeleteGroupsRequest
 from headrace.wire.kafka.generated.delete_groups_response import (
     DeletableGroupResult,
@@ -19,7 +20,7 @@ from headrace.wire.kafka.generated.delete_groups_response import (
 
 async def handle(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     commit = call.service.commit()
-    results = []
+    results, slices = [], Slices()
     for name in request.groups_names:
         try:
             error = _delete(call, name, commit)
@@ -28,6 +29,7 @@ async def handle(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsRespon
         except OSError:
             error = Error.COORDINATOR_NOT_AVAILABLE
         results.append(DeletableGroupResult(name, error))
+        await slices.rest()
     try:
         waiting = call.service.submit(commit)
         if waiting is not None:

@@ -1,14 +1,14 @@
 """DeleteTopics, versions 1 to 6: by name, from version 6 on also by id.
 
 A topic takes its dead letters along. The answer is sent when the deletion lasts and
-the files are gone; from the moment of the request the topic does not exist.
+the files are gone; before that, and one after the other where there are many, the topics
+do not exist any more.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from headrace.core.errors import HeadraceError, UnknownTopic
 from headrace.engine.catalog import Topic
@@ -16,6 +16,7 @@ from headrace.server.deletion import delete_topics
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import topic_of
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.delete_topics_request import (
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -29,28 +30,23 @@ from headrace.wire.kafka.primitives import ZERO_UUID
 _IDS_FIRST = 6
 
 
-def handle(
-    call: Call, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse | asyncio.Future[DeleteTopicsResponse]:
-    wanted: Sequence[DeleteTopicState] = request.topics
+async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    wanted: Iterable[DeleteTopicState] = request.topics
     if call.version < _IDS_FIRST:
-        wanted = [DeleteTopicState(name) for name in request.topic_names]
+        wanted = map(DeleteTopicState, request.topic_names)
     times = Counter(wanted)
-    found: list[Topic] = []
-    results = [_find(call, each, times[each] > 1, found) for each in times]
-    response = DeleteTopicsResponse(responses=results)
-    return asyncio.ensure_future(_delete(call, found, response)) if found else response
-
-
-async def _delete(
-    call: Call, topics: list[Topic], response: DeleteTopicsResponse
-) -> DeleteTopicsResponse:
-    await delete_topics(call.service, topics)
-    return response
+    found: dict[bytes, Topic] = {}
+    results, slices = [], Slices()
+    for each, count in times.items():
+        results.append(_find(call, each, count > 1, found))
+        await slices.rest()
+    if found:
+        await delete_topics(call.service, list(found.values()))
+    return DeleteTopicsResponse(responses=results)
 
 
 def _find(
-    call: Call, wanted: DeleteTopicState, is_repeated: bool, found: list[Topic]
+    call: Call, wanted: DeleteTopicState, is_repeated: bool, found: dict[bytes, Topic]
 ) -> DeletableTopicResult:
     name, topic_id = wanted
     is_by_id = topic_id != ZERO_UUID
@@ -66,9 +62,9 @@ def _find(
         return _failed(wanted, code_of(error), str(error))
     if topic.is_internal:
         return _failed(wanted, Error.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the node's own")
-    if topic in found:
+    if topic.id in found:
         return _failed(wanted, Error.INVALID_REQUEST, "the request names this topic twice")
-    found.append(topic)
+    found[topic.id] = topic
     return DeletableTopicResult(topic.name, topic.id)
 
 

@@ -7,9 +7,14 @@ asked about.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from headrace.core.steps import Steps
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.nodes import address_for
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_quorum_request import DescribeQuorumRequest
 from headrace.wire.kafka.generated.describe_quorum_response import (
     DescribeQuorumResponse,
@@ -23,21 +28,27 @@ from headrace.wire.kafka.generated.describe_quorum_response import (
 METADATA_TOPIC = "__cluster_metadata"
 
 
-def handle(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(
+    call: Call, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse | Coroutine[Any, Any, DescribeQuorumResponse]:
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return answer(size, _describe_all(call, request))
+
+
+def _describe_all(call: Call, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
     service = call.service
     address = address_for(call)
+    topics = []
+    for name, wanted in request.topics:
+        partitions = []
+        for (index,) in wanted:
+            partitions.append(_describe(call, name, index))
+            yield
+        topics.append(TopicData(name, partitions))
+        yield
     return DescribeQuorumResponse(
         error_message=None,
-        topics=[
-            TopicData(
-                topic.topic_name,
-                [
-                    _describe(call, topic.topic_name, each.partition_index)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+        topics=topics,
         nodes=(Node(service.node_id, (Listener("PLAINTEXT", address.host, address.port),)),),
     )
 

@@ -36,7 +36,7 @@ _UNKNOWN = -1
 def handle(
     call: Call, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Coroutine[Any, Any, DescribeShareGroupOffsetsResponse]:
-    size = sum(_count(call, wanted) for wanted in request.groups)
+    size = sum(1 + _count(call, wanted) for wanted in request.groups)
     return answer(size, _describe_all(call, request))
 
 
@@ -86,18 +86,17 @@ def _describe_topic(
     topic = call.service.broker.topics.catalog.topics.get(wanted.topic_name)
     if topic is not None:
         return (yield from _answer(call, group, topic, wanted.partitions))
-    return DescribeShareGroupOffsetsResponseTopic(
-        wanted.topic_name,
-        partitions=tuple(
+    partitions = []
+    why = shortened(f"there is no topic {wanted.topic_name!r}")
+    for index in wanted.partitions:
+        code = Error.UNKNOWN_TOPIC_OR_PARTITION
+        partitions.append(
             DescribeShareGroupOffsetsResponsePartition(
-                index,
-                _UNKNOWN,
-                error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
-                error_message=shortened(f"there is no topic {wanted.topic_name!r}"),
+                index, _UNKNOWN, error_code=code, error_message=why
             )
-            for index in wanted.partitions
-        ),
-    )
+        )
+        yield
+    return DescribeShareGroupOffsetsResponseTopic(wanted.topic_name, partitions=partitions)
 
 
 def _answer(

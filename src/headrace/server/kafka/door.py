@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
@@ -29,6 +30,7 @@ from headrace.server.kafka.answer_errors import error_codes, name_of
 from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
+from headrace.server.kafka.parts import PART
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.kafka.slot import Slot
@@ -48,6 +50,7 @@ from headrace.wire.kafka.api import (
 )
 from headrace.wire.kafka.frame import decode_request_header, encode_response_frame
 from headrace.wire.kafka.produce_run import PRODUCE
+from headrace.wire.kafka.produce_size import writes_to_many
 from headrace.wire.remote.methods import API_KEY
 
 SWEEP_SECONDS = 10.0
@@ -83,6 +86,9 @@ class Call(NamedTuple):
     # When it was read, by perf_counter, and how long it may wait for something.
     began: float = 0.0
     wait_ms: int = 0
+    # Whether it was large, and copied: otherwise another request's bytes take the place of
+    # its own once its handler has returned.
+    has_own_bytes: bool = False
 
     @property
     def service(self) -> Service:
@@ -245,7 +251,9 @@ class Door:
             self._refuse(connection, slot, key, version, correlation_id)
             return
         call = Call(self, connection, api, version, correlation_id, client_id or "", began)
-        if len(frame) > LARGE_BYTES and key != PRODUCE:
+        if len(frame) > LARGE_BYTES and (
+            key != PRODUCE or writes_to_many(version, frame, position, PART)
+        ):
             self._handle_apart(call, slot, handler, frame, position)
             return
         request = decode_request(key, version, frame, position)
@@ -256,7 +264,7 @@ class Door:
     def _handle_apart(
         self, call: Call, slot: Slot, handler: Handler, frame: memoryview, position: int
     ) -> None:
-        """A large request is decoded away from the loop, unless it is one of records, of
+        """A large request is decoded away from the loop, unless it is one of few batches, of
         which nothing is made. Nothing behind it begins before it does."""
         connection, size = call.connection, len(frame)
         if not self.rooms.keep(size):
@@ -264,8 +272,9 @@ class Door:
             return
         connection.hold_turns()
         decoding = self.service.run_apart(
-            decode_request, call.api.key, call.version, bytes(frame), position
+            decode_request, call.api.key, call.version, bytearray(frame), position
         )
+        call = call._replace(has_own_bytes=True)
         self.tasks.add(decoding)
 
         def begin(done: asyncio.Future[Message]) -> None:
@@ -282,8 +291,9 @@ class Door:
             elif error is not None:
                 self._on_failed(call, error)
             else:
-                self._dispatch(call, slot, handler, done.result())
+                # It may hold them again.
                 connection.release_turns()
+                self._dispatch(call, slot, handler, done.result())
 
         decoding.add_done_callback(begin)
 
@@ -297,25 +307,26 @@ class Door:
             self._on_failed(call, error)
             return
         if result is None:
-            self._send(call, slot, None, ())
+            self._send(call, slot, _NOTHING)
         elif isinstance(result, tuple):
-            self._answer(call, slot, result)
+            if call.has_own_bytes:
+                self._answer_apart(call, slot, result)
+            else:
+                self._answer(call, slot, result)
         else:
             self._answer_later(call, slot, result)
 
     def _answer(self, call: Call, slot: Slot, response: Message) -> None:
         try:
-            parts = _frame(call, response)
+            encoded = _encode(call, response)
         except Exception as error:
             self._on_failed(call, error)
             return
-        self._send(call, slot, response, parts)
+        self._send(call, slot, encoded)
 
-    def _send(
-        self, call: Call, slot: Slot, response: Message | None, parts: Sequence[Buffer]
-    ) -> None:
-        self._count(call, response)
-        call.connection.answer(slot, parts)
+    def _send(self, call: Call, slot: Slot, encoded: _Encoded) -> None:
+        self._count(call, encoded.errors)
+        call.connection.answer(slot, encoded.parts)
 
     def endpoint(self, api: Api) -> Endpoint:
         found = self._endpoints.get(api.key)
@@ -323,11 +334,10 @@ class Door:
             found = self._endpoints[api.key] = self.service.counts.endpoint("kafka", api.name)
         return found
 
-    def _count(self, call: Call, response: Message | None) -> None:
+    def _count(self, call: Call, errors: Mapping[int, int]) -> None:
         endpoint = self.endpoint(call.api)
-        codes = () if response is None else error_codes(response)
-        for code in codes:
-            endpoint.errors[name_of(code)] += 1
+        for code, times in errors.items():
+            endpoint.errors[name_of(code)] += times
         requests = self.service.requests
         if perf_counter() - call.began < requests.look_seconds:
             requests.done(endpoint, call.began)
@@ -341,7 +351,7 @@ class Door:
                 "client": call.client_id,
                 "peer": call.connection.peer_host,
                 "correlation_id": call.correlation_id,
-                **({"error": name_of(codes[0])} if codes else {}),
+                **({"error": name_of(next(iter(errors)))} if errors else {}),
             },
         )
 
@@ -370,17 +380,21 @@ class Door:
         connection.answer(slot, _frame(call, api_versions.unsupported(self)))
 
     def _answer_later(self, call: Call, slot: Slot, result: Awaitable[Message | None]) -> None:
-        def answer(response: Message | None) -> None:
-            if response is None:
-                self._send(call, slot, None, ())
-            elif is_large(response):
-                # Encoded away from the loop.
-                encoding = self.service.run_apart(_frame, call, response)
-                self._follow(call, encoding, partial(self._send, call, slot, response))
-            else:
-                self._answer(call, slot, response)
+        answering = asyncio.ensure_future(result, loop=self.service.loop)
+        self._follow(call, answering, partial(self._answer_any, call, slot))
 
-        self._follow(call, asyncio.ensure_future(result, loop=self.service.loop), answer)
+    def _answer_any(self, call: Call, slot: Slot, response: Message | None) -> None:
+        if response is None:
+            self._send(call, slot, _NOTHING)
+        elif call.has_own_bytes or is_large(response):
+            self._answer_apart(call, slot, response)
+        else:
+            self._answer(call, slot, response)
+
+    def _answer_apart(self, call: Call, slot: Slot, response: Message) -> None:
+        """Encoded away from the loop: much was asked, or there is much to answer."""
+        encoding = self.service.run_apart(_encode, call, response)
+        self._follow(call, encoding, partial(self._send, call, slot))
 
     def _follow(self, call: Call, future: asyncio.Future[T], then: Callable[[T], None]) -> None:
         """Go on with what the future brings, unless the node ends before."""
@@ -429,6 +443,21 @@ class Door:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.abort()
+
+
+class _Encoded(NamedTuple):
+    """An answer in bytes, and how often each error is in it."""
+
+    parts: Sequence[Buffer]
+    errors: Mapping[int, int]
+
+
+_NOTHING = _Encoded((), {})
+
+
+def _encode(call: Call, response: Message) -> _Encoded:
+    codes = error_codes(response)
+    return _Encoded(_frame(call, response), Counter(codes) if codes else {})
 
 
 def _frame(call: Call, response: Message) -> Sequence[Buffer]:

@@ -15,6 +15,7 @@ from headrace.engine.commit import Commit
 from headrace.server.kafka.config_resources import alter, attempt
 from headrace.server.kafka.configs import InvalidConfig, Settings, Table
 from headrace.server.kafka.door import Call
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -32,10 +33,10 @@ async def handle(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     commit = call.service.commit()
-    responses = [
-        _alter(call, resource, commit, validate_only=request.validate_only)
-        for resource in request.resources
-    ]
+    responses, slices = [], Slices()
+    for resource in request.resources:
+        responses.append(_alter(call, resource, commit, validate_only=request.validate_only))
+        await slices.rest()
     await call.service.finish(commit)
     return IncrementalAlterConfigsResponse(responses=responses)
 

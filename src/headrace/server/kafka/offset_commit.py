@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
@@ -22,6 +22,8 @@ from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.parts import is_whole, joined, parts_of
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -34,6 +36,28 @@ from headrace.wire.kafka.generated.offset_commit_response import (
 
 
 def handle(
+    call: Call, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    is_small = is_whole(request.topics)
+    return _commit(call, request) if is_small else _commit_in_parts(call, request)
+
+
+async def _commit_in_parts(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    slices = Slices()
+    partitions: list[OffsetCommitResponsePartition] = []
+    for part in parts_of(request.topics):
+        found = _commit(call, request._replace(topics=part))
+        answered = await found if isinstance(found, asyncio.Future) else found
+        partitions += (each for topic in answered.topics for each in topic.partitions)
+        await slices.rest()
+    topics = []
+    for topic, codes in joined(request.topics, iter(partitions)):
+        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, codes))
+        await slices.rest()
+    return OffsetCommitResponse(topics=topics)
+
+
+def _commit(
     call: Call, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
     refusal = call.door.groups.check_commit(

@@ -7,6 +7,8 @@ What was never committed is gone already: that is no error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.core.errors import HeadraceError
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
@@ -14,6 +16,8 @@ from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.parts import joined, parts_of
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -27,25 +31,45 @@ from headrace.wire.kafka.primitives import ZERO_UUID
 
 
 async def handle(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    subscribed = _subscribed(call, request.group_id)
-    if isinstance(subscribed, Error):
-        return OffsetDeleteResponse(error_code=subscribed)
+    slices = Slices()
+    partitions: list[OffsetDeleteResponsePartition] = []
+    for part in parts_of(request.topics) if request.topics else ([],):
+        subscribed = _subscribed(call, request.group_id)
+        if subscribed is Error.GROUP_ID_NOT_FOUND and partitions:
+            # The part before had all that was left of it.
+            subscribed = frozenset()
+        if isinstance(subscribed, Error):
+            return OffsetDeleteResponse(error_code=subscribed)
+        try:
+            partitions += await _delete(call, request.group_id, part, subscribed)
+        except (HeadraceError, OSError):
+            return OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE)
+        await slices.rest()
+    topics = []
+    for topic, codes in joined(request.topics, iter(partitions)):
+        topics.append(OffsetDeleteResponseTopic(topic.name, codes))
+        await slices.rest()
+    return OffsetDeleteResponse(topics=topics)
+
+
+async def _delete(
+    call: Call, group: str, topics: Sequence[OffsetDeleteRequestTopic], subscribed: frozenset[str]
+) -> list[OffsetDeleteResponsePartition]:
     service = call.service
     cursors = service.broker.cursors
     positions: dict[Place, Commitment | None] = {}
-    topics = tuple(_check_topic(call, topic, subscribed, positions) for topic in request.topics)
-    committed = cursors.of(request.group_id)
+    answered = [
+        each for topic in topics for each in _check_topic(call, topic, subscribed, positions)
+    ]
+    committed = cursors.of(group)
     positions = {place: None for place in positions if place in committed}
     if positions:
         commit = service.commit()
-        try:
-            commit.data.append(cursors.commit(request.group_id, positions, service.clock.now_ms()))
-            waiting = service.submit(commit)
-            if waiting is not None:
-                await waiting
-        except (HeadraceError, OSError):
-            return OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE)
-    return OffsetDeleteResponse(topics=topics)
+        commit.data.append(cursors.commit(group, positions, service.clock.now_ms()))
+        waiting = service.submit(commit)
+        if waiting is not None:
+            await waiting
+    return answered
 
 
 def _subscribed(call: Call, name: str) -> frozenset[str] | Error:
@@ -69,7 +93,7 @@ def _check_topic(
     wanted: OffsetDeleteRequestTopic,
     subscribed: frozenset[str],
     positions: dict[Place, Commitment | None],
-) -> OffsetDeleteResponseTopic:
+) -> list[OffsetDeleteResponsePartition]:
     try:
         topic = topic_of(call.service, wanted.name, ZERO_UUID)
     except HeadraceError:
@@ -84,4 +108,4 @@ def _check_topic(
             error = Error.NONE
             positions[topic.id, index] = None
         partitions.append(OffsetDeleteResponsePartition(index, error))
-    return OffsetDeleteResponseTopic(wanted.name, tuple(partitions))
+    return partitions

@@ -62,54 +62,59 @@ def _size(call: Call, request: OffsetFetchRequest) -> int:
 def _count(call: Call, group: str, topics: Sequence[_Topic] | None) -> int:
     if topics is None:
         return call.service.broker.cursors.count(group)
-    return sum(len(topic.partition_indexes) for topic in topics)
+    return len(topics) + sum(len(topic.partition_indexes) for topic in topics)
 
 
 def _answer(call: Call, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
-    stable = request.require_stable
     if call.version >= 8:
         groups = []
         for group in request.groups:
-            groups.append((yield from _fetch(call, group, stable)))
+            groups.append((yield from _fetch(call, group, request.require_stable)))
+            yield
         return OffsetFetchResponse(groups=groups)
-    topics = request.topics
-    found = yield from _fetch(
-        call,
-        OffsetFetchRequestGroup(
-            request.group_id,
-            topics=None
-            if topics is None
-            else [
+    return (yield from _fetch_of_one(call, request))
+
+
+def _fetch_of_one(call: Call, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+    """Up to version 7 a request is about one group."""
+    wanted = None
+    if request.topics is not None:
+        wanted = []
+        for topic in request.topics:
+            wanted.append(
                 OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
-                for topic in topics
-            ],
-        ),
-        stable,
-    )
-    if found.error_code and topics is not None:
-        # Version 1 has no code for the whole, so every partition has it.
-        found = found._replace(
-            topics=[
-                OffsetFetchResponseTopics(
-                    topic.name,
-                    partitions=[
-                        OffsetFetchResponsePartitions(index, -1, error_code=found.error_code)
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in topics
-            ]
-        )
-    return OffsetFetchResponse(
-        topics=tuple(
-            OffsetFetchResponseTopic(
-                topic.name,
-                tuple(OffsetFetchResponsePartition(*partition) for partition in topic.partitions),
             )
-            for topic in found.topics
-        ),
-        error_code=found.error_code,
+            yield
+    found = yield from _fetch(
+        call, OffsetFetchRequestGroup(request.group_id, topics=wanted), request.require_stable
     )
+    answered = found.topics
+    if found.error_code and wanted is not None:
+        # Version 1 has no code for the whole, so every partition has it.
+        answered = yield from _all_refused(wanted, found.error_code)
+    topics = []
+    for name, _, held in answered:
+        partitions = []
+        for partition in held:
+            partitions.append(OffsetFetchResponsePartition(*partition))
+            yield
+        topics.append(OffsetFetchResponseTopic(name, partitions))
+        yield
+    return OffsetFetchResponse(topics=topics, error_code=found.error_code)
+
+
+def _all_refused(
+    wanted: Sequence[OffsetFetchRequestTopics], code: int
+) -> Steps[list[OffsetFetchResponseTopics]]:
+    topics = []
+    for topic in wanted:
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append(OffsetFetchResponsePartitions(index, -1, error_code=code))
+            yield
+        topics.append(OffsetFetchResponseTopics(topic.name, partitions=partitions))
+        yield
+    return topics
 
 
 def _fetch(

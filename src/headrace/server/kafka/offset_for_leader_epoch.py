@@ -12,11 +12,16 @@ position, the log was cut since and it has read what no longer exists.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from headrace.core.errors import HeadraceError
+from headrace.core.steps import Steps
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import epoch_error, partition_of
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -30,15 +35,25 @@ from headrace.wire.kafka.generated.offset_for_leader_epoch_response import (
 UNKNOWN = (-1, -1)
 
 
-def handle(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic.topic, [_find(call, topic.topic, each) for each in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(
+    call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return answer(size, _find_all(call, request))
+
+
+def _find_all(
+    call: Call, request: OffsetForLeaderEpochRequest
+) -> Steps[OffsetForLeaderEpochResponse]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(_find(call, topic.topic, each))
+            yield
+        topics.append(OffsetForLeaderTopicResult(topic.topic, partitions))
+        yield
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _find(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -13,7 +13,9 @@ is opened first, and its records are held to the limits of messages; one that ho
 is opened in a thread, and the requests behind it wait until it is appended. What it gets
 the time of appending for, and what is left out as a duplicate, is said in
 `engine/foreign.py`. An idempotent producer's retry is answered with the first offsets.
-Partitions fail one by one: the answer has a code for each.
+Partitions fail one by one: the answer has a code for each. A request for very many
+partitions is appended in parts (parts.py), and the requests behind it wait until the last
+one is.
 
 A transactional batch is checked with the coordinator right before it is appended:
 what does not belong to the transaction that is open now is refused, or it would never
@@ -24,8 +26,8 @@ transaction; see `transactional_produce`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 
 from headrace.calls.batches import Outcome
 from headrace.core.errors import (
@@ -47,7 +49,9 @@ from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.parts import is_whole, joined, parts_of
 from headrace.server.looking import look_into_heavy
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -90,30 +94,65 @@ def handle(call: Call, request: ProduceRequest) -> _Answer:
 
 
 def _produce(call: Call, request: ProduceRequest) -> _Answer:
+    if not is_whole(request.topic_data):
+        return _produce_later(call, request, _produce_in_parts)
     checked = _check_all(call, request, {})
-    return _produce_later(call, request) if _heavy(checked) else _append_all(call, request, checked)
+    if _heavy(checked):
+        return _produce_later(call, request, _produce_heavy)
+    return _append_all(call, request, checked)
 
 
-def _produce_later(call: Call, request: ProduceRequest) -> asyncio.Future[ProduceResponse | None]:
-    """When a thread has looked into what is heavy. The requests behind it wait until it
-    is appended."""
+def _produce_later(
+    call: Call,
+    request: ProduceRequest,
+    produce: Callable[[Call, ProduceRequest], Coroutine[Any, Any, _Answer]],
+) -> asyncio.Future[ProduceResponse | None]:
+    """Not on the spot. The requests behind it wait until it is appended."""
     # The frame's bytes are another request's by then.
-    kept = transactional_produce.copy_of(request)
+    kept = transactional_produce.keep(call, request)
     call.connection.hold_turns()
 
-    async def produce() -> ProduceResponse | None:
-        known: dict[_Place, Outcome] = {}
+    async def produce_and_wait() -> ProduceResponse | None:
         try:
-            # What others changed meanwhile may make another one heavy.
-            while heavy := _heavy(checked := _check_all(call, kept, known)):
-                found = await look_into_heavy(call.service, list(heavy.values()))
-                known.update(zip(heavy, found, strict=True))
-            answer = _append_all(call, kept, checked)
+            answer = await produce(call, kept)
         finally:
             call.connection.release_turns()
-        return await answer if isinstance(answer, asyncio.Future) else answer
+        return await _settled(answer)
 
-    return call.service.loop.create_task(produce())
+    return call.service.loop.create_task(produce_and_wait())
+
+
+async def _produce_heavy(call: Call, request: ProduceRequest) -> _Answer:
+    """When a thread has looked into what is heavy."""
+    known: dict[_Place, Outcome] = {}
+    # What others changed meanwhile may make another one heavy.
+    while heavy := _heavy(checked := _check_all(call, request, known)):
+        found = await look_into_heavy(call.service, list(heavy.values()))
+        known.update(zip(heavy, found, strict=True))
+    return _append_all(call, request, checked)
+
+
+async def _produce_in_parts(call: Call, request: ProduceRequest) -> _Answer:
+    """Each is on disk before the next is appended: a sync goes through what was appended
+    in one piece."""
+    slices = Slices()
+    partitions: list[PartitionProduceResponse] = []
+    for part in parts_of(request.topic_data):
+        answer = await _settled(await _produce_heavy(call, request._replace(topic_data=part)))
+        if answer is not None:
+            partitions += (each for topic in answer.responses for each in topic.partition_responses)
+        await slices.rest()
+    if request.acks == 0:
+        return None
+    topics = []
+    for topic, answered in joined(request.topic_data, iter(partitions)):
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answered))
+        await slices.rest()
+    return ProduceResponse(responses=topics)
+
+
+async def _settled(answer: _Answer) -> ProduceResponse | None:
+    return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def _heavy(checked: list[list[_Batch]]) -> dict[_Place, Heavy]:

@@ -45,16 +45,26 @@ from headrace.wire.kafka.generated.list_partition_reassignments_response import 
 
 def alter_assignments(
     call: Call, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return answer(size, _place_all(call, request))
+
+
+def _place_all(
+    call: Call, request: AlterPartitionReassignmentsRequest
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    topics = []
+    for name, wanted in request.topics:
+        partitions = []
+        for each in wanted:
+            partitions.append(_place(call, name, each))
+            yield
+        topics.append(ReassignableTopicResponse(name, partitions))
+        yield
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                topic.name, [_place(call, topic.name, each) for each in topic.partitions]
-            )
-            for topic in request.topics
-        ],
+        responses=topics,
     )
 
 

@@ -46,7 +46,7 @@ def wait_if_needed(
     if noted is None and not live.is_waiting(name):
         return None
     # The frame's bytes are another request's by then.
-    kept = copy_of(request)
+    kept = keep(call, request)
     # A Produce behind this one appends behind it, whichever transaction it is of.
     call.connection.hold_turns()
 
@@ -106,8 +106,10 @@ def _header(records: Any) -> BatchHeader | None:
     return header if header.is_transactional else None
 
 
-def copy_of(request: ProduceRequest) -> ProduceRequest:
+def keep(call: Call, request: ProduceRequest) -> ProduceRequest:
     """With bytes of its own."""
+    if call.has_own_bytes:
+        return request
     return request._replace(
         topic_data=tuple(
             data._replace(

@@ -11,8 +11,8 @@ So a request starts when all before it are answered, with these exceptions:
 
 Produce behind Produce: what they append is in the order of the requests, and one sync
 serves them all. Their answers go out in that order. One that has to wait before it can
-append, for the note of its transaction or for a thread that looks into its batches, keeps
-those behind it waiting until then.
+append, for the note of its transaction or for a thread that looks into its batches, or that
+is appended in parts, keeps those behind it waiting until then.
 
 Fetch behind Fetch: both only read. The earlier one may look again later, so its answer
 may show more than that of the one behind it.

@@ -18,7 +18,9 @@ from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.offset_commit import check_topic, is_one_too_many
+from headrace.server.kafka.parts import is_whole, joined, parts_of
 from headrace.server.kafka.transactions import code_for
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -37,6 +39,22 @@ FENCED_NEVER = 1_000
 
 
 async def handle(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    if is_whole(request.topics):
+        return await _commit(call, request)
+    slices = Slices()
+    partitions: list[TxnOffsetCommitResponsePartition] = []
+    for part in parts_of(request.topics):
+        answered = await _commit(call, request._replace(topics=part))
+        partitions += (each for topic in answered.topics for each in topic.partitions)
+        await slices.rest()
+    topics = []
+    for topic, codes in joined(request.topics, iter(partitions)):
+        topics.append(TxnOffsetCommitResponseTopic(topic.name, codes))
+        await slices.rest()
+    return TxnOffsetCommitResponse(0, topics)
+
+
+async def _commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     refusal: int = _check_group(call, request)
     if refusal:
         return _all_of_it(request, refusal)
