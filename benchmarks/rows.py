@@ -3,7 +3,7 @@ the sizes of the run."""
 
 from __future__ import annotations
 
-from benchmarks import machine, memory, reopen, throughput, tracing, waiting
+from benchmarks import machine, memory, priorities, reopen, throughput, tracing, waiting
 from benchmarks.samples import Row, Target
 
 ROWS = (
@@ -31,6 +31,12 @@ ROWS = (
     ),
     Row("work-one", "Lease and durable ack, one at a time", throughput.work_one),
     Row("tracing", "Lease and ack one at a time, {traced:,} messages", tracing.tracing),
+    Row(
+        "priorities",
+        "Lease and ack in batches of {work_batch:,}, {mixed_backlog:,} waiting",
+        priorities.priorities,
+        once=True,
+    ),
     Row(
         "memory",
         "Queue state in memory, {pending:,} pending",

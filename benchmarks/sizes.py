@@ -31,6 +31,9 @@ class Sizes(NamedTuple):
     idle_delayed: int
     # Worked off with tracing off, by default and of all.
     traced: int
+    # What waits in several priorities, and how much of it is worked off.
+    mixed_backlog: int
+    mixed_worked: int
 
 
 FULL = Sizes(
@@ -52,6 +55,8 @@ FULL = Sizes(
     idle_seconds=60.0,
     idle_delayed=100_000,
     traced=60_000,
+    mixed_backlog=200_000,
+    mixed_worked=10_000,
 )
 
 QUICK = Sizes(
@@ -73,4 +78,6 @@ QUICK = Sizes(
     idle_seconds=0.2,
     idle_delayed=500,
     traced=200,
+    mixed_backlog=500,
+    mixed_worked=100,
 )

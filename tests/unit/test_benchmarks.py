@@ -22,6 +22,7 @@ SYSTEMS = {
     "work-many": THROUGHPUT,
     "work-one": THROUGHPUT,
     "tracing": {"tracing off", "tracing default", "tracing everything"},
+    "priorities": {"one priority", "five in turn", "1 in 20 critical"},
     "memory": {"headrace"},
     "reopen": {"headrace"},
     "lateness": {"headrace"},
