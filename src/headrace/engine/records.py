@@ -176,9 +176,10 @@ class RecordReader:
     def read(
         self, runs: Runs, end: int, aborted: Sequence[AbortedTransaction] = ()
     ) -> list[Record]:
-        """The records of these runs, which lie below `end`. Offsets that hold no
-        record are left out, and so is what belongs to an aborted transaction."""
-        return self.read_some(runs, end, None, aborted)[0]
+        """The records of these runs, which lie below `end`, without their neighbours.
+        Offsets that hold no record are left out, and so is what belongs to an aborted
+        transaction."""
+        return self.read_some(runs, end, None, aborted, is_scattered=True)[0]
 
     def read_some(
         self,
