@@ -7,6 +7,10 @@ import threading
 from typing import Any
 
 import pytest
+from tests.unit.server.asking import run
+from tests.unit.server.share_door import GROUP as SHARED_GROUP
+from tests.unit.server.share_door import TOPIC as SHARED_TOPIC
+from tests.unit.server.share_door import Shared, ranges
 from tests.unit.server.test_loop_calls import GROUP, TOPIC, WORKER, Served, on_a_loop
 
 from headrace.calls import Face
@@ -15,6 +19,13 @@ from headrace.engine import prescan, scan, scanner
 from headrace.engine.scan import scan_batch
 from headrace.record import Codec, NewRecord, attribute_headers, build_batch
 from headrace.server.scanning import scan_ahead
+from headrace.wire.kafka.generated.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+
+ALTER_SHARE_OFFSETS = 91
 
 
 @pytest.fixture
@@ -129,3 +140,45 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_harm() -> None:
         found.keep()
 
     on_a_loop(scenario)
+
+
+IN_A_THREAD = [(0, False), (2, False)]
+
+
+def test_a_thread_scans_for_the_first_member_of_a_share_group(
+    scanned: list[tuple[int, bool]],
+) -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        await shared.publish(b"a", b"b")
+        await shared.publish(b"c")
+        # Both ask before the thread is done, and it looks once.
+        answers = await asyncio.gather(shared.beat(), shared.beat("m2"))
+        assert [each.error_code for each in answers] == [0, 0]
+        assert scanned == IN_A_THREAD
+        [(first, last, _)] = ranges(await shared.fetch(0))
+        assert (first, last) == (0, 2)
+
+    run(scenario)
+
+
+def test_a_thread_scans_for_a_share_group_that_is_told_where_to_read(
+    scanned: list[tuple[int, bool]],
+) -> None:
+    wanted = [AlterShareGroupOffsetsRequestPartition(index, 1) for index in range(2)]
+    topics = (AlterShareGroupOffsetsRequestTopic(SHARED_TOPIC, wanted),)
+
+    async def scenario() -> None:
+        shared = Shared(partitions=2)
+        await shared.publish(b"a", b"b")
+        await shared.publish(b"c")
+        await shared.publish(b"d", b"e", partition=1)
+        request = AlterShareGroupOffsetsRequest(SHARED_GROUP, topics)
+        [topic] = (await shared.ask(ALTER_SHARE_OFFSETS, 0, request)).responses
+        assert [each.error_code for each in topic.partitions] == [0, 0]
+        assert scanned == [*IN_A_THREAD, (0, False)]
+        await shared.beat()
+        [(first, last, _)] = ranges(await shared.fetch(0))
+        assert (first, last) == (1, 2)
+
+    run(scenario)

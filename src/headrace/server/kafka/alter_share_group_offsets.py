@@ -8,10 +8,14 @@ group did not read so far is read from then on.
 from __future__ import annotations
 
 from headrace.core.errors import HeadraceError, OffsetOutOfRange, UnknownPartition, shortened
-from headrace.engine.catalog import Group, Topic
+from headrace.core.steps import Steps
+from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
+from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.scanning import scan_ahead
+from headrace.server.slices import in_slices
 from headrace.wire.kafka.generated.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -27,6 +31,7 @@ from headrace.wire.kafka.generated.alter_share_group_offsets_response import (
 async def handle(
     call: Call, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
+    await scan_ahead(call.door.shares.calls, [topic.topic_name for topic in request.topics])
     # Messages that are on their way to the dead letters arrive there first.
     try:
         await call.service.finish(call.service.commit())
@@ -36,12 +41,22 @@ async def handle(
     if isinstance(group, Error):
         return AlterShareGroupOffsetsResponse(error_code=group, error_message=_REASONS[group])
     commit = call.service.commit()
-    responses = tuple(_alter_topic(call, group, topic, commit) for topic in request.topics)
     try:
+        responses = await in_slices(_alter_all(call, group.name, request, commit))
         await call.service.finish(commit)
     except HeadraceError as error:
         return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
     return AlterShareGroupOffsetsResponse(responses=responses)
+
+
+def _alter_all(
+    call: Call, name: str, request: AlterShareGroupOffsetsRequest, commit: Commit
+) -> Steps[list[AlterShareGroupOffsetsResponseTopic]]:
+    topics = []
+    for topic in request.topics:
+        topics.append((yield from _alter_topic(call, name, topic, commit)))
+        yield
+    return topics
 
 
 _REASONS = {
@@ -51,50 +66,51 @@ _REASONS = {
 
 
 def _alter_topic(
-    call: Call, group: Group, wanted: AlterShareGroupOffsetsRequestTopic, commit: Commit
-) -> AlterShareGroupOffsetsResponseTopic:
+    call: Call, name: str, wanted: AlterShareGroupOffsetsRequestTopic, commit: Commit
+) -> Steps[AlterShareGroupOffsetsResponseTopic]:
     broker = call.service.broker
     topic = broker.topics.catalog.topics.get(wanted.topic_name)
     if topic is None or topic.is_internal:
-        return AlterShareGroupOffsetsResponseTopic(
-            wanted.topic_name,
-            partitions=tuple(
-                AlterShareGroupOffsetsResponsePartition(
-                    each.partition_index,
-                    Error.UNKNOWN_TOPIC_OR_PARTITION,
-                    shortened(f"there is no topic {wanted.topic_name!r}"),
-                )
-                for each in wanted.partitions
-            ),
-        )
+        why = shortened(f"there is no topic {wanted.topic_name!r}")
+        unknown = [
+            _refused(each, Error.UNKNOWN_TOPIC_OR_PARTITION, why) for each in wanted.partitions
+        ]
+        return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, partitions=unknown)
     results = []
+    is_open = False
     for each in wanted.partitions:
+        live = call.door.shares.describe(name)
+        if live is not None and not live.is_empty():
+            # Somebody has come since the request began.
+            results.append(_refused(each, Error.NON_EMPTY_GROUP, _REASONS[Error.NON_EMPTY_GROUP]))
+            continue
         try:
-            _alter(call, group, topic, each, commit)
+            partition = _check(call, topic, each)
+            if not is_open:
+                now_ms = call.service.clock.now_ms()
+                yield from broker.groups.opening(name, [topic], {}, now_ms, commit)
+                is_open = True
+            group, now_ms = broker.groups.named(name), call.service.clock.now_ms()
+            broker.groups.restart_view(group, partition, each.start_offset, now_ms, commit)
             results.append(AlterShareGroupOffsetsResponsePartition(each.partition_index))
         except HeadraceError as error:
-            results.append(
-                AlterShareGroupOffsetsResponsePartition(
-                    each.partition_index, code_of(error), str(error)
-                )
-            )
-    return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, topic.id, tuple(results))
+            results.append(_refused(each, code_of(error), str(error)))
+        yield
+    return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, topic.id, results)
 
 
-def _alter(
-    call: Call,
-    group: Group,
-    topic: Topic,
-    wanted: AlterShareGroupOffsetsRequestPartition,
-    commit: Commit,
-) -> None:
-    broker, now_ms = call.service.broker, call.service.clock.now_ms()
+def _refused(
+    wanted: AlterShareGroupOffsetsRequestPartition, code: int, why: str
+) -> AlterShareGroupOffsetsResponsePartition:
+    return AlterShareGroupOffsetsResponsePartition(wanted.partition_index, code, why)
+
+
+def _check(call: Call, topic: Topic, wanted: AlterShareGroupOffsetsRequestPartition) -> Partition:
     index, start = wanted
-    partition = broker.topics.find(topic.id, index)
+    partition = call.service.broker.topics.find(topic.id, index)
     if partition is None:
         raise UnknownPartition(f"topic {topic.name!r} has no partition {index}")
     first, end = partition.log.start_offset, partition.high_watermark
     if not first <= start <= end:
         raise OffsetOutOfRange(f"offset {start} is outside of {first} to {end}")
-    broker.groups.open(group.name, [topic], {}, now_ms, commit)
-    broker.groups.restart_view(group, partition, start, now_ms, commit)
+    return partition

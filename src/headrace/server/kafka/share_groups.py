@@ -22,10 +22,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from weakref import WeakValueDictionary
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidName
-from headrace.engine.catalog import Group
+from headrace.engine.catalog import Group, Topic
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError, HeartbeatAnswer, ShareRequest
 from headrace.engine.partition import Partition
@@ -34,7 +35,10 @@ from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.held import SHARE_PLACE_BYTES, SHARE_SESSION_BYTES
+from headrace.server.loop_calls import Calls
+from headrace.server.scanning import scan_ahead
 from headrace.server.service import Service
+from headrace.server.slices import in_slices
 
 FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
@@ -82,6 +86,9 @@ class LiveShares:
         self._connections: dict[Connection, set[tuple[str, str]]] = {}
         self._heard_by: dict[tuple[str, str], Connection] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Queue groups that begin to read something.
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.calls = Calls(service, door="kafka")
 
     # Members.
 
@@ -129,9 +136,31 @@ class LiveShares:
     async def _subscribe(self, name: str, topics: Iterable[str]) -> HeadraceError | None:
         """The queue group begins to read what its members subscribe to. A group
         that nobody configured is as Kafka's are."""
+        if not self._missing(name, topics):
+            return None
+        # What a topic holds may take long to go through, and members ask again.
+        opening = self._opening.setdefault(name, asyncio.Lock())
+        async with opening:
+            await scan_ahead(self.calls, [each.name for each in self._missing(name, topics)])
+            missing = self._missing(name, topics)
+            if not missing:
+                return None
+            broker, commit = self._service.broker, self._service.commit()
+            group = broker.topics.catalog.groups.get(name)
+            settings = SHARE_GROUP.to_mapping() if group is None else {}
+            now_ms = self._service.clock.now_ms()
+            try:
+                await in_slices(broker.groups.opening(name, missing, settings, now_ms, commit))
+                await self._service.finish(commit)
+            except HeadraceError as refusal:
+                return refusal
+        return None
+
+    def _missing(self, name: str, topics: Iterable[str]) -> list[Topic]:
+        """Of these topics, those that the queue group does not read everywhere."""
         broker, catalog = self._service.broker, self._service.broker.topics.catalog
         group = catalog.groups.get(name)
-        missing = [
+        return [
             topic
             for topic in map(catalog.topics.get, sorted(topics))
             if topic is not None
@@ -142,16 +171,6 @@ class LiveShares:
                 or any(group.id not in each.views for each in broker.topics.partitions(topic))
             )
         ]
-        if not missing:
-            return None
-        commit = self._service.commit()
-        settings = SHARE_GROUP.to_mapping() if group is None else {}
-        try:
-            broker.groups.open(name, missing, settings, self._service.clock.now_ms(), commit)
-            await self._service.finish(commit)
-        except HeadraceError as refusal:
-            return refusal
-        return None
 
     def describe(self, name: str) -> ShareGroup | None:
         found = self._groups.registry.find(name)
