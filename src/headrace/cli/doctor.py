@@ -1,7 +1,7 @@
 """`headrace doctor`: what is wrong with a directory or a node, and what to do about it.
 
-    directory    files: format, lock, permissions, leftovers, catalog, segments, disk, writing,
-                 limits
+    directory    files: format, lock, permissions, leftovers, catalog, segments, contents, disk,
+                 writing, limits
                  then, if it can be opened read-only, topics and groups
     node         its process, disk and doors, then topics and groups
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli import doctor_contents as contents
 from headrace.cli import doctor_files as files
 from headrace.cli import doctor_state as state
 from headrace.cli.command import Place, check_exists, command, json_option
@@ -35,13 +36,15 @@ from headrace.cli.output import (
     stdout_is_terminal,
     write_json,
 )
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.node_settings import Address
 from headrace.core.overview_values import NodeFigures, Overview
 from headrace.core.wording import counted
 
 if TYPE_CHECKING:
     from headrace.client.backend import Backend
+    from headrace.client.remote import RemoteBackend
+    from headrace.engine.catalog import Catalog
 
 # Between two looks at the same groups.
 BETWEEN_LOOKS_SECONDS = 0.5
@@ -108,12 +111,19 @@ def _examine_directory(root: str, full: bool) -> Iterator[Checked]:
             "segments",
             lambda: files.check_segments(root, catalog, now_ms, full=full, advance=bar.advance),
         )
+    yield carry_out("contents", lambda: _check_contents(root, catalog, now_ms, full=full))
     yield carry_out("disk", lambda: _check_disk(root))
     yield carry_out("writing", lambda: files.check_writable(root))
     yield carry_out("syncs", lambda: files.check_sync_speed(root))
     yield carry_out("open files", _check_own_files)
     yield carry_out("memory", _check_own_memory)
     yield from _examine_opened(root, now_ms)
+
+
+def _check_contents(root: str, catalog: Catalog | None, now_ms: int, *, full: bool) -> Outcome:
+    found = list(contents.unreadable_in(root, catalog, now_ms, full=full))
+    which = "every batch" if full else "batches of small logs, and the first of each segment,"
+    return contents.check_contents(found, f"{which} can be opened")
 
 
 def _check_disk(root: str) -> Outcome:
@@ -222,6 +232,7 @@ def _examine_node(server: str) -> Iterator[Checked]:
             yield carry_out("syncs", lambda: check_node_syncs(figures))
             yield carry_out("open files", lambda: check_node_files(figures))
             yield carry_out("memory", lambda: check_node_memory(figures))
+        yield carry_out("contents", lambda: check_node_contents(backend))
         before = backend.overview()
         time.sleep(BETWEEN_LOOKS_SECONDS)
         after = backend.overview()
@@ -328,6 +339,14 @@ def check_node_memory(figures: NodeFigures) -> Outcome:
             )
         )
     return f"{shown_bytes(used)} of {shown_bytes(allowed)}", found
+
+
+def check_node_contents(backend: RemoteBackend) -> Outcome:
+    try:
+        found = backend.unreadable_batches()
+    except InvalidArgument:
+        return "an older node does not say", []
+    return contents.check_contents(found, "every batch that the node has met can be opened")
 
 
 # Both.

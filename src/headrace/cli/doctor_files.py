@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headrace.cli.findings import Finding, Outcome
+from headrace.cli.findings import Finding, Outcome, shortened
 from headrace.cli.output import shown_bytes
 from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import NodeSettings, sourced_settings
@@ -42,7 +42,6 @@ SYNCS = 10
 SYNC_BYTES = 4096
 FREE_SHARE = 0.05
 FLOOR_TIMES = 8
-LISTED_MAX = 10
 # Of any kind: what a crash can leave.
 LEFTOVERS = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
@@ -270,7 +269,7 @@ def check_segments(
                 found.append(_damaged(result, catalog))
     how = "every batch" if full else "some batches of large ones; --full reads them all"
     read = f"{counted(len(folders), 'log')}, {shown_bytes(size)} read: {how}"
-    return read, _shortened(found)
+    return read, shortened(found)
 
 
 def _damaged(damage: Damage, catalog: Catalog | None) -> Finding:
@@ -419,13 +418,3 @@ def _listed(paths: list[str]) -> str:
     if len(paths) == 1:
         return paths[0]
     return f"{paths[0]} and {len(paths) - 1:,} more"
-
-
-def _shortened(found: list[Finding]) -> list[Finding]:
-    """A disk that rots does so in many places, and nobody reads them all."""
-    if len(found) <= LISTED_MAX:
-        return found
-    worst = sorted(found, key=lambda each: each.level != "bad")
-    last = worst[LISTED_MAX - 1]
-    more = len(found) - LISTED_MAX + 1
-    return [*worst[: LISTED_MAX - 1], last._replace(about=f"{last.about} and {more - 1:,} more")]

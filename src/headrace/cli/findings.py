@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from headrace.core.errors import HeadraceError
 
 Level = Literal["bad", "warn"]
+LISTED_MAX = 10
 
 
 class Finding(NamedTuple):
@@ -49,6 +50,16 @@ def carry_out(name: str, look: Callable[[], Outcome]) -> Checked:
         return Checked(
             name, "", (Finding("bad", name, text, why, "headrace log verify, where the files are"),)
         )
+
+
+def shortened(found: list[Finding]) -> list[Finding]:
+    """A disk that rots does so in many places, and nobody reads them all."""
+    if len(found) <= LISTED_MAX:
+        return found
+    worst = sorted(found, key=lambda each: each.level != "bad")
+    last = worst[LISTED_MAX - 1]
+    more = len(found) - LISTED_MAX + 1
+    return [*worst[: LISTED_MAX - 1], last._replace(about=f"{last.about} and {more - 1:,} more")]
 
 
 def exit_code(checks: Iterable[Checked]) -> int:

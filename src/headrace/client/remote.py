@@ -28,7 +28,7 @@ from headrace.core.errors import (
     StaleGeneration,
     StaleReceipt,
 )
-from headrace.core.overview_values import NodeFigures, Overview
+from headrace.core.overview_values import NodeFigures, Overview, UnreadableBatch
 from headrace.core.settings import OffsetReset
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
@@ -414,6 +414,10 @@ class RemoteBackend(LeaseCaller):
     def figures(self) -> NodeFigures | None:
         """None where the node is part of another program, which has its own."""
         found: NodeFigures | None = self._call("figures")
+        return found
+
+    def unreadable_batches(self) -> list[UnreadableBatch]:
+        found: list[UnreadableBatch] = self._call("unreadable_batches")
         return found
 
 

@@ -84,6 +84,17 @@ class Overview(NamedTuple):
     open_transactions: int
 
 
+class UnreadableBatch(NamedTuple):
+    """A batch that is as it was written, and that nobody here opens."""
+
+    topic: str
+    partition: int
+    # Its offsets, the second exclusive.
+    start: int
+    end: int
+    why: str
+
+
 class NodeFigures(NamedTuple):
     """The process that serves, and the disk under it. None is what could not be found
     out."""

@@ -58,5 +58,5 @@ class Prescan:
         is_good = (log.start_offset, log.segment_list.changes) == (self._start, self._changes)
         partition.open_scanner(self._scans if is_good else ())
         if is_good:
-            for offset, why in self._unreadable.take_untold():
-                partition.records.unreadable.note(offset, why)
+            for noted in self._unreadable.take_untold():
+                partition.records.unreadable.note(*noted)

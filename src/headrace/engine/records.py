@@ -287,7 +287,7 @@ class RecordReader:
                 parts.rewind()
             records = parts.read(start, stop=stop)
         except CorruptBatch as error:
-            self.unreadable.note(header.base_offset, str(error))
+            self.unreadable.note(header.base_offset, header.next_offset, str(error))
             return _Taken([], min(stop, header.next_offset), 0)
         if not parts.is_over:
             self._keep_open(parts)
@@ -364,7 +364,7 @@ class RecordReader:
                 self._keep_open(parts)
         except CorruptBatch as error:
             # Behind a good checksum nonsense is its producer's, and holds no record.
-            self.unreadable.note(header.base_offset, str(error))
+            self.unreadable.note(header.base_offset, header.next_offset, str(error))
             return [], header.base_offset, header.next_offset, 0
         first = header.base_offset if is_small else max(offset, header.base_offset)
         return found, first, parts.next_offset, parts.cost

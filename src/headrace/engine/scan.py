@@ -70,7 +70,7 @@ def scan_batch(
     except CorruptBatch as error:
         # Its checksum is right, so its producer wrote nonsense. There is no message
         # in it, and those around it must not suffer.
-        unreadable.note(header.base_offset, str(error))
+        unreadable.note(header.base_offset, end, str(error))
         return Scan(start, end, (), [start, end], [0] * (end - start) if keys else None)
 
 

@@ -117,7 +117,7 @@ class Scanner:
         if contents is not None and self._sidecar.end == header.base_offset:
             scan = contents.scan(header)
             if contents.fault:
-                self._unreadable.note(header.base_offset, contents.fault)
+                self._unreadable.note(header.base_offset, header.next_offset, contents.fault)
         else:
             scan = scan_batch(
                 batch,

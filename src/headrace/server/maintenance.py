@@ -102,7 +102,7 @@ class Maintenance:
             self._tell_unreadable(partition)
 
     def _tell_unreadable(self, partition: Partition) -> None:
-        for offset, why in partition.records.unreadable.take_untold():
+        for offset, _, why in partition.records.unreadable.take_untold():
             self._logger.warning(
                 "the batch at offset %d of %s/%d cannot be read: %s; queues skip it, Kafka "
                 "consumers get it as it is",

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.unit.engine.test_hostile_batches import nonsense, vast
 
 import headrace
 from headrace.cli import doctor as doctor_command
-from headrace.cli import doctor_files
+from headrace.cli import doctor_contents, doctor_files
 from headrace.cli.main import cli
 from headrace.core.values import Outgoing
+from headrace.engine import contents as engine_contents
 from headrace.engine.coordinator.transaction import Transaction
 from headrace.inspect import read_catalog
 from headrace.node import Node
@@ -385,6 +387,46 @@ def test_a_disk_that_is_read_only(
         patched.setattr(os, "access", lambda path, mode: False)
         assert "chown" in only(examine(code=1), "writing", "warn")["do"]
     assert examine(code=0) == {}
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"), [(nonsense, "impossible"), (vast, "decompress to more than")]
+)
+def test_a_batch_that_nobody_can_open_is_named(
+    examine: Examine,
+    data: Path,
+    bad: Callable[[], bytes],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched:
+        # As a version that did not look has stored it.
+        patched.setattr(engine_contents, "may_hold_more", lambda *_: False)
+        with contextlib.closing(Node.open(data)) as node:
+            node.create_topic("raw", partitions=2)
+            node.publish("raw", [Outgoing(b"before", partition=1)])
+            node.publish_batch("raw", 1, bytearray(bad()))
+    for words in ([], ["--full"]):
+        finding = only(examine(*words, code=1), "contents", "warn")
+        assert finding["about"] == "raw:1"
+        assert "offsets 1 to 3 cannot be opened" in finding["what"] and why in finding["what"]
+        assert "publish it again" in finding["do"]
+
+
+def test_of_a_large_log_the_first_batches_of_each_segment_are_opened(
+    examine: Examine, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_contents, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(doctor_contents, "SAMPLE_BYTES", 1)
+    with contextlib.closing(Node.open(data)) as node:
+        node.create_topic("raw", partitions=1, settings={"segment_bytes": 8192})
+        node.publish("raw", [Outgoing(b"before")])
+        node.publish_batch("raw", 0, bytearray(nonsense()))
+        node.publish("raw", [Outgoing(bytes(9_000))])
+        node.publish_batch("raw", 0, bytearray(nonsense()))
+    finding = only(examine(code=1), "contents", "warn")
+    assert "offsets 5 to 7" in finding["what"]
+    assert len(examine("--full", code=1)["contents"]) == 2
 
 
 def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:

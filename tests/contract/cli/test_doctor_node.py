@@ -9,7 +9,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +27,19 @@ from tests.contract.cli.test_doctor import (
     made,
     only,
 )
+from tests.contract.loop_node import LoopNode
 from tests.interop.conftest import NodeProcess
+from tests.unit.engine.test_hostile_batches import nonsense
 
 import headrace
 from headrace.cli import doctor as doctor_command
+from headrace.cli.doctor import check_node_contents
 from headrace.cli.doctor_state import check_future, check_lag
+from headrace.client.connecting import open_backend
 from headrace.client.kafka.cluster import KafkaCluster
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.overview_values import NodeFigures
-from headrace.core.values import SPARK_PROGRESS, Outgoing, TopicInfo
+from headrace.core.values import SPARK_PROGRESS, Outgoing, PlacedBatch, TopicInfo
 from headrace.node import Node
 from headrace.platform.clock import SystemClock
 from headrace.testing import ManualClock, MemoryDisk
@@ -59,6 +65,28 @@ def test_a_sound_node_has_no_findings(node: NodeProcess) -> None:
     beside = invoke("--data", str(node.data))
     assert beside.exit_code == 0
     assert f"open for writing by pid {node.process.pid}" in beside.stdout
+
+
+def test_batches_that_the_node_could_not_open_are_named(tmp_path: Path) -> None:
+    node = LoopNode(MemoryDisk(), SystemClock())
+    try:
+        with closing(open_backend(str(node.address))) as backend:
+            backend.create_topic("raw", partitions=1)
+            answered = threading.Event()
+            backend.begin_batches(
+                [PlacedBatch("raw", 0, bytearray(nonsense()))], lambda _: answered.set()
+            )
+            assert answered.wait(60)
+            assert check_node_contents(backend)[1] == []
+            assert backend.read("raw", 0, 0) == ([], 3)
+            [finding] = check_node_contents(backend)[1]
+            assert finding.about == "raw:0"
+            assert "offsets 0 to 2 cannot be opened" in finding.what
+            # What is not there any more is nothing to see to.
+            backend.delete_records("raw", 0, 3)
+            assert check_node_contents(backend)[1] == []
+    finally:
+        node.close()
 
 
 def test_what_is_published_meanwhile_is_not_from_the_future(tmp_path: Path) -> None:

@@ -122,9 +122,10 @@ def test_a_batch_in_the_log_that_cannot_be_opened_is_skipped_and_noted(
     assert read_values(bench) == [b"before", b"behind"]
     unreadable = bench.partition().records.unreadable
     assert unreadable.count == 1
-    ((offset, why),) = unreadable.take_untold()
-    assert offset == 1
-    assert why
+    [noted] = unreadable.known()
+    assert unreadable.take_untold() == [noted]
+    assert (noted.start, noted.end) == (1, 4)
+    assert noted.why
     assert unreadable.take_untold() == []
 
 

@@ -15,7 +15,7 @@ def test_batches_that_cannot_be_read_are_told() -> None:
         settings = SimpleNamespace(free_bytes_min=0)
         call: Any = SimpleNamespace(service=node.service, facts=SimpleNamespace(settings=settings))
         assert (await ready(call)).problems == []
-        node.broker.topics.partition(node.topic, 1).records.unreadable.note(5, "nonsense")
+        node.broker.topics.partition(node.topic, 1).records.unreadable.note(5, 6, "nonsense")
         [problem] = (await ready(call)).problems
         assert problem.startswith("orders:1 has batches that cannot be read")
 

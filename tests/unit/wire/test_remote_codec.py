@@ -24,7 +24,7 @@ from headrace.wire.remote import codec
 from headrace.wire.remote.methods import METHODS, Many, Refusal, Runs
 
 # What belongs to the protocol, and what a handle does without asking a node.
-OURS = {"hello", "watch", "overview", "figures"}
+OURS = {"hello", "watch", "overview", "figures", "unreadable_batches"}
 LOCAL = {"clock", "close", "add_listener", "remove_listener", "begin_batches"}
 # What a handle begins, and hears the answer of later.
 BEGUN = {"publish_batches"}

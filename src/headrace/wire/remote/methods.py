@@ -6,6 +6,7 @@ protocol itself:
     hello    the first call on a connection: who is there, and what time it is
     watch    answered when looking again may be worth it, after 30 s at the latest
     overview, figures    all topics and groups, and the process, for `headrace top`
+    unreadable_batches   what nobody can open, for `headrace doctor`
 
 A repeatable method may be sent again when the connection broke before the answer
 came: it changes nothing, or the same again. A lease of which no answer came is given
@@ -23,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headrace.core.errors import HeadraceError
-from headrace.core.overview_values import NodeFigures, Overview
+from headrace.core.overview_values import NodeFigures, Overview, UnreadableBatch
 from headrace.core.settings import OffsetReset
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
 from headrace.core.values import (
@@ -288,6 +289,7 @@ _ALL = (
     # The node at a glance.
     Method("overview", {}, Overview, True),
     Method("figures", {}, NodeFigures | None, True),
+    Method("unreadable_batches", {}, list[UnreadableBatch], True),
 )
 METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _ALL}
 
