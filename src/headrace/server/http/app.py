@@ -150,6 +150,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return problem_response(404, "unknown-path", f"there is no {path}; see /docs", request)
 
 
+def _has_several(scope: Scope, name: bytes) -> bool:
+    return [each for each, _ in scope["headers"]].count(name) > 1
+
+
 class Gate:
     """Before everything else: the Host, the Origin, and an id for the request."""
 
@@ -176,7 +180,7 @@ class Gate:
             await send(message)
 
         refused = self._refusal(headers)
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        if len(headers) < len(scope["headers"]) and _has_several(scope, b"host"):
             # Whoever stands before us may have looked at the other one.
             refused = InvalidArgument("a request has one Host header, not several")
         if refused is not None:
@@ -186,7 +190,8 @@ class Gate:
         if account is None:
             await self.app(scope, receive, send_with_id)
             return
-        await account.turn()
+        if account.is_spent:
+            await account.turn()
         if scope["type"] == "websocket":
             receive = _in_turn(receive, account)
         await Metered(self.app(scope, receive, send_with_id), account)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from headrace.core import limits
 from headrace.core.errors import LimitExceeded
@@ -59,11 +59,22 @@ class Budget:
         wanted = int(length) if length.isdecimal() else -1
         if wanted > bytes_max:
             raise _too_large(bytes_max)
-        chunks = []
+        chunks: list[bytes] = []
         size = 0
         body: _Body | None = None
+        is_over = False
         try:
-            async for chunk in request.stream():
+            while not is_over:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk: bytes = message["body"]
+                is_over = not message["more_body"]
+                if is_over and not chunks:
+                    # It has come in one piece, and takes up room no longer.
+                    if len(chunk) > bytes_max:
+                        raise _too_large(bytes_max)
+                    return chunk
                 size += len(chunk)
                 self.size_bytes += len(chunk)
                 if size > bytes_max:

@@ -35,9 +35,14 @@ class Pattern(NamedTuple):
     endpoint: Endpoint
 
     def fits(self, segments: list[str]) -> bool:
-        return all(segments[place] == word for place, word in self.words) and all(
-            segments[place] for place, _ in self.names
-        )
+        # Plain loops: there are several of these for each request.
+        for place, word in self.words:
+            if segments[place] != word:
+                return False
+        for place, _ in self.names:
+            if not segments[place]:
+                return False
+        return True
 
 
 def segments_of(scope: Scope) -> list[str]:

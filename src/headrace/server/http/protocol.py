@@ -118,7 +118,8 @@ class GuardedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._answering = cycle
-        self._note_pipeline()
+        if self._pipelined:
+            self._note_pipeline()
         super()._start_asgi_task(cycle, app)
 
     def _note_pipeline(self) -> None:

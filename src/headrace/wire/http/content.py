@@ -41,7 +41,8 @@ def stored_value(
     value: msgspec.Raw | msgspec.UnsetType, encoding: str | None
 ) -> tuple[bytes | None, bytes | None]:
     """The bytes to store, and their content type."""
-    raw = given_value(value)
+    # Looked at here, since there is one for each message.
+    raw = given_value(value) if value is msgspec.UNSET else bytes(value)
     if encoding is not None:
         return stored_bytes("value", _text_of("value", raw), encoding), None
     if raw == b"null":
