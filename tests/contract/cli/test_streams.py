@@ -310,6 +310,12 @@ def test_a_command_that_is_typed_wrong_ends_with_code_2(orders: Run, words: list
     assert "Traceback" not in refused.output
 
 
+@on_files
+def test_a_directory_of_something_else_is_no_matter_of_typing(run: Run, data: Path) -> None:
+    data.mkdir()
+    assert "there is no Headrace directory here" in run("topic", "list", code=1).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -47,7 +47,8 @@ def _problems(call: Call) -> Iterator[str]:
         if count := partition.records.unreadable.count:
             yield (
                 f"{partition.topic.name}:{partition.index} has batches that cannot be read: "
-                f"{count} so far; the log says why. Kafka consumers get them, all others skip them"
+                f"{count} so far; headrace doctor names them. Kafka consumers get them, all others "
+                "skip them"
             )
 
 

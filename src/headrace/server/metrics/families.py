@@ -168,7 +168,7 @@ SIZE = Family(
 UNREADABLE = Family(
     "headrace_batches_unreadable", "gauge", (),
     "Record batches that queues skipped since the node started: what is inside cannot be read, "
-    "or is more than is opened. The node's log names them.",
+    "or is more than is opened. The node's log and `headrace doctor` name them.",
 )  # fmt: skip
 STOPPED = Family(
     "headrace_partitions_stopped", "gauge", (),
