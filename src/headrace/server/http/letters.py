@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
+
+from starlette.requests import ClientDisconnect
 
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, UnknownMessage
+from headrace.core.event_log import log_event
 from headrace.core.values import DeadLetter, MessageId, RedriveResult
 from headrace.server.http.messages import place_in
 from headrace.server.http.route import Call
@@ -128,15 +132,21 @@ async def show_letter(call: Call) -> bodies.ShownLetter:
 
 async def redrive(call: Call) -> bodies.Redriven:
     wanted: bodies.Redrive = call.body
-    total = RedriveResult(0, 0, 0, None)
+    topic, total = call.path["topic"], RedriveResult(0, 0, 0, None)
     slices = Slices()
-    async for batch in _chosen(call, wanted):
-        result = await call.run(
-            Face.redrive, call.path["topic"], batch, dry_run=wanted.dry_run, force=wanted.force
-        )
-        total = total.plus(result)
-        # A dry run waits for nothing.
-        await slices.rest()
+    try:
+        async for batch in call.each_while_there(_chosen(call, wanted)):
+            if batch:
+                result = await call.run(
+                    Face.redrive, topic, batch, dry_run=wanted.dry_run, force=wanted.force
+                )
+                total = total.plus(result)
+            # A dry run waits for nothing.
+            await slices.rest()
+    except ClientDisconnect:
+        if not wanted.dry_run:
+            _log_cut(call, "redrive ended with its client", redriven=total.redriven)
+        raise
     known = total._asdict()
     # Only who goes in batches looks what came back.
     del known["returned"]
@@ -145,14 +155,24 @@ async def redrive(call: Call) -> bodies.Redriven:
 
 async def purge(call: Call) -> bodies.Purged:
     purged = 0
-    async for batch in _chosen(call, call.body):
-        purged += await call.run(Face.purge, call.path["topic"], batch)
+    try:
+        async for batch in call.each_while_there(_chosen(call, call.body)):
+            if batch:
+                purged += await call.run(Face.purge, call.path["topic"], batch)
+    except ClientDisconnect:
+        _log_cut(call, "purge ended with its client", purged=purged)
+        raise
     return bodies.Purged(purged=purged)
 
 
+def _log_cut(call: Call, event: str, **done: int) -> None:
+    """Nobody hears the answer, so the log has to say how far it came."""
+    log_event(call.service.logger, logging.WARNING, event, topic=call.path["topic"], **done)
+
+
 async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list[MessageId]]:
-    """In batches. All of them only where that was said: an empty body must not
-    empty the dead letters."""
+    """In batches, of which some are empty where letters are looked for. All of them only
+    where that was said: an empty body must not empty the dead letters."""
     by_rule = choice.all or choice.group is not None or choice.reason is not None
     if (choice.ids is not None) == by_rule:
         raise InvalidArgument(
@@ -176,7 +196,7 @@ async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list
             for each in page
             if each.offset < ends.get(each.partition, 0) and each.mentions(choice.reason)
         ]
-        for start in range(0, len(ids), BATCH_ITEMS):
+        for start in range(0, max(1, len(ids)), BATCH_ITEMS):
             yield ids[start : start + BATCH_ITEMS]
         if after is None:
             return

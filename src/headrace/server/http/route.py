@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -120,6 +120,18 @@ class Call:
             return working.result()
         finally:
             await _give_up(working, leaving)
+
+    async def each_while_there(self, steps: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Each of the steps, for work that changes something: one that has begun is done
+        to its end, and ClientDisconnect is raised before the next when the client is gone."""
+        leaving = asyncio.ensure_future(_leaves(self.request))
+        try:
+            async for step in steps:
+                if leaving.done():
+                    raise ClientDisconnect
+                yield step
+        finally:
+            await _give_up(leaving)
 
     async def _unless_gone(
         self,
