@@ -28,7 +28,7 @@ class Made:
     ) -> None:
         self._waits = waits
         self._takes_turn = takes_turn
-        self.begun = self.shown = 0
+        self.begun = self.shown = self.undone = 0
         self.found = asyncio.Event()
         self.may_end = asyncio.Event()
         self.gone = asyncio.Event()
@@ -46,13 +46,16 @@ class Made:
         self.begun += 1
         if self._takes_turn:
             await self.found.wait()
-            await call.take_turn()
+            await call.take_turn(self._undo)
             self.shown += 1
         if self._waits:
             await call.unless_gone(self._wait())
         else:
             await self.may_end.wait()
         return {}
+
+    async def _undo(self) -> None:
+        self.undone += 1
 
     async def _wait(self) -> list[Any]:
         await self.may_end.wait()
@@ -91,6 +94,25 @@ def test_who_is_gone_does_not_stay_in_line() -> None:
         later = [made.ask() for _ in range(2 * MAX)]
         made.may_end.set()
         await asyncio.gather(*served, *later)
+
+    asyncio.run(play())
+
+
+def test_what_was_found_for_somebody_who_is_gone_in_line_is_given_back() -> None:
+    async def play() -> None:
+        made = Made(takes_turn=True)
+        made.found.set()
+        served = [made.ask() for _ in range(MAX)]
+        waiting = [made.ask() for _ in range(3)]
+        await settle()
+        assert (made.begun, made.shown) == (MAX + 3, MAX)
+        made.gone.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in found] == [ClientDisconnect] * 3
+        assert made.undone == 3
+        made.may_end.set()
+        await asyncio.gather(*served)
+        assert made.undone == 3
 
     asyncio.run(play())
 

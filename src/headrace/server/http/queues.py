@@ -6,6 +6,7 @@ of its own; what was wrong with a single one is the answer's status.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from headrace.calls import Face
@@ -33,7 +34,7 @@ async def lease(call: Call) -> bodies.Leased:
     if not leased and wanted.wait:
         wait_ms = round(wanted.wait * 1000)
         leased = await call.unless_gone(leasing.find(wanted.count, wait_ms), leasing.give_back)
-    await call.take_turn()
+    await call.take_turn(partial(leasing.give_back, leased))
     return bodies.Leased(consumer=leasing.consumer, messages=list(map(shown_delivery, leased)))
 
 

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -73,15 +74,20 @@ class Call:
         self._turns = turns
         self._has_turn = False
 
-    async def take_turn(self) -> None:
+    async def take_turn(self, undo: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait until this may make its answer; `end_turn` lets the next one. Who is gone
-        meanwhile does not stay in line: ClientDisconnect."""
+        meanwhile does not stay in line: what was done for it is undone, ClientDisconnect."""
         if self._turns is None:
             return
         if self._turns.is_free:
             await self._turns.take()
         else:
-            await self.while_there(self._turns.take())
+            try:
+                await self.while_there(self._turns.take())
+            except ClientDisconnect:
+                if undo is not None:
+                    await undo()
+                raise
         self._has_turn = True
 
     def end_turn(self, answer_bytes: int = 0) -> None:
@@ -105,7 +111,7 @@ class Call:
         self.end_turn()
         found = await self._unless_gone(work, undo)
         if had_turn:
-            await self.take_turn()
+            await self.take_turn(None if undo is None else partial(undo, found))
         return found
 
     async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
