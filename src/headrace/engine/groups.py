@@ -35,6 +35,7 @@ from headrace.engine.lane import LaneSchedule
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.topics import Topics
+from headrace.engine.view_opening import ViewOpening
 
 
 class Serving:
@@ -133,10 +134,26 @@ class Groups:
                 self._topics.change([GroupSubscribed(group.id, topic.id)], now_ms)
                 group = self.named(name)
             for partition in tuple(self._topics.partitions(topic)):
-                self.open_views(group, [partition], now_ms, commit)
+                opening = self._preparing(group, partition)
+                if opening is not None:
+                    yield from opening.steps(now_ms)
+                    group = self._still_reading(group, topic)
+                self._open_view(group, partition, now_ms, commit, opening)
                 yield
                 group = self._still_reading(group, topic)
         return group
+
+    def _preparing(self, group: Group, partition: Partition) -> ViewOpening | None:
+        """Where a view takes long to open: keys are read from the log."""
+        start = _start_for(group, partition)
+        if (
+            partition.topic.settings.ordering != "key"
+            or group.id in partition.views
+            or partition.queues_stopped is not None
+            or start >= partition.high_watermark
+        ):
+            return None
+        return ViewOpening(partition, group, start)
 
     def _still_reading(self, group: Group, topic: Topic) -> Group:
         """The group as it is after others had their turn: a view that nobody subscribes
@@ -154,18 +171,23 @@ class Groups:
         self, group: Group, partitions: Sequence[Partition], now_ms: int, commit: Commit
     ) -> None:
         for partition in partitions:
-            # Where queues are stopped, a start after their repair opens what is missing.
-            if group.id not in partition.views and partition.queues_stopped is None:
-                if group.settings.start == "earliest":
-                    start = partition.log.start_offset
-                elif group.settings.isolation == "read_committed":
-                    # Of what is undecided the group sees all or nothing.
-                    start = partition.last_stable_offset
-                else:
-                    start = partition.high_watermark
-                partition.open_view(group, start, now_ms)
-                assert partition.state is not None
-                commit.state.append((partition, partition.state.log.end_offset))
+            self._open_view(group, partition, now_ms, commit)
+
+    def _open_view(
+        self,
+        group: Group,
+        partition: Partition,
+        now_ms: int,
+        commit: Commit,
+        opening: ViewOpening | None = None,
+    ) -> None:
+        # Where queues are stopped, a start after their repair opens what is missing.
+        if group.id not in partition.views and partition.queues_stopped is None:
+            start = _start_for(group, partition)
+            prepared = None if opening is None else opening.result(group, start)
+            partition.open_view(group, start, now_ms, prepared)
+            assert partition.state is not None
+            commit.state.append((partition, partition.state.log.end_offset))
 
     def alter(self, group: Group, settings: Mapping[str, Any], now_ms: int) -> Group:
         changed = group.settings.changed(settings)
@@ -288,6 +310,15 @@ class Groups:
         for _, view in views:
             statistics.sample(view, now_ms)
         return statistics.of_group(group.name, parts, [view for _, view in views], now_ms)
+
+
+def _start_for(group: Group, partition: Partition) -> int:
+    if group.settings.start == "earliest":
+        return partition.log.start_offset
+    if group.settings.isolation == "read_committed":
+        # Of what is undecided the group sees all or nothing.
+        return partition.last_stable_offset
+    return partition.high_watermark
 
 
 def _check_settled(partition: Partition, view: QueueView | None) -> None:

@@ -340,15 +340,24 @@ class Partition:
         else:
             view.apply(event)
 
-    def open_view(self, group: Group, start: int, now_ms: int) -> QueueView:
-        """A queue group begins to read here. Lasting once the state log is synced."""
+    def new_view(self, group: Group, start: int) -> QueueView:
+        return QueueView(group.id, group.name, group.settings, self.topic.settings.ordering, start)
+
+    def end_for(self, view: QueueView) -> int:
+        """Up to where the group may see messages."""
+        return self.last_stable_offset if view.is_committed else self.high_watermark
+
+    def open_view(
+        self, group: Group, start: int, now_ms: int, prepared: QueueView | None = None
+    ) -> QueueView:
+        """A queue group begins to read here. Lasting once the state log is synced.
+        `prepared` is its view, as far as it is made already."""
         state = self.open_state(now_ms)
         scanner = self.open_scanner()
         state.append_turn(events.Opened(group.id, start, now_ms), self.epoch, now_ms)
-        view = QueueView(group.id, group.name, group.settings, self.topic.settings.ordering, start)
+        view = prepared or self.new_view(group, start)
         self.views[group.id] = view
-        end = self.last_stable_offset if view.is_committed else self.high_watermark
-        scanner.catch_up([view], end, now_ms)
+        scanner.catch_up([view], self.end_for(view), now_ms)
         self._load_due()
         return view
 

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.core.ports import Buffer, Disk
+from headrace.core.steps import Steps, run_to_end
 from headrace.engine.contents import Contents
 from headrace.engine.due import DueTimes
 from headrace.engine.lane import LANE_COUNT
@@ -196,7 +197,7 @@ class Scanner:
         if start >= end:
             return
         if self._by_key:
-            self._catch_up_from_log(views, start, end, now_ms)
+            run_to_end(self._catch_up_from_log(views, start, end, now_ms))
             return
         try:
             for scan in self._sidecar.scans(max(start, self._log.start_offset)):
@@ -205,9 +206,15 @@ class Scanner:
             self.rescan()
             self.catch_up(views, end, now_ms)
 
+    def catching_up(self, views: Collection[QueueView], end: int, now_ms: int) -> Steps[None]:
+        """As `catch_up`, in steps of a batch, where the order is that of keys. The log may
+        grow meanwhile, and nothing else."""
+        start = min((view.window.end for view in views), default=end)
+        yield from self._catch_up_from_log(views, start, end, now_ms)
+
     def _catch_up_from_log(
         self, views: Collection[QueueView], start: int, end: int, now_ms: int
-    ) -> None:
+    ) -> Steps[None]:
         """The sidecar does not keep keys, so an order of keys needs the records."""
         there = max(start, self._log.start_offset)
         for data, position in iterate_batches(self._log, there, end):
@@ -224,6 +231,7 @@ class Scanner:
             )
             start = scan.end
             self._extend_all(scan, views, end, now_ms)
+            yield
 
     def load_due(self, start: int, end: int) -> None:
         """Due times of everything between the two, from the sidecar."""

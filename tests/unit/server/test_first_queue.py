@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.unit.server.share_door import Shared, ranges
 from tests.unit.server.test_loop_calls import GROUP, TOPIC, WORKER, Served, on_a_loop
 
 from headrace.calls import Face
-from headrace.core.values import Outgoing, PlacedBatch
+from headrace.core.values import MessageId, Outgoing, PlacedBatch
 from headrace.engine import prescan, scan, scanner
 from headrace.engine.scan import scan_batch
 from headrace.record import Codec, NewRecord, attribute_headers, build_batch
@@ -127,6 +128,63 @@ def test_a_topic_in_the_order_of_keys_is_leased_in_that_order() -> None:
             got += values(leased)
             await served.run(Face.ack, GROUP, [each.receipt for each in leased])
         assert sorted(got) == sorted(EXPECTED)
+
+    on_a_loop(scenario)
+
+
+async def drained(served: Served, group: str) -> list[bytes]:
+    got: list[bytes] = []
+    while leased := await served.run(Face.lease, group, [TOPIC], WORKER, 20):
+        got += values(leased)
+        await served.run(Face.ack, group, [each.receipt for each in leased])
+    return got
+
+
+async def publish_more(served: Served) -> None:
+    await served.run(Face.publish, TOPIC, [Outgoing(b"meanwhile", key=b"k")])
+
+
+async def delete_some(served: Served) -> None:
+    await served.run(Face.delete_records, TOPIC, 0, 5)
+
+
+async def cancel_one(served: Served) -> None:
+    assert await served.run(Face.cancel, MessageId(TOPIC, 0, 10))
+
+
+async def change_group(served: Served) -> None:
+    await served.run(Face.alter_group, GROUP, {"isolation": "read_uncommitted"})
+
+
+@pytest.mark.parametrize("change", [publish_more, delete_some, cancel_one, change_group])
+@pytest.mark.parametrize("after", range(7))
+def test_keys_of_a_backlog_are_gone_through_in_steps_and_what_changes_meanwhile_is_seen(
+    change: Callable[[Served], Coroutine[Any, Any, None]], after: int
+) -> None:
+    async def scenario(served: Served) -> None:
+        await fill(served, ordering="key")
+        later = Outgoing(b"later", b"l", attribute_headers(delay_ms=60_000))
+        await served.run(Face.publish, TOPIC, [later])
+        broker, clock = served.service.broker, served.service.clock
+        commit = served.service.commit()
+        opening = broker.groups.opening(
+            GROUP, [broker.topics.named(TOPIC)], {"start": "earliest"}, clock.now_ms(), commit
+        )
+        steps = 0
+        for _ in opening:
+            steps += 1
+            if steps == after:
+                await change(served)
+        await served.service.finish(commit)
+        # One a batch, unless what was there before had to be begun anew; and one in the end.
+        assert steps >= 7 or change is not publish_more
+        await served.run(Face.open_queue, "twin", [TOPIC], WORKER, {"start": "earliest"})
+        told = [
+            await served.run(Face.queue_statistics, group, [TOPIC]) for group in (GROUP, "twin")
+        ]
+        assert [each.ready for each in told] == [told[1].ready] * 2
+        assert [each.delayed for each in told] == [0 if change is cancel_one and after else 1] * 2
+        assert await drained(served, GROUP) == await drained(served, "twin")
 
     on_a_loop(scenario)
 
