@@ -24,6 +24,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -158,6 +159,39 @@ def _place_of(parts: BatchParts) -> int:
     return -1 - parts.header.base_offset
 
 
+class _Ahead:
+    """Batches for one call: those that follow one another are read together, since many
+    have a record or two."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._data: Buffer = b""
+        self._position = 0
+        self._next_offset = -1
+
+    def batch_at(self, offset: int, count: int, end: int) -> tuple[Buffer, BatchHeader] | None:
+        """The batch that holds this offset, or the next that exists below `end`. `count`
+        records are wanted from there on."""
+        if offset != self._next_offset or self._position >= len(self._data):
+            self._data = self._log.read(offset, _bytes_of_records(count), end)
+            self._position = 0
+            if not self._data:
+                return None
+        try:
+            header = check_batch(self._data, self._position)
+        except CorruptBatch as error:
+            raise _damaged(self._log, offset, error) from error
+        stop = self._position + header.size_bytes
+        batch = memoryview(self._data)[self._position : stop]
+        self._position, self._next_offset = stop, header.next_offset
+        return batch, header
+
+
+def _bytes_of_records(count: int) -> int:
+    """About what to read from the log for so many."""
+    return min(READ_BYTES_MAX, max(READ_BYTES_MIN, count * _RECORD_BYTES_GUESS))
+
+
 class RecordReader:
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -192,7 +226,9 @@ class RecordReader:
         """As `read`, as far as the allowance goes: the records, and the runs that
         were gone over. Of scattered records the neighbours are not wanted next."""
         self._note_changes()
-        take = self._take_alone if is_scattered or len(runs) > 2 else self._take_of_block
+        take = self._take_of_block
+        if is_scattered or len(runs) > 2:
+            take = partial(self._take_alone, _Ahead(self._log))
         found: list[Record] = []
         gone_over: Runs = []
         for first, stop in pairs(runs):
@@ -259,20 +295,22 @@ class RecordReader:
         return _Taken(_taken(block, start, last, aborted), last, block.cost)
 
     def _take_alone(
-        self, start: int, stop: int, end: int, aborted: Sequence[AbortedTransaction]
+        self,
+        ahead: _Ahead,
+        start: int,
+        stop: int,
+        end: int,
+        aborted: Sequence[AbortedTransaction],
     ) -> _Taken | None:
         """These records without their neighbours, as far as one batch has them."""
         batch: Buffer = b""
         parts = self._opened_at(start)
         header = None if parts is None else parts.header
         if header is None:
-            batch = self._log.read(start, READ_BYTES_MIN, end)
-            if not batch:
+            found = ahead.batch_at(start, stop - start, end)
+            if found is None:
                 return None
-            try:
-                header = check_batch(batch)
-            except CorruptBatch as error:
-                raise _damaged(self._log, start, error) from error
+            batch, header = found
         is_void = header.is_control or (
             header.is_transactional and covers(aborted, header.producer_id, header.base_offset)
         )
@@ -303,8 +341,7 @@ class RecordReader:
         for block in reversed(self._blocks.values()):
             if block.start <= offset < block.end:
                 return block
-        bytes_max = min(READ_BYTES_MAX, max(READ_BYTES_MIN, count * _RECORD_BYTES_GUESS))
-        data = self._log.read(offset, bytes_max, end)
+        data = self._log.read(offset, _bytes_of_records(count), end)
         if not data:
             return None
         block = self._decode(data, offset)

@@ -98,6 +98,26 @@ def test_every_lane_goes_at_its_own_pace_and_opens_a_batch_once(
     assert sum(decoded) <= 100 * batches * 2
 
 
+def test_batches_that_follow_one_another_are_read_together(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.make(group=UNLIMITED)
+    for number in range(200):
+        publish(bench, 1, ["normal" if number % 10 else "critical"])
+    assert len(bench.lease(20)) == 20
+    log = bench.partition().log
+    read, reads = log.read, []
+
+    def note(*given: int) -> Any:
+        reads.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(log, "read", note)
+    assert [each.offset for each in bench.lease(90)] == [o for o in range(100) if o % 10]
+    # Nine lie together, between two that are gone.
+    assert len(reads) == 10
+
+
 def test_what_is_kept_of_scattered_batches_is_bounded(bench: Any) -> None:
     bench.make(group=UNLIMITED)
     for _ in range(100):
