@@ -56,6 +56,7 @@ class Twin:
                 message["state"] = "expired"
                 self.totals["expired"] += 1
                 if self.buries_expired or message.get("is_revived"):
+                    self.totals["dead_lettered"] += 1
                     self.buried.append((place, "expired"))
 
     def end_lease(self, place: Place, message: Message) -> None:
