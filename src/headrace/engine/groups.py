@@ -35,7 +35,7 @@ from headrace.engine.lane import LaneSchedule
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.topics import Topics
-from headrace.engine.view_opening import ViewOpening
+from headrace.engine.view_opening import ViewOpening, new_view
 
 
 class Serving:
@@ -185,7 +185,8 @@ class Groups:
         if group.id not in partition.views and partition.queues_stopped is None:
             start = _start_for(group, partition)
             prepared = None if opening is None else opening.result(group, start)
-            partition.open_view(group, start, now_ms, prepared)
+            view = prepared or new_view(partition, group, start)
+            partition.open_view(view, start, now_ms)
             assert partition.state is not None
             commit.state.append((partition, partition.state.log.end_offset))
 
@@ -213,7 +214,7 @@ class Groups:
         """Read a partition from here on, whatever became of its messages before."""
         _check_settled(partition, partition.views.get(group.id))
         partition.close_view(group.id, now_ms)
-        partition.open_view(group, start, now_ms)
+        partition.open_view(new_view(partition, group, start), start, now_ms)
         assert partition.state is not None
         commit.state.append((partition, partition.state.log.end_offset))
 

@@ -340,26 +340,15 @@ class Partition:
         else:
             view.apply(event)
 
-    def new_view(self, group: Group, start: int) -> QueueView:
-        return QueueView(group.id, group.name, group.settings, self.topic.settings.ordering, start)
-
-    def end_for(self, view: QueueView) -> int:
-        """Up to where the group may see messages."""
-        return self.last_stable_offset if view.is_committed else self.high_watermark
-
-    def open_view(
-        self, group: Group, start: int, now_ms: int, prepared: QueueView | None = None
-    ) -> QueueView:
-        """A queue group begins to read here. Lasting once the state log is synced.
-        `prepared` is its view, as far as it is made already."""
+    def open_view(self, view: QueueView, start: int, now_ms: int) -> None:
+        """A queue group begins to read here. Lasting once the state log is synced."""
         state = self.open_state(now_ms)
         scanner = self.open_scanner()
-        state.append_turn(events.Opened(group.id, start, now_ms), self.epoch, now_ms)
-        view = prepared or self.new_view(group, start)
-        self.views[group.id] = view
-        scanner.catch_up([view], self.end_for(view), now_ms)
+        state.append_turn(events.Opened(view.group_id, start, now_ms), self.epoch, now_ms)
+        self.views[view.group_id] = view
+        end = self.last_stable_offset if view.is_committed else self.high_watermark
+        scanner.catch_up([view], end, now_ms)
         self._load_due()
-        return view
 
     def close_view(self, group_id: int, now_ms: int) -> None:
         if self.views.pop(group_id, None) is not None and self.state is not None:

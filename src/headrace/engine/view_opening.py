@@ -16,13 +16,18 @@ from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 
 
+def new_view(partition: Partition, group: Group, start: int) -> QueueView:
+    ordering = partition.topic.settings.ordering
+    return QueueView(group.id, group.name, group.settings, ordering, start)
+
+
 class ViewOpening:
     def __init__(self, partition: Partition, group: Group, start: int) -> None:
         self._partition = partition
         self._scanner = partition.open_scanner()
         self._start = start
         self._known = self._changing()
-        self._view = partition.new_view(group, start)
+        self._view = new_view(partition, group, start)
 
     def _changing(self) -> tuple[object, ...]:
         """What views of the partition would be told of."""
@@ -34,8 +39,9 @@ class ViewOpening:
         return self._partition.scanner is self._scanner and self._known == self._changing()
 
     def steps(self, now_ms: int) -> Steps[None]:
-        view = self._view
-        steps = self._scanner.catching_up([view], self._partition.end_for(view), now_ms)
+        # What is undecided is for later: not every group sees it.
+        end = self._partition.last_stable_offset
+        steps = self._scanner.catching_up([self._view], end, now_ms)
         while self._is_good():
             try:
                 next(steps)
