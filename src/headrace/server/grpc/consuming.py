@@ -114,6 +114,8 @@ class _Stream:
         tasks = (feeding, listening, replaced)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if listening.done() and listening.exception() is None:
+                await self._end_write()
         finally:
             for task in tasks:
                 task.cancel()
@@ -122,13 +124,18 @@ class _Stream:
             if isinstance(outcome, Exception):
                 raise outcome
 
+    async def _end_write(self) -> None:
+        """The client may have all of it by now: grpc tells us later."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS), self._writing:
+                pass
+
     async def take_leave(self) -> None:
         """Its requests have ended. Where the stream was cut off that looks the same until
         grpc cancels our task, which may take long on a busy node; but then nothing can be
         written any more, and this raises."""
         if self._is_mid_write:
             # grpc still has the answer before, which the client does not take.
-            await asyncio.sleep(LEAVE_SECONDS)
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
