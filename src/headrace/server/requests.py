@@ -47,10 +47,13 @@ class Requests:
         waited_ms: float = 0,
         code: str = "",
         who: Mapping[str, object] = _NOBODY,
+        seconds: float | None = None,
     ) -> None:
-        """Requests that were read at `began`, by perf_counter, are answered now;
-        `waited_ms` is what they had asked to wait, and `code` what went wrong."""
-        seconds = perf_counter() - began
+        """Requests that were read at `began`, by perf_counter, are answered now, after
+        `seconds` where somebody has looked at the clock; `waited_ms` is what they had asked
+        to wait, and `code` what went wrong."""
+        if seconds is None:
+            seconds = perf_counter() - began
         endpoint.latency.add(seconds, count)
         if code:
             endpoint.errors[code] += 1

@@ -47,6 +47,16 @@ def test_a_slow_request_is_written_with_who_asked(
     assert endpoint.errors == {"disk-full": 1}
 
 
+def test_who_has_looked_at_the_clock_is_believed(
+    counts: Counts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between two looks a poll that waited almost as long could become slow, of which nobody
+    has said then who it was and what it had asked to wait."""
+    requests = Requests(counts, slow_ms=500)
+    requests.done(counts.endpoint("kafka", "Fetch"), ago(0.6), seconds=0.499)
+    assert lines(caplog, "slow request") == []
+
+
 def test_of_many_slow_requests_one_line_tells(
     counts: Counts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

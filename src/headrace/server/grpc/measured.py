@@ -77,10 +77,12 @@ class Measured:
                 yield call
         finally:
             requests = self._service.requests
-            is_odd = bool(call.code) or perf_counter() - call.began >= requests.look_seconds
+            seconds = perf_counter() - call.began
+            is_odd = bool(call.code) or seconds >= requests.look_seconds
             requests.done(
                 self._endpoint,
                 call.began,
+                seconds=seconds,
                 waited_ms=_wait_ms(call.request),
                 code=call.code,
                 who=call.who() if is_odd else {},

@@ -10,6 +10,7 @@ WebSocket that does not answer pings after two of them.
 from __future__ import annotations
 
 import asyncio
+import select
 from time import perf_counter
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from headrace.core import limits
 from headrace.core.node_settings import NodeSettings
 from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.problems import PROBLEM_TYPE
-from headrace.server.http.route import encode
+from headrace.server.http.route import IS_GONE, encode
 from headrace.server.service import Service
 from headrace.server.shares import shares_of
 from headrace.server.stalls import Addresses, Watch, find_surplus
@@ -32,6 +33,8 @@ SWEEP_SECONDS = 1.0
 BROKEN_CODE = 1006
 # Where an application finds the account of the connection, in the scope of its request.
 ACCOUNT = "headrace.account"
+# What Linux says of a connection whose other side has ended; others say so to who reads.
+_ENDED = getattr(select, "POLLRDHUP", 0)
 
 
 class Guard:
@@ -127,6 +130,15 @@ class GuardedHttp(HttpToolsProtocol):
         self._guard.pipelined += waiting - self._pipelined
         self._pipelined = waiting
 
+    def is_gone(self) -> bool:
+        """Whether the client has ended the connection, also where the loop has not come to
+        see that yet: it may have been in the same packet as the request."""
+        if self.transport.is_closing() or not _ENDED:
+            return self.transport.is_closing()
+        polling = select.poll()
+        polling.register(self.transport.get_extra_info("socket"), _ENDED)
+        return bool(polling.poll(0))
+
     def stall(self, now: float, limit_seconds: float) -> str:
         """Why the connection is to be cut, if it is."""
         if self._head.is_stalled(now, limit_seconds, 0, waits=self._in_head and self._is_head_due):
@@ -149,6 +161,7 @@ class GuardedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         cast(Any, self.scope)[ACCOUNT] = self.account
+        cast(Any, self.scope)[IS_GONE] = self.is_gone
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

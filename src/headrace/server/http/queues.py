@@ -34,7 +34,10 @@ async def lease(call: Call) -> bodies.Leased:
     if not leased and wanted.wait:
         wait_ms = round(wanted.wait * 1000)
         leased = await call.unless_gone(leasing.find(wanted.count, wait_ms), leasing.give_back)
-    await call.take_turn(partial(leasing.give_back, leased))
+    give_back = partial(leasing.give_back, leased)
+    await call.take_turn(give_back)
+    if leased:
+        await call.check_there(give_back)
     return bodies.Leased(consumer=leasing.consumer, messages=list(map(shown_delivery, leased)))
 
 

@@ -34,6 +34,8 @@ from headrace.wire.http.message_count import check_json_count
 JSON_TYPE = "application/json"
 # In a request's scope: for how many seconds it asked to wait.
 WAITED = "headrace.wait"
+# And what says whether its client is known to be gone.
+IS_GONE = "headrace.is_gone"
 
 T = TypeVar("T")
 
@@ -89,6 +91,14 @@ class Call:
                     await undo()
                 raise
         self._has_turn = True
+
+    async def check_there(self, undo: Callable[[], Awaitable[None]]) -> None:
+        """Right before an answer: when the client is gone, what was done for it is undone,
+        ClientDisconnect."""
+        is_gone = self.request.scope.get(IS_GONE)
+        if is_gone is not None and is_gone():
+            await undo()
+            raise ClientDisconnect
 
     def end_turn(self, answer_bytes: int = 0) -> None:
         if self._turns is not None and self._has_turn:

@@ -339,13 +339,15 @@ class Door:
         for code, times in errors.items():
             endpoint.errors[name_of(code)] += times
         requests = self.service.requests
-        if perf_counter() - call.began < requests.look_seconds:
-            requests.done(endpoint, call.began)
+        seconds = perf_counter() - call.began
+        if seconds < requests.look_seconds:
+            requests.done(endpoint, call.began, seconds=seconds)
             return
         is_joining = call.api.key in REBALANCING
         requests.done(
             endpoint,
             call.began,
+            seconds=seconds,
             waited_ms=float("inf") if is_joining else call.wait_ms,
             who={
                 "client": call.client_id,
