@@ -42,9 +42,5 @@ class PlainHttp:
         assert status < 300, (path, found)
         return found
 
-    def end(self) -> None:
-        """Send nothing more."""
-        self._writer.write_eof()
-
     def close(self) -> None:
         self._writer.close()

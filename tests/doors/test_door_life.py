@@ -163,28 +163,3 @@ def test_a_poll_whose_client_is_gone_leases_nothing(
 
     [message] = asyncio.run(run())["messages"]
     assert (message["value"], message["attempt"]) == ("for the living", 1)
-
-
-def test_a_lease_whose_client_left_as_it_asked_is_no_lease(doors: DoorsProcess, topic: str) -> None:
-    """The end of the connection comes with the request, and the message is there."""
-    lease = {"topics": [topic], "visibility": 3600}
-
-    async def run() -> Any:
-        address = doors.doors["http"]
-        there = await PlainHttp(address).connect()
-        await there.ask(f"/queues/g-{topic}/lease", lease)
-        await there.ask(f"/topics/{topic}/messages", {"value": "for the living"})
-        for _ in range(5):
-            gone = await PlainHttp(address).connect()
-            gone.send("POST", f"/queues/g-{topic}/lease", lease)
-            gone.end()
-            # The node has ended it as well.
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
-                await gone.receive()
-            gone.close()
-        found = await there.ask(f"/queues/g-{topic}/lease", lease)
-        there.close()
-        return found
-
-    [message] = asyncio.run(run())["messages"]
-    assert (message["value"], message["attempt"]) == ("for the living", 1)

@@ -15,9 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+
+from headrace.cli.completing import setting_names
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -118,6 +122,21 @@ MOMENT = Word("moment", parse_moment_ms)
 START = Word("start", parse_start)
 SETTING = Word("name=value", parse_setting)
 HEADER = Word("name=value", parse_header)
+
+
+def settings_option(
+    known: Iterable[str], *, required: bool = False, help: str | None = None
+) -> Callable[[Function], Function]:
+    """`--set name=value`, of these names."""
+    return click.option(
+        "--set",
+        "settings",
+        type=SETTING,
+        multiple=True,
+        required=required,
+        shell_complete=setting_names(known),
+        help=help,
+    )
 
 
 def settings_of(pairs: Iterable[tuple[str, str | int]]) -> dict[str, str | int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.arguments import SETTING, START, settings_of
+from headrace.cli.arguments import START, settings_of, settings_option
 from headrace.cli.command import (
     Place,
     command,
@@ -15,7 +15,7 @@ from headrace.cli.command import (
     open_backend,
     yes_option,
 )
-from headrace.cli.completing import group_names, queue_names, setting_names, topic_names, words
+from headrace.cli.completing import group_names, queue_names, topic_names, words
 from headrace.cli.consume import Start, start_positions
 from headrace.cli.output import print_fields, print_table, say, write_json
 from headrace.core.errors import GroupInUse, GroupKindMismatch
@@ -85,13 +85,9 @@ def describe_group(name: str, as_json: bool, place: Place) -> None:
 
 @command(group, "alter", examples="headrace group alter billing --set visibility_ms=2m")
 @click.argument("name", shell_complete=queue_names)
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
+@settings_option(
+    GroupSettings().to_mapping(),
     required=True,
-    shell_complete=setting_names(GroupSettings().to_mapping()),
     help=f"A setting; may be repeated. Known: {', '.join(GroupSettings().to_mapping())}.",
 )
 def alter_group(name: str, settings: tuple[tuple[str, str | int], ...], place: Place) -> None:

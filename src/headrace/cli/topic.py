@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.arguments import SETTING, settings_of
+from headrace.cli.arguments import settings_of, settings_option
 from headrace.cli.command import (
     Place,
     command,
@@ -14,7 +14,7 @@ from headrace.cli.command import (
     open_handle,
     yes_option,
 )
-from headrace.cli.completing import setting_names, topic_names
+from headrace.cli.completing import topic_names
 from headrace.cli.output import print_fields, print_table, say, shown_bytes, write_json
 from headrace.core.settings import TopicSettings
 from headrace.core.values import TopicInfo
@@ -29,7 +29,7 @@ topic = noun(
     """,
 )
 
-_SETTING_NAMES = ", ".join(TopicSettings().to_mapping())
+_SETTINGS = tuple(TopicSettings().to_mapping())
 
 
 @command(
@@ -43,14 +43,7 @@ _SETTING_NAMES = ", ".join(TopicSettings().to_mapping())
 )
 @click.argument("name")
 @click.option("--partitions", type=int, default=3, show_default=True)
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    shell_complete=setting_names(TopicSettings().to_mapping()),
-    help=f"A setting; may be repeated. Known: {_SETTING_NAMES}.",
-)
+@settings_option(_SETTINGS, help=f"A setting; may be repeated. Known: {', '.join(_SETTINGS)}.")
 @click.option("--exist-ok", is_flag=True, help="It is fine when the topic exists already.")
 @json_option
 def create_topic(
@@ -133,14 +126,7 @@ def describe_topic(name: str, as_json: bool, place: Place) -> None:
 
 @command(topic, "alter", examples="headrace topic alter orders --set retention_ms=30d")
 @click.argument("name", shell_complete=topic_names)
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    required=True,
-    shell_complete=setting_names(TopicSettings().to_mapping()),
-)
+@settings_option(_SETTINGS, required=True)
 @json_option
 def alter_topic(
     name: str, settings: tuple[tuple[str, str | int], ...], as_json: bool, place: Place

@@ -24,7 +24,7 @@ import click
 from click.core import ParameterSource
 
 from headrace.cli import work_app
-from headrace.cli.arguments import DURATION, SETTING, settings_of
+from headrace.cli.arguments import DURATION, settings_of, settings_option
 from headrace.cli.command import (
     EXIT_NOTHING_FOUND,
     Place,
@@ -36,7 +36,7 @@ from headrace.cli.command import (
     stay_connected,
     wait_in_slices,
 )
-from headrace.cli.completing import queue_names, setting_names, topic_names
+from headrace.cli.completing import queue_names, topic_names
 from headrace.cli.output import (
     flush_lines,
     iso_moment,
@@ -84,14 +84,7 @@ GRACE_SECONDS = 30.0
 @click.option("--wait", "wait_ms", type=DURATION, help="End when none came for so long.")
 @click.option("--visibility", type=DURATION, help="How long a lease lasts.  [default: the group's]")
 @click.option("--concurrency", type=click.IntRange(1, 256), default=1, show_default=True)
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    shell_complete=setting_names(GroupSettings().to_mapping()),
-    help="A setting of a new group.",
-)
+@settings_option(GroupSettings().to_mapping(), help="A setting of a new group.")
 @click.option("--grace", type=DURATION, help="How long what runs may take to end.  [default: 30s]")
 @click.option("--reload", "reloads", is_flag=True, help="Of an app: again when a file changes.")
 @retry_option

@@ -11,7 +11,8 @@ from headrace.core.values import Delivery, MessageId, Outgoing, Receipt
 from headrace.engine.partition import Partition
 from headrace.node import Node
 from headrace.platform.memory_disk import MemoryContent, MemoryDisk
-from headrace.record import attribute_headers
+from headrace.record import attribute_headers, reader
+from headrace.record.reader import read_block
 
 TOPIC = "orders"
 GROUP = "workers"
@@ -115,3 +116,16 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture
 def copy_disk() -> Callable[[MemoryDisk], MemoryDisk]:
     return copy_of
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The first offset of each batch that was uncompressed to be read."""
+    offsets: list[int] = []
+
+    def note(batch: Any, header: Any, *more: int) -> bytes:
+        offsets.append(header.base_offset)
+        return read_block(batch, header, *more)
+
+    monkeypatch.setattr(reader, "read_block", note)
+    return offsets

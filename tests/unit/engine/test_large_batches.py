@@ -10,23 +10,9 @@ import pytest
 from headrace.core import limits
 from headrace.engine import records as module
 from headrace.engine.records import KeptBlocks
-from headrace.record import BatchParts, Codec, NewRecord, Record, build_batch, reader
-from headrace.record.reader import read_block
+from headrace.record import BatchParts, Codec, NewRecord, Record, build_batch
 
 COUNT = 60_000
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The first offset of each batch that was uncompressed to be read."""
-    offsets: list[int] = []
-
-    def note(batch: Any, header: Any, *more: int) -> bytes:
-        offsets.append(header.base_offset)
-        return read_block(batch, header, *more)
-
-    monkeypatch.setattr(reader, "read_block", note)
-    return offsets
 
 
 def publish(bench: Any, first: int = 0, count: int = COUNT, **more: Any) -> None:

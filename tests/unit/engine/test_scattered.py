@@ -14,7 +14,6 @@ from headrace.engine import records as module
 from headrace.engine.records import KeptBlocks
 from headrace.engine.runs import runs_of
 from headrace.record import Codec, NewRecord, attribute_headers, build_batch, reader
-from headrace.record.reader import read_block
 
 UNLIMITED = {"leases_per_consumer_max": 1_000_000}
 LANES = ("critical", "high", "normal", "low", "background")
@@ -42,19 +41,6 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(reader, "_read_some", note)
     return counts
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The first offset of each batch that was uncompressed to be read."""
-    offsets: list[int] = []
-
-    def note(batch: Any, header: Any, *more: int) -> bytes:
-        offsets.append(header.base_offset)
-        return read_block(batch, header, *more)
-
-    monkeypatch.setattr(reader, "read_block", note)
-    return offsets
 
 
 def test_a_lease_of_scattered_messages_decodes_those_alone(bench: Any, decoded: list[int]) -> None:

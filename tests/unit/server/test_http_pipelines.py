@@ -1,11 +1,12 @@
-"""Requests that are sent at once over one connection: what waits behind another one is
-bounded, hears that its client is gone, and leaves nothing."""
+"""Requests that are sent at once over one connection, or with its end: what waits behind
+another one is bounded, who is gone is heard of, and nothing is left of it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
+import socket
 from typing import Any
 
 import pytest
@@ -74,6 +75,41 @@ def test_all_together_have_so_many_waiting_and_who_has_few_is_not_cut(
             assert +service.counts.cuts == {("http", "memory"): 1}
             for writer in (greedy, modest, another):
                 writer.close()
+
+    asyncio.run(play())
+
+
+def lease(wait: int) -> bytes:
+    body = b'{"topics": ["orders"], "visibility": 3600, "wait": %d}' % wait
+    return (
+        b"POST /queues/workers/lease HTTP/1.1\r\nhost: localhost\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    )
+
+
+def test_a_lease_whose_client_left_as_it_asked_is_no_lease() -> None:
+    async def play() -> None:
+        async with open_door() as (door, _), asyncio.timeout(30):
+            address = (door.address.host, door.address.port)
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(
+                b"POST /topics/orders/messages HTTP/1.1\r\nhost: localhost\r\n"
+                b"content-type: application/json\r\ncontent-length: 13\r\n\r\n"
+                b'{"value": 12}'
+            )
+            assert b"HTTP/1.1 200 " in await reader.readuntil(b"\r\n\r\n")
+            for _ in range(5):
+                with socket.create_connection(address) as gone:
+                    # All of it is there before the node sees any of it.
+                    gone.sendall(lease(0))
+                    gone.shutdown(socket.SHUT_WR)
+                    gone.setblocking(False)
+                    assert await asyncio.get_running_loop().sock_recv(gone, 1) == b""
+            writer.write(lease(20))
+            answer = await reader.readuntil(b'"attempt":')
+            assert b'"value":12' in answer
+            assert await reader.readexactly(1) == b"1"
+            writer.close()
 
     asyncio.run(play())
 

@@ -133,8 +133,10 @@ class GuardedHttp(HttpToolsProtocol):
     def is_gone(self) -> bool:
         """Whether the client has ended the connection, also where the loop has not come to
         see that yet: it may have been in the same packet as the request."""
-        if self.transport.is_closing() or not _ENDED:
-            return self.transport.is_closing()
+        if self.transport.is_closing():
+            return True
+        if not _ENDED:
+            return False
         polling = select.poll()
         polling.register(self.transport.get_extra_info("socket"), _ENDED)
         return bool(polling.poll(0))
