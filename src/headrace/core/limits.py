@@ -164,6 +164,8 @@ LEASE_BYTES_MAX: Final = 32 * 1024 * 1024
 # some milliseconds.
 LEASE_OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 ATTEMPTS_MAX: Final = 255
+# What a group may allow one consumer to hold.
+LEASES_PER_CONSUMER_MAX: Final = 1_000_000
 VISIBILITY_MS_MAX: Final = 12 * 60 * 60 * 1000
 DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000
 # Ranges of one partition in one answer to a share consumer. A range may be one message:

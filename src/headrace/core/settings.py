@@ -127,7 +127,8 @@ class GroupSettings(SettingsModel):
         check_between("backoff_ms", self.backoff_ms, 0, None)
         check_between("backoff_factor", self.backoff_factor, 1, 100)
         check_between("backoff_max_ms", self.backoff_max_ms, 0, None)
-        check_between("leases_per_consumer_max", self.leases_per_consumer_max, 1, 1_000_000)
+        leases_max = limits.LEASES_PER_CONSUMER_MAX
+        check_between("leases_per_consumer_max", self.leases_per_consumer_max, 1, leases_max)
         check_between("starvation_ms", self.starvation_ms, 1, None)
 
     def backoff_after_ms(self, attempt: int) -> int:

@@ -7,7 +7,8 @@ member's id), and acknowledges ranges; those of one partition hold together or n
 at all, and are one batch of the state log.
 
     accept    ack
-    release   nack, with the group's backoff; out of attempts, to the dead letters
+    release   nack, with the group's backoff (none in a group that was made on Kafka's
+              port); out of attempts, to the dead letters
     reject    to the dead letters
     renew     extend
     gap       nothing there: done; a message that is there is released

@@ -6,12 +6,12 @@ import pytest
 
 from headrace.core.settings import GroupSettings, TopicSettings
 from headrace.server.kafka.configs import (
-    GROUP_CONFIGS,
     LONG_MAX,
     TOPIC_CONFIGS,
     Entry,
     InvalidConfig,
 )
+from headrace.server.kafka.group_configs import GROUP_CONFIGS
 
 
 def shown(settings: TopicSettings) -> dict[str, Entry]:

@@ -7,7 +7,7 @@ from tests.unit.server.asking import run
 from tests.unit.server.share_door import ACCEPT, GROUP, TOPIC, Shared, ranges
 
 from headrace.platform.memory_disk import MemoryDisk
-from headrace.server.kafka.configs import GROUP_CONFIGS
+from headrace.server.kafka.group_configs import GROUP_CONFIGS
 
 
 def writer_of(shared: Shared) -> Writer:

@@ -22,7 +22,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.core.errors import InvalidArgument
-from headrace.core.settings import GroupSettings, SettingsModel, TopicSettings
+from headrace.core.settings import SettingsModel, TopicSettings
 
 PREFIX = "headrace."
 # What Kafka writes for "no limit", in times and sizes.
@@ -209,7 +209,7 @@ def _kind_of(value: Any) -> Kind:
     return Kind.DOUBLE if isinstance(value, float) else Kind.STRING
 
 
-def _always(value: str) -> Callable[[Any], str]:
+def always(value: str) -> Callable[[Any], str]:
     return lambda settings: value
 
 
@@ -243,19 +243,19 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         ),
     ),
     (
-        Fixed("compression.type", _always("producer"), Kind.STRING, "batches stay as they came"),
+        Fixed("compression.type", always("producer"), Kind.STRING, "batches stay as they came"),
         Fixed("flush.messages", _flush_messages, Kind.LONG, _DURABILITY),
         Fixed("flush.ms", _flush_ms, Kind.LONG, _DURABILITY),
-        Fixed("index.interval.bytes", _always("4096"), Kind.INT, "it is a constant"),
-        Fixed("message.timestamp.type", _always("CreateTime"), Kind.STRING, _CREATE_TIME),
-        Fixed("message.timestamp.after.max.ms", _always(LONG_MAX), Kind.LONG, _CREATE_TIME),
-        Fixed("message.timestamp.before.max.ms", _always(LONG_MAX), Kind.LONG, _CREATE_TIME),
-        Fixed("min.compaction.lag.ms", _always("0"), Kind.LONG, "it is a constant"),
-        Fixed("min.insync.replicas", _always("1"), Kind.INT, _ALONE),
-        Fixed("preallocate", _always("false"), Kind.BOOLEAN, "space is reserved as it is needed"),
-        Fixed("remote.storage.enable", _always("false"), Kind.BOOLEAN, "there is none"),
-        Fixed("segment.jitter.ms", _always("0"), Kind.LONG, "it is a constant"),
-        Fixed("unclean.leader.election.enable", _always("false"), Kind.BOOLEAN, _ALONE),
+        Fixed("index.interval.bytes", always("4096"), Kind.INT, "it is a constant"),
+        Fixed("message.timestamp.type", always("CreateTime"), Kind.STRING, _CREATE_TIME),
+        Fixed("message.timestamp.after.max.ms", always(LONG_MAX), Kind.LONG, _CREATE_TIME),
+        Fixed("message.timestamp.before.max.ms", always(LONG_MAX), Kind.LONG, _CREATE_TIME),
+        Fixed("min.compaction.lag.ms", always("0"), Kind.LONG, "it is a constant"),
+        Fixed("min.insync.replicas", always("1"), Kind.INT, _ALONE),
+        Fixed("preallocate", always("false"), Kind.BOOLEAN, "space is reserved as it is needed"),
+        Fixed("remote.storage.enable", always("false"), Kind.BOOLEAN, "there is none"),
+        Fixed("segment.jitter.ms", always("0"), Kind.LONG, "it is a constant"),
+        Fixed("unclean.leader.election.enable", always("false"), Kind.BOOLEAN, _ALONE),
     ),
     {
         "durability": "when an append counts: synced, interval or os",
@@ -270,42 +270,4 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         "trace_sample": "the part of messages whose history is kept; nothing of it when empty",
     },
     constant=("ordering",),
-)  # fmt: skip
-
-# On this wire a group that nobody configured begins at the end and does not wait for
-# transactions, as Kafka's do.
-SHARE_GROUP = GroupSettings(start="latest", isolation="read_uncommitted")
-GROUP_CONFIGS: Table[GroupSettings] = Table(
-    SHARE_GROUP,
-    (
-        Mapped("share.auto.offset.reset", "start", Kind.STRING, "where a new group begins"),
-        Mapped(
-            "share.record.lock.duration.ms", "visibility_ms", Kind.INT, "how long a lease lasts"
-        ),
-        Mapped(
-            "share.delivery.count.limit", "max_attempts", Kind.INT,
-            "how often a message is delivered before it is a dead letter",
-        ),
-        Mapped(
-            "share.isolation.level", "isolation", Kind.STRING,
-            "whether messages of a transaction wait for its end",
-        ),
-    ),
-    (
-        Fixed(
-            "errors.deadletterqueue.topic.name", _always(""), Kind.STRING,
-            "dead letters go to the topic's own <topic>.dlq",
-        ),
-        Fixed(
-            "errors.deadletterqueue.copy.record.enable", _always("true"), Kind.BOOLEAN,
-            "dead letters are whole copies",
-        ),
-    ),
-    {
-        "backoff_ms": "how long a message rests after its first failed delivery",
-        "backoff_factor": "how much longer after each further one",
-        "backoff_max_ms": "the longest such rest",
-        "leases_per_consumer_max": "how many messages one consumer may hold",
-        "starvation_ms": "after how long a waiting lane earns a message",
-    },
 )  # fmt: skip

@@ -30,9 +30,9 @@ from headrace.engine.catalog import Group, Topic
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError, HeartbeatAnswer, ShareRequest
 from headrace.engine.partition import Partition
-from headrace.server.kafka.configs import SHARE_GROUP
 from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.group_configs import SHARE_GROUP
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.held import SHARE_PLACE_BYTES, SHARE_SESSION_BYTES
 from headrace.server.loop_calls import Calls
