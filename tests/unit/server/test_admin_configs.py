@@ -6,12 +6,11 @@ import pytest
 
 from headrace.core.settings import GroupSettings, TopicSettings
 from headrace.server.kafka.configs import (
-    LONG_MAX,
-    TOPIC_CONFIGS,
     Entry,
     InvalidConfig,
 )
 from headrace.server.kafka.group_configs import GROUP_CONFIGS
+from headrace.server.kafka.topic_configs import LONG_MAX, TOPIC_CONFIGS
 
 
 def shown(settings: TopicSettings) -> dict[str, Entry]:
@@ -55,6 +54,14 @@ def test_what_differs_from_its_default_is_set_and_can_be_deleted() -> None:
     assert (entry.is_set, entry.default) == (True, str(TopicSettings().segment_bytes))
     settings = TOPIC_CONFIGS.changed(settings, {"segment.bytes": None})
     assert settings == TopicSettings()
+
+
+def test_to_delete_what_is_unknown_or_not_set_changes_nothing() -> None:
+    settings = TOPIC_CONFIGS.changed(
+        TopicSettings(),
+        {"no.such.config": None, "min.insync.replicas": None, "segment.bytes": "4096"},
+    )
+    assert settings == TopicSettings(segment_bytes=4096)
 
 
 def test_flushing_shows_durability() -> None:

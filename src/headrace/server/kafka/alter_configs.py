@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.engine.commit import Commit
 from headrace.server.kafka.config_resources import alter, attempt
-from headrace.server.kafka.configs import Settings, Table
+from headrace.server.kafka.configs import Settings, Table, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.alter_configs_request import (
@@ -36,10 +36,9 @@ def _alter(
     call: Call, resource: AlterConfigsResource, commit: Commit, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     kind, name, configs = resource
-    values = {each.name: each.value for each in configs}
 
     def replaced(table: Table[Settings], settings: Settings) -> Settings:
-        return table.replaced(settings, values)
+        return table.replaced(settings, given_values(configs))
 
     outcome, _ = attempt(
         lambda: alter(call, kind, name, replaced, commit, validate_only=validate_only)

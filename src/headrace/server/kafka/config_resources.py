@@ -21,7 +21,6 @@ from headrace.engine.commit import Commit
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.server.kafka.broker_configs import describe_broker
 from headrace.server.kafka.configs import (
-    TOPIC_CONFIGS,
     Entry,
     InvalidConfig,
     Resource,
@@ -32,6 +31,7 @@ from headrace.server.kafka.configs import (
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.group_configs import GROUP_CONFIGS
+from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
 
 
 class Outcome(NamedTuple):

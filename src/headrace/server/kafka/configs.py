@@ -19,16 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from enum import IntEnum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.core.errors import InvalidArgument
-from headrace.core.settings import SettingsModel, TopicSettings
+from headrace.core.settings import SettingsModel
 
 PREFIX = "headrace."
-# What Kafka writes for "no limit", in times and sizes.
-UNLIMITED = "-1"
-LONG_MAX = str(2**63 - 1)
-
 Settings = TypeVar("Settings", bound=SettingsModel)
 
 
@@ -145,14 +141,14 @@ class Table(Generic[Settings]):
         return sorted(entries)
 
     def changes(self, values: Mapping[str, str | None]) -> dict[str, Any]:
-        """Our settings for these configurations; None asks for the default.
-        InvalidConfig, with its name, for one that does not exist."""
+        """Our settings for these configurations; None asks for the default, which what
+        does not exist has already. InvalidConfig, with its name, for a value of that."""
         changed: dict[str, Any] = {}
         for name, value in values.items():
             mapped = self.mapped.get(name)
             if mapped is not None:
                 changed[mapped.setting] = self._read(mapped, value)
-            elif name not in self.fixed:
+            elif name not in self.fixed and value is not None:
                 raise InvalidConfig(f"unknown configuration {name!r}")
         return changed
 
@@ -193,6 +189,25 @@ class Table(Generic[Settings]):
         return self.changed(settings, {**others, **values})
 
 
+class _Given(Protocol):
+    """A configuration of a request that says what shall hold, not what changes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> str | None: ...
+
+
+def given_values(configs: Iterable[_Given]) -> dict[str, str]:
+    """By name. InvalidConfig for one without a value: there it would mean nothing."""
+    values: dict[str, str] = {}
+    for each in configs:
+        if each.value is None:
+            raise InvalidConfig(f"{each.name} has no value")
+        values[each.name] = each.value
+    return values
+
+
 def _show(value: Any, mapped: Mapped) -> str:
     if value is None:
         return mapped.unlimited or ""
@@ -211,63 +226,3 @@ def _kind_of(value: Any) -> Kind:
 
 def always(value: str) -> Callable[[Any], str]:
     return lambda settings: value
-
-
-def _flush_messages(settings: TopicSettings) -> str:
-    return "1" if settings.durability == "synced" else LONG_MAX
-
-
-def _flush_ms(settings: TopicSettings) -> str:
-    return str(settings.sync_interval_ms) if settings.durability == "interval" else LONG_MAX
-
-
-_DURABILITY = "headrace.durability says when an append is on disk"
-_ALONE = "a node alone has one replica of everything"
-_CREATE_TIME = "records keep the time that their producer gave them"
-
-TOPIC_CONFIGS: Table[TopicSettings] = Table(
-    TopicSettings(),
-    (
-        Mapped("cleanup.policy", "cleanup", Kind.LIST, "delete old segments, or compact by key"),
-        Mapped("retention.ms", "retention_ms", Kind.LONG, "how long records are kept", UNLIMITED),
-        Mapped(
-            "retention.bytes", "retention_bytes", Kind.LONG, "how much of a partition is kept",
-            UNLIMITED,
-        ),
-        Mapped("segment.bytes", "segment_bytes", Kind.INT, "when a new segment begins"),
-        Mapped("segment.ms", "segment_ms", Kind.LONG, "how old a segment may be written to"),
-        Mapped("max.message.bytes", "record_bytes_max", Kind.INT, "the largest batch"),
-        Mapped(
-            "delete.retention.ms", "tombstone_ms", Kind.LONG,
-            "how long compaction keeps the sign that a key was deleted",
-        ),
-    ),
-    (
-        Fixed("compression.type", always("producer"), Kind.STRING, "batches stay as they came"),
-        Fixed("flush.messages", _flush_messages, Kind.LONG, _DURABILITY),
-        Fixed("flush.ms", _flush_ms, Kind.LONG, _DURABILITY),
-        Fixed("index.interval.bytes", always("4096"), Kind.INT, "it is a constant"),
-        Fixed("message.timestamp.type", always("CreateTime"), Kind.STRING, _CREATE_TIME),
-        Fixed("message.timestamp.after.max.ms", always(LONG_MAX), Kind.LONG, _CREATE_TIME),
-        Fixed("message.timestamp.before.max.ms", always(LONG_MAX), Kind.LONG, _CREATE_TIME),
-        Fixed("min.compaction.lag.ms", always("0"), Kind.LONG, "it is a constant"),
-        Fixed("min.insync.replicas", always("1"), Kind.INT, _ALONE),
-        Fixed("preallocate", always("false"), Kind.BOOLEAN, "space is reserved as it is needed"),
-        Fixed("remote.storage.enable", always("false"), Kind.BOOLEAN, "there is none"),
-        Fixed("segment.jitter.ms", always("0"), Kind.LONG, "it is a constant"),
-        Fixed("unclean.leader.election.enable", always("false"), Kind.BOOLEAN, _ALONE),
-    ),
-    {
-        "durability": "when an append counts: synced, interval or os",
-        "sync_interval_ms": "how often durability=interval syncs",
-        "retention": "time, or acked: gone once every group is done",
-        "retention_owed": "what retention does with messages that a group still owes",
-        "partitioner": "where messages without a key go: sticky or round-robin",
-        "ordering": "none, key or partition: what waits for what in a queue",
-        "dedup": "whether headrace-dedup-id is looked at",
-        "dedup_window_ms": "how long a dedup id is remembered",
-        "dead_letter_expired": "whether messages that expired become dead letters",
-        "trace_sample": "the part of messages whose history is kept; nothing of it when empty",
-    },
-    constant=("ordering",),
-)  # fmt: skip

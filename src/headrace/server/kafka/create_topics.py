@@ -25,9 +25,10 @@ from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
 from headrace.server.kafka.assignments import check_replicas
-from headrace.server.kafka.configs import TOPIC_CONFIGS, InvalidConfig, Source
+from headrace.server.kafka.configs import InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
 from headrace.server.slices import SMALL, in_slices
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
@@ -119,9 +120,7 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
         code = Error.INVALID_PARTITIONS
         count = placed or _count(wanted, call.door.settings.partitions)
         topics.check_new(name, count)
-        settings = TOPIC_CONFIGS.changed(
-            TopicSettings(), {each.name: each.value for each in wanted.configs}, is_new=True
-        )
+        settings = TOPIC_CONFIGS.changed(TopicSettings(), given_values(wanted.configs), is_new=True)
         topic_id = ZERO_UUID
         if not validate_only:
             now_ms = service.clock.now_ms()

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs, versions 0 to 1: change what is named, and nothing else.
 
     0  set        to the value
-    1  delete     back to the default
+    1  delete     back to the default; also for a name that is not set, or unknown
     2  append     for lists, of which there are none that can hold several values
     3  subtract   likewise
 
