@@ -253,3 +253,19 @@ def test_a_message_too_large_is_refused_and_the_next_one_is_not(
     assert outcomes[0] is not None
     assert outcomes[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
     assert outcomes[1] is None
+
+
+@pytest.mark.parametrize("name", ["__trace", "__consumer_offsets"])
+def test_a_producer_to_a_topic_of_the_nodes_own_is_told_so(shared: NodeProcess, name: str) -> None:
+    told: list[Any] = []
+    # Without an answer it would go on for five minutes.
+    producer = Producer(quiet(shared.bootstrap))
+    producer.produce(name, b"v", on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(60) == 0
+    assert [each.code() for each in told] == [KafkaError.TOPIC_EXCEPTION]
+
+
+def test_topics_with_two_underscores_belong_to_users(shared: NodeProcess) -> None:
+    name = f"__debezium-heartbeat.{fresh_name()}"
+    write_confluent(shared.bootstrap, name, ROWS, "none", "all")
+    assert len(read_confluent(shared.bootstrap, name, len(ROWS))) == len(ROWS)

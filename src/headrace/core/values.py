@@ -476,14 +476,19 @@ def spark_rows_of(note: str) -> int:
 # offsets are no offsets of messages.
 SPARK_SINK_PREFIX = "__spark."
 
+# A topic's dead letters are in the topic of its name and this.
+DEAD_LETTER_SUFFIX = ".dlq"
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_name(kind: str, name: object) -> str:
-    """A topic's or group's name, or InvalidName. Kafka's own rule for topics."""
+    """A topic's or group's name, or InvalidName. Kafka's own rule for topics; dead letters
+    of the longest name have a name too."""
     if not isinstance(name, str):
         raise InvalidName(f"a {kind} name is a string, not {type(name).__name__}")
-    if not _NAME.fullmatch(name) or name in (".", "..") or len(name) > NAME_CHARACTERS_MAX:
+    stem = name.removesuffix(DEAD_LETTER_SUFFIX) if kind == "topic" else name
+    if not _NAME.fullmatch(name) or name in (".", "..") or len(stem) > NAME_CHARACTERS_MAX:
         raise InvalidName(
             f"{name!r} is not a {kind} name; use 1 to {NAME_CHARACTERS_MAX} letters, digits, "
             "dots, underscores or hyphens"

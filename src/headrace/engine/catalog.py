@@ -17,14 +17,22 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.core.settings import GroupSettings, TopicSettings
+from headrace.core.values import DEAD_LETTER_SUFFIX
 
-DEAD_LETTER_SUFFIX = ".dlq"
 # The queue group that holds a dead-letter topic's messages until somebody
 # redrives or purges them.
 DEAD_LETTER_GROUP = "__dead-letters"
 CURSOR_TOPIC = "__cursors"
 TRANSACTION_TOPIC = "__transaction_state"
 TRACE_TOPIC = "__trace"
+INTERNAL_TOPICS = frozenset((CURSOR_TOPIC, TRANSACTION_TOPIC, TRACE_TOPIC))
+# No user's topic has one of these names: the node's own, and those in which Kafka's
+# clients expect what a broker keeps for itself.
+RESERVED_TOPICS = INTERNAL_TOPICS | {
+    "__consumer_offsets",
+    "__share_group_state",
+    "__cluster_metadata",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        return self.name.startswith("__")
+        return self.name in INTERNAL_TOPICS
 
     @property
     def folder(self) -> str:
@@ -56,7 +64,7 @@ class Group:
 
     @property
     def is_internal(self) -> bool:
-        return self.name.startswith("__")
+        return self.name == DEAD_LETTER_GROUP
 
 
 def _empty() -> Mapping[Any, Any]:
@@ -77,6 +85,11 @@ class Catalog:
     def dead_letters_of(self, topic: Topic) -> Topic | None:
         found = self.topics.get(topic.name + DEAD_LETTER_SUFFIX)
         return found if found is not None and found.source_id == topic.id else None
+
+    def source_of(self, name: str) -> Topic | None:
+        """The topic whose dead letters are called so, if there is one."""
+        stem = name.removesuffix(DEAD_LETTER_SUFFIX)
+        return None if stem == name else self.topics.get(stem)
 
 
 # Events. Numbers and the order of fields are on disk.

@@ -110,12 +110,15 @@ class Groups:
         commit: Commit,
         *,
         internal: bool = False,
+        any_name: bool = False,
     ) -> Steps[Group]:
-        """The same in slices of one partition. The group is there from the first one on,
-        and reads the partitions that it has come to."""
-        check_name("group", name)
-        if name.startswith("__") and not internal:
-            raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
+        """Like `open`, in slices of one partition. The group is there from the first one on,
+        and reads the partitions that it has come to. With `any_name` its name may have any
+        characters, as those of Kafka's groups do."""
+        if not (any_name and 0 < len(name) <= limits.NAME_CHARACTERS_MAX):
+            check_name("group", name)
+        if name == DEAD_LETTER_GROUP and not internal:
+            raise InvalidName(f"{name!r} is a group that Headrace keeps for itself")
         catalog = self._topics.catalog
         group = catalog.groups.get(name)
         if group is None:

@@ -19,10 +19,10 @@ from headrace.core.errors import (
 from headrace.core.ports import Disk, Entropy
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
-from headrace.core.values import check_name
+from headrace.core.values import DEAD_LETTER_SUFFIX, check_name
 from headrace.core.wording import counted
 from headrace.engine.catalog import (
-    DEAD_LETTER_SUFFIX,
+    RESERVED_TOPICS,
     Catalog,
     CatalogEvent,
     Topic,
@@ -147,7 +147,8 @@ class Topics:
         try:
             return self.named(name)
         except UnknownTopic:
-            is_ours = name.startswith("__") or name.endswith(DEAD_LETTER_SUFFIX)
+            # Dead letters are published by the node, and to Kafka's clients by `metadata`.
+            is_ours = self.catalog.source_of(name) is not None
             if not may_create or not self.auto_create_partitions or is_ours:
                 raise
         return self._create_at_a_rate(name, self.auto_create_partitions, now_ms)
@@ -225,15 +226,15 @@ class Topics:
         check_name("topic", name)
         if name in self.catalog.topics or name in self._names_taken:
             raise TopicExists(f"there is a topic {name!r} already")
-        if name.startswith("__") and not internal:
-            raise InvalidName(f"{name!r}: names that begin with two underscores are ours")
-        if not is_letters and name.endswith(DEAD_LETTER_SUFFIX):
+        if name in RESERVED_TOPICS and not internal:
+            raise InvalidName(f"{name!r} is a topic that Headrace keeps for itself")
+        if not is_letters and len(name) > limits.NAME_CHARACTERS_MAX:
+            raise InvalidName(f"{name!r} has more than {limits.NAME_CHARACTERS_MAX} characters")
+        if not is_letters and self.catalog.source_of(name) is not None:
             raise InvalidName(
-                f"{name!r}: names that end in {DEAD_LETTER_SUFFIX} are for dead letters; "
-                "they are made when the first message is given up"
+                f"{name!r} is for the dead letters of a topic that is there; it is made when the "
+                "first message is given up"
             )
-        if not is_letters and len(name) + len(DEAD_LETTER_SUFFIX) > limits.NAME_CHARACTERS_MAX:
-            raise InvalidName(f"{name!r} is too long: its dead letters need a name too")
         self._check_count(partitions)
         # What a node needs for itself never fails because users made many topics.
         if not is_letters and not internal and self.is_full():
@@ -257,22 +258,9 @@ class Topics:
         found = self.catalog.dead_letters_of(topic)
         if found is not None:
             return found
-        orphan = self.catalog.topics.get(topic.name + DEAD_LETTER_SUFFIX)
-        if orphan is not None:
-            # Its source was deleted and made again: the letters stay with the name.
-            settings, source = orphan.settings, topic
-            self.change(
-                [
-                    TopicCreated(
-                        orphan.id, orphan.name, orphan.partitions, settings.to_mapping(), source.id
-                    )
-                ],
-                now_ms,
-            )
-            changed = self.catalog.topics_by_id[orphan.id]
-            for partition in self.partitions(changed):
-                partition.on_topic_changed(changed, now_ms)
-            return changed
+        there = self.catalog.topics.get(topic.name + DEAD_LETTER_SUFFIX)
+        if there is not None:
+            return self._make_letters_of(topic, there, now_ms)
         settings = TopicSettings(
             durability=topic.settings.durability,
             sync_interval_ms=topic.settings.sync_interval_ms,
@@ -284,6 +272,27 @@ class Topics:
         return self.create(
             topic.name + DEAD_LETTER_SUFFIX, topic.partitions, settings, now_ms, source=topic
         )
+
+    def _make_letters_of(self, topic: Topic, there: Topic, now_ms: int) -> Topic:
+        """The letters of a topic that was deleted and made again stay with the name. A
+        user's topic of that name, older than `topic`, becomes that of its letters: nothing
+        that it holds or gets is lost before somebody has seen to it."""
+        settings = there.settings
+        if there.source_id is None:
+            settings = replace(
+                settings,
+                cleanup="delete",
+                retention="acked",
+                retention_ms=None,
+                retention_bytes=None,
+                record_bytes_max=limits.RECORD_BYTES_MAX,
+                dedup=False,
+            )
+        event = TopicCreated(
+            there.id, there.name, there.partitions, settings.to_mapping(), topic.id
+        )
+        self.change([event], now_ms)
+        return self._on_topic_changed(there.id, now_ms)
 
     def delete(self, topic: Topic, now_ms: int) -> list[Partition]:
         """Out of the catalog at once; the closed partitions are returned, and

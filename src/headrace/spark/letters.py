@@ -15,6 +15,7 @@ from headrace.client.kafka.cluster import KafkaCluster, KafkaError
 from headrace.client.kafka.connection import CREATE_TOPICS
 from headrace.client.kafka.producing import KafkaProducer, Records
 from headrace.core.errors import InvalidOption
+from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.dead_letter import Story, bury
 from headrace.record import HEADER_BYTES, Record, build_batch
 from headrace.spark.splits import OffsetRange
@@ -24,7 +25,6 @@ from headrace.wire.kafka.generated.create_topics_request import (
     CreateTopicsRequest,
 )
 
-SUFFIX: Final = ".dlq"
 REASON: Final = "not decodable"
 DEFAULT_GROUP: Final = "spark"
 # Of one batch; what a Kafka broker takes by default leaves some room for their headers.
@@ -37,7 +37,7 @@ _BYTES_WAITING: Final = 16 * 1024 * 1024
 def ensure_letters(cluster: KafkaCluster, topics: dict[str, int]) -> None:
     """Make the dead letters' topics that are missing, with as many partitions as their
     topics have. Asked on the driver, before a row is read."""
-    names = {f"{topic}{SUFFIX}": count for topic, count in topics.items()}
+    names = {f"{topic}{DEAD_LETTER_SUFFIX}": count for topic, count in topics.items()}
     missing = names.keys() - cluster.topics(names).keys()
     if not missing:
         return
@@ -75,7 +75,7 @@ class LetterSender:
         letters, self._letters, self._bytes = self._letters, [], 0
         if not letters:
             return
-        name = f"{self._range.topic}{SUFFIX}"
+        name = f"{self._range.topic}{DEAD_LETTER_SUFFIX}"
         found = self._cluster.topics((name,)).get(name)
         partition = self._range.partition
         if found is not None:

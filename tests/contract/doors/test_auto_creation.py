@@ -73,6 +73,14 @@ def test_reading_and_leasing_never_make_a_topic(creating: Door, absent: str) -> 
 def test_what_only_the_node_writes_to_is_not_made_by_publishing(
     creating: Door, absent: str
 ) -> None:
-    for name in (f"{absent}.dlq", f"__{absent}"):
-        with refused("unknown-topic", name):
-            creating.publish(name, New(b"x"))
+    creating.publish(absent, New(b"x"))
+    with refused("unknown-topic", f"{absent}.dlq"):
+        creating.publish(f"{absent}.dlq", New(b"x"))
+    with refused("invalid-name", "__trace"):
+        creating.publish("__trace", New(b"x"))
+
+
+def test_any_other_name_is_a_users(creating: Door, absent: str) -> None:
+    for name in (f"__{absent}", f"{absent}.dlq"):
+        creating.publish(name, New(b"x"))
+        assert name in creating.topics()

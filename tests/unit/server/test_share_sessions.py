@@ -137,11 +137,21 @@ def test_our_own_groups_are_nobodys() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("name", ["__mine", "a/b"])
-def test_a_name_that_no_queue_can_have_is_refused_with_a_reason(name: str) -> None:
+@pytest.mark.parametrize("name", ["__mine", "a/b", "wörk force"])
+def test_a_group_may_have_any_name_as_in_kafka(name: str) -> None:
     async def scenario() -> None:
         shared = Shared()
+        await shared.publish(b"x")
         request = ShareGroupHeartbeatRequest(name, "m1", 0, None, (TOPIC,))
+        assert (await shared.ask(HEARTBEAT, 1, request)).error_code == 0
+        (found,) = (await shared.fetch(0, group=name)).responses[0].partitions
+        assert [each.first_offset for each in found.acquired_records] == [0]
+
+
+def test_a_name_that_no_group_can_have_is_refused_with_a_reason() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        request = ShareGroupHeartbeatRequest("x" * 250, "m1", 0, None, (TOPIC,))
         answer = await shared.ask(HEARTBEAT, 1, request)
         assert answer.error_code == Error.INVALID_GROUP_ID
         assert answer.error_message

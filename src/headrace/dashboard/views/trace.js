@@ -72,7 +72,7 @@ function about(stage, life) {
 function fate(stage, id) {
   const shown = h("span", {});
   get(path("trace", id), stage.signal).then(
-    ({ groups }) => replace(shown, groups.filter((each) => each.kind === "queue").map((each) => [" ", stateBadge(each.state), each.group.startsWith("__") ? "" : ` in ${each.group}`])),
+    ({ groups }) => replace(shown, groups.filter((each) => each.kind === "queue").map((each) => [" ", stateBadge(each.state), each.group === "__dead-letters" ? "" : ` in ${each.group}`])),
     () => {},
   );
   return shown;

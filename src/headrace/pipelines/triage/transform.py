@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from headrace.engine.catalog import DEAD_LETTER_SUFFIX
+from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.pipelines.triage.kinds import shape_of, signature_of
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def _alter_topic(
             partition = _check(call, topic, each)
             if not is_open:
                 now_ms = call.service.clock.now_ms()
-                yield from broker.groups.opening(name, [topic], {}, now_ms, commit)
+                yield from broker.groups.opening(name, [topic], {}, now_ms, commit, any_name=True)
                 is_open = True
             group, now_ms = broker.groups.named(name), call.service.clock.now_ms()
             broker.groups.restart_view(group, partition, each.start_offset, now_ms, commit)

@@ -5,6 +5,8 @@
     assignments              taken when each names this node alone
     configs                  configs.py; one that is unknown or cannot hold is refused
     validate_only            everything but the creation
+    names                    Kafka's rule, with no two that differ in dots and underscores
+                             alone; of those the node keeps for itself, none
     <topic>.dlq              the dead letters of a topic that exists, made as the node
                              makes them, whatever else is asked for
 
@@ -23,11 +25,13 @@ from typing import Any
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
-from headrace.engine.catalog import DEAD_LETTER_SUFFIX, Topic
+from headrace.core.values import DEAD_LETTER_SUFFIX
+from headrace.engine.catalog import Topic
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.names import check_no_collision
 from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
 from headrace.server.slices import SMALL, in_slices
 from headrace.wire.kafka.generated.create_topics_request import (
@@ -107,12 +111,13 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
     topics = service.broker.topics
     name = wanted.name
     code = Error.INVALID_REQUEST
-    source = topics.catalog.topics.get(name.removesuffix(DEAD_LETTER_SUFFIX))
+    source = topics.catalog.source_of(name)
     if source is not None and name not in topics.catalog.topics and not validate_only:
         return _create_letters(call, source)
     try:
         # An existing topic is told of first: that is what a client asks again for.
         topics.check_new(name, 1)
+        check_no_collision(topics.catalog, name)
         code = Error.INVALID_REPLICATION_FACTOR
         _check_replication(wanted)
         code = Error.INVALID_REPLICA_ASSIGNMENT

@@ -29,6 +29,7 @@ from headrace.core.values import check_name
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.names import check_no_collision
 from headrace.server.kafka.nodes import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -125,11 +126,7 @@ def _find(
     if topic is None:
         try:
             check_name("topic", name)
-            topic = call.service.broker.topics.to_publish_to(
-                name,
-                call.service.clock.now_ms(),
-                may_create=request.allow_auto_topic_creation,
-            )
+            topic = _make(call, name, may_create=request.allow_auto_topic_creation)
         except LimitExceeded as error:
             is_full = call.service.broker.topics.is_full()
             return MetadataResponseTopic(
@@ -140,6 +137,17 @@ def _find(
         except OSError as error:
             return MetadataResponseTopic(code_of(DiskFull(str(error))), name)
     return _describe(call, topic, request)
+
+
+def _make(call: Call, name: str, *, may_create: bool) -> Topic:
+    """A topic that is missing. Dead letters are made too: to them Kafka's clients may write."""
+    broker, now_ms = call.service.broker, call.service.clock.now_ms()
+    if may_create and broker.topics.auto_create_partitions:
+        check_no_collision(broker.topics.catalog, name)
+        source = broker.topics.catalog.source_of(name)
+        if source is not None:
+            return broker.groups.dead_letters(source, now_ms)
+    return broker.topics.to_publish_to(name, now_ms, may_create=may_create)
 
 
 def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:

@@ -34,8 +34,8 @@ from headrace.core.errors import (
     CorruptBatch,
     DiskFull,
     HeadraceError,
+    InvalidName,
     RecordTooLarge,
-    UnknownPartition,
     UnknownTopic,
 )
 from headrace.engine.catalog import Topic
@@ -243,7 +243,7 @@ def _check(
     try:
         partition = call.service.broker.topics.partition(topic, index)
         if topic.is_internal:
-            raise UnknownPartition("internal topics are not written to from outside")
+            raise InvalidName("internal topics are not written to from outside")
         # The frame's own bytes, which are ours to give their offsets.
         if not isinstance(records, memoryview) or not records:
             raise CorruptBatch("there are no records")

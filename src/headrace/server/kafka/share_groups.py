@@ -150,7 +150,9 @@ class LiveShares:
             settings = SHARE_GROUP.to_mapping() if group is None else {}
             now_ms = self._service.clock.now_ms()
             try:
-                await in_slices(broker.groups.opening(name, missing, settings, now_ms, commit))
+                await in_slices(
+                    broker.groups.opening(name, missing, settings, now_ms, commit, any_name=True)
+                )
                 await self._service.finish(commit)
             except HeadraceError as refusal:
                 return refusal

@@ -24,9 +24,9 @@ from time import perf_counter
 from headrace.compiled import is_compiled
 from headrace.core import limits
 from headrace.core.event_log import log_event
-from headrace.core.values import SPARK_PROGRESS, SPARK_SINK_PREFIX
+from headrace.core.values import DEAD_LETTER_SUFFIX, SPARK_PROGRESS, SPARK_SINK_PREFIX
 from headrace.engine.age import published_ms, ready_offset, waiting_ms
-from headrace.engine.catalog import DEAD_LETTER_GROUP, DEAD_LETTER_SUFFIX
+from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.engine.coordinator.transaction import State
 from headrace.engine.cursor import Cursor
 from headrace.engine.lane import LANE_COUNT
