@@ -21,7 +21,7 @@ def work(actor: Actor, clock: ManualClock, reopen: Callable[[], Headrace]) -> No
     actor.create_topic("jobs", 2, segment_bytes=2_048)
     actor.create_topic("keyed", 2, ordering="key", segment_bytes=2_048)
     actor.create_topic("short", 1, segment_bytes=1_024, retention="acked")
-    actor.create_topic("table", 1, segment_bytes=1_024, cleanup="compact")
+    actor.create_topic("table", 1, segment_bytes=1_024, cleanup="compact", dirty_ratio_min=0)
     actor.create_topic("passing", 2)
     actor.create_topic("brief", 1, segment_bytes=1_024, retention_bytes=2_000)
     for topic in QUEUES:

@@ -194,11 +194,11 @@ def test_configurations_are_described(client: WireClient, version: int) -> None:
     assert shown["retention.ms"].value == "-1"
     assert [each.source for each in shown["retention.ms"].synonyms] == [1, 5]
     assert shown["headrace.durability"].config_source == 1
-    assert shown["flush.ms"].value == "1000" and shown["flush.ms"].read_only
+    assert shown["flush.ms"].value == str(2**63 - 1) and not shown["flush.ms"].read_only
     assert shown["cleanup.policy"].config_source == 5
     assert {each.name: each.value for each in broker.configs}["num.partitions"] == "2"
     assert all(each.read_only for each in broker.configs)
-    assert {each.name: each.value for each in group.configs}["share.delivery.count.limit"] == "3"
+    assert {each.name: each.value for each in group.configs}["share.delivery.count.limit"] == "5"
     assert unknown.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -245,7 +245,12 @@ def test_configurations_change_one_by_one(client: WireClient, version: int) -> N
     assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert "no.such.config" in refused.error_message
     assert config_of(client, name, "retention.ms").value == "7000"
-    assert answer(("cleanup.policy", 2, "compact")).error_code == ErrorCode.INVALID_CONFIG
+    assert answer(("cleanup.policy", 2, "compact")).error_code == 0
+    assert config_of(client, name, "cleanup.policy").value == "delete,compact"
+    assert answer(("cleanup.policy", 3, "delete")).error_code == 0
+    assert config_of(client, name, "cleanup.policy").value == "compact"
+    assert answer(("cleanup.policy", 3, "compact")).error_code == ErrorCode.INVALID_CONFIG
+    assert answer(("retention.ms", 2, "1")).error_code == ErrorCode.INVALID_CONFIG
     assert answer(("headrace.ordering", 0, "key")).error_code == ErrorCode.INVALID_CONFIG
 
 

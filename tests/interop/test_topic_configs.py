@@ -86,3 +86,62 @@ def test_to_delete_what_is_unknown_or_not_set_succeeds_and_the_rest_is_done(admi
         admin.change(name, ("no.such.config", "SET", "1"), ("retention.ms", "SET", "70000"))
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
     assert admin.shown(name)["retention.ms"].value == "60000"
+
+
+def test_what_frameworks_set_is_taken_and_shown_as_set(admin: Admin) -> None:
+    """Kafka Streams' windowed, session and versioned stores, and what others like to set."""
+    wanted = {
+        "cleanup.policy": "compact,delete",
+        "min.compaction.lag.ms": "86400000",
+        "max.compaction.lag.ms": "172800000",
+        "min.cleanable.dirty.ratio": "0.01",
+        "message.timestamp.type": "CreateTime",
+        "retention.ms": "604800000",
+        "retention.bytes": "-1",
+        "segment.index.bytes": "1000000",
+        "file.delete.delay.ms": "10000",
+        "flush.ms": "12345678",
+        "flush.messages": "10000",
+        "preallocate": "true",
+        "min.insync.replicas": "1",
+        "local.retention.ms": "5000",
+        "unclean.leader.election.enable": "true",
+    }
+    name = admin.make(configs=wanted)
+    assert admin.values(name, wanted) == wanted
+    assert admin.set_ones(name) == set(wanted)
+    changes = [(config, "DELETE", None) for config in wanted if config != "retention.ms"]
+    admin.change(name, *changes)
+    assert admin.set_ones(name) == {"retention.ms"}
+
+
+def test_configurations_survive_a_kill_and_a_growth(node: NodeProcess) -> None:
+    wanted = {"segment.index.bytes": "1000", "retention.ms": "604800000"}
+    admin = Admin(node.bootstrap)
+    name = admin.make(configs=wanted)
+    _done(admin.client.create_partitions([confluent.NewPartitions(name, 2)]))
+    assert admin.set_ones(name) == set(wanted)
+    node.restart(kill=True)
+    assert Admin(node.bootstrap).values(name, wanted) == wanted
+    assert Admin(node.bootstrap).set_ones(name) == set(wanted)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"min.insync.replicas": "2"},
+        {"remote.storage.enable": "true"},
+        {"headrace.durability": "os", "flush.messages": "1"},
+        {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+    ],
+)
+def test_what_cannot_hold_is_refused_with_the_reason(admin: Admin, configs: dict[str, str]) -> None:
+    name = admin.make()
+    with pytest.raises(KafkaException) as refused:
+        admin.make(configs=configs)
+    error = refused.value.args[0]
+    assert error.code() == KafkaError.INVALID_CONFIG
+    assert len(error.str()) > 20
+    with pytest.raises(KafkaException):
+        admin.change(name, *[(config, "SET", value) for config, value in configs.items()])
+    assert admin.set_ones(name) == set()

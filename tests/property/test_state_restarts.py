@@ -82,7 +82,10 @@ class Script:
                 "retention": self.random.choice(["time", "acked"]),
                 "retention_ms": self.random.choice([None, 2_000, 2_000]),
                 "retention_owed": self.random.choice(["keep", "dead-letter"]),
-                "cleanup": "compact" if self.is_compacted else "delete",
+                "cleanup": self.random.choice(["compact", "compact,delete"])
+                if self.is_compacted
+                else "delete",
+                "dirty_ratio_min": 0,
                 "tombstone_ms": 0,
                 "ordering": self.random.choice(["none", "none", "key", "partition"]),
                 "dead_letter_expired": self.random.random() < 0.5,

@@ -25,7 +25,7 @@ TOPIC, GROUP = "orders", "workers"
 PARTITIONS, PRODUCERS = 3, 3
 # No record has a key, so compaction takes away nothing but what was aborted.
 SETTINGS = TopicSettings(
-    cleanup="compact", segment_bytes=1024, tombstone_ms=2_000, retention_ms=None
+    cleanup="compact", dirty_ratio_min=0, segment_bytes=1024, tombstone_ms=2_000, retention_ms=None
 )
 GROUP_SETTINGS = {"max_attempts": 255, "leases_per_consumer_max": 10_000, "visibility_ms": 1_000}
 

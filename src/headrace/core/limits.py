@@ -15,6 +15,8 @@ HEADER_BYTES_MAX: Final = 64 * 1024
 DEDUP_ID_BYTES_MAX: Final = 128
 ERROR_CHARACTERS_MAX: Final = 1024
 METADATA_BYTES_MAX: Final = 4096
+# Of one configuration as a Kafka client gives it. The longest is a list of replicas.
+CONFIG_CHARACTERS_MAX: Final = 128 * 1024
 
 # Topics and groups.
 # Topics that users make: internal ones and those of dead letters are not counted.

@@ -17,7 +17,7 @@ from headrace.core.errors import InvalidArgument
 
 Durability = Literal["synced", "interval", "os"]
 Retention = Literal["time", "acked"]
-Cleanup = Literal["delete", "compact"]
+Cleanup = Literal["delete", "compact", "compact,delete"]
 Ordering = Literal["none", "key", "partition"]
 OffsetReset = Literal["earliest", "latest", "error"]
 Fate = Literal["drop", "dead-letter"]
@@ -82,8 +82,14 @@ class TopicSettings(SettingsModel):
     # owes (unacked, leased or delayed): keep them, or dead-letter them.
     retention_owed: Owed = "keep"
     tombstone_ms: int = DAY_MS
+    # How young a record is left alone by compaction, and how old one may get before it
+    # is compacted in any case; else it is when this part of the log is not compacted yet.
+    compaction_lag_min_ms: int = 0
+    compaction_lag_max_ms: int | None = None
+    dirty_ratio_min: float = 0.5
 
-    record_bytes_max: int = 1024 * 1024
+    # Kafka's default for a batch: a mebibyte and what lies before its length.
+    record_bytes_max: int = 1024 * 1024 + 12
     # Where messages without a key go: with their neighbours, or in turn.
     partitioner: Partitioner = "sticky"
     ordering: Ordering = "none"
@@ -98,12 +104,29 @@ class TopicSettings(SettingsModel):
         check_between("sync_interval_ms", self.sync_interval_ms, 1, HOUR_MS)
         check_between("segment_bytes", self.segment_bytes, 1024, 1024 * 1024 * 1024)
         check_between("segment_ms", self.segment_ms, 1, None)
-        check_between("retention_ms", self.retention_ms, 1, None)
-        check_between("retention_bytes", self.retention_bytes, 1, None)
+        check_between("retention_ms", self.retention_ms, 0, None)
+        check_between("retention_bytes", self.retention_bytes, 0, None)
         check_between("tombstone_ms", self.tombstone_ms, 0, None)
+        check_between("compaction_lag_min_ms", self.compaction_lag_min_ms, 0, None)
+        check_between("compaction_lag_max_ms", self.compaction_lag_max_ms, 1, None)
+        if (self.compaction_lag_max_ms or self.compaction_lag_min_ms) < self.compaction_lag_min_ms:
+            raise InvalidArgument(
+                f"compaction_lag_min_ms ({self.compaction_lag_min_ms}) is above "
+                f"compaction_lag_max_ms ({self.compaction_lag_max_ms})"
+            )
+        check_between("dirty_ratio_min", self.dirty_ratio_min, 0, 1)
         check_between("record_bytes_max", self.record_bytes_max, 1, limits.RECORD_BYTES_MAX)
         check_between("dedup_window_ms", self.dedup_window_ms, 1, 7 * DAY_MS)
         check_between("trace_sample", self.trace_sample, 0, 1)
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.cleanup != "delete"
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old records go, by time, by size or when everybody is done."""
+        return self.cleanup != "compact"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,10 @@ RESERVED_TOPICS = INTERNAL_TOPICS | {
 }
 
 
+def _empty() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     id: bytes
@@ -43,6 +47,9 @@ class Topic:
     settings: TopicSettings
     # The topic whose dead letters these are.
     source_id: bytes | None = None
+    # What clients of Kafka's protocol have set, by Kafka's names and as they gave it: also
+    # what is a setting, and then that counts, and what means nothing here.
+    configs: Mapping[str, str] = field(default_factory=_empty, hash=False)
 
     @property
     def is_internal(self) -> bool:
@@ -65,10 +72,6 @@ class Group:
     @property
     def is_internal(self) -> bool:
         return self.name == DEAD_LETTER_GROUP
-
-
-def _empty() -> Mapping[Any, Any]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class TopicCreated(msgspec.Struct, array_like=True, tag=1, frozen=True):
     partitions: int
     settings: dict[str, Any]
     source_id: bytes | None
+    configs: dict[str, str] = {}
 
 
 class TopicDeleted(msgspec.Struct, array_like=True, tag=2, frozen=True):
@@ -111,6 +115,7 @@ class TopicAltered(msgspec.Struct, array_like=True, tag=3, frozen=True):
     id: bytes
     partitions: int
     settings: dict[str, Any]
+    configs: dict[str, str] = {}
 
 
 class GroupCreated(msgspec.Struct, array_like=True, tag=4, frozen=True):
@@ -176,17 +181,21 @@ def apply(catalog: Catalog, event: CatalogEvent) -> Catalog:
     match event:
         case TopicCreated():
             settings = TopicSettings.from_mapping(event.settings)
-            return _with_topic(
-                catalog, Topic(event.id, event.name, event.partitions, settings, event.source_id)
+            configs = MappingProxyType(event.configs)
+            topic = Topic(
+                event.id, event.name, event.partitions, settings, event.source_id, configs
             )
+            return _with_topic(catalog, topic)
         case TopicDeleted():
             return _without_topic(catalog, catalog.topics_by_id[event.id])
         case TopicAltered():
             topic = catalog.topics_by_id[event.id]
             settings = TopicSettings.from_mapping(event.settings)
-            return _with_topic(
-                catalog, replace(topic, partitions=event.partitions, settings=settings)
+            configs = MappingProxyType(event.configs)
+            changed = replace(
+                topic, partitions=event.partitions, settings=settings, configs=configs
             )
+            return _with_topic(catalog, changed)
         case GroupCreated():
             group = Group(
                 event.id, event.name, event.kind, GroupSettings.from_mapping(event.settings)
@@ -216,17 +225,25 @@ def apply(catalog: Catalog, event: CatalogEvent) -> Catalog:
             )
 
 
+def created(topic: Topic) -> TopicCreated:
+    """The event that makes this topic, or makes one of its id into it."""
+    return TopicCreated(
+        topic.id,
+        topic.name,
+        topic.partitions,
+        topic.settings.to_mapping(),
+        topic.source_id,
+        dict(topic.configs),
+    )
+
+
 def snapshot(catalog: Catalog) -> list[CatalogEvent]:
     """Events that build this catalog from anything."""
     made: list[CatalogEvent] = [
         CatalogReset(catalog.next_group, catalog.next_producer, catalog.epoch)
     ]
     for topic in catalog.topics.values():
-        made.append(
-            TopicCreated(
-                topic.id, topic.name, topic.partitions, topic.settings.to_mapping(), topic.source_id
-            )
-        )
+        made.append(created(topic))
     for group in catalog.groups.values():
         made.append(GroupCreated(group.id, group.name, group.kind, group.settings.to_mapping()))
         made += [GroupSubscribed(group.id, topic_id) for topic_id in sorted(group.topics)]

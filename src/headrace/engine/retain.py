@@ -54,12 +54,18 @@ def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int)
         return
     settings = partition.topic.settings
     log = partition.log
-    before = log.start_offset
     if not partition.is_durable and _has_unsynced_to_give_up(partition, now_ms):
         yield from sync_steps(log)
-    if settings.cleanup == "compact":
+    if settings.is_deleted:
+        yield from _deletion(partition, cursors, fates, now_ms)
+    if settings.is_compacted:
         yield from log.compaction(now_ms, _decided_end(partition))
-        return
+
+
+def _deletion(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> Steps:
+    settings = partition.topic.settings
+    log = partition.log
+    before = log.start_offset
     if settings.retention == "acked":
         done = _done_below(partition, cursors)
         if done is not None:

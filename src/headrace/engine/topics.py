@@ -27,8 +27,8 @@ from headrace.engine.catalog import (
     CatalogEvent,
     Topic,
     TopicAltered,
-    TopicCreated,
     TopicDeleted,
+    created,
 )
 from headrace.engine.creation_rate import CreationRate
 from headrace.engine.metadata import Metadata
@@ -186,13 +186,14 @@ class Topics:
         *,
         source: Topic | None = None,
         internal: bool = False,
+        configs: Mapping[str, str] | None = None,
     ) -> Steps[Topic]:
-        """The same in slices of one partition. Nobody sees the topic before it is
-        whole, and meanwhile nobody else can take its name."""
+        """`create` in slices of one partition. Nobody sees the topic before it is
+        whole, and meanwhile nobody else can take its name. `configs` as in `Topic`."""
         self.check_new(name, partitions, is_letters=source is not None, internal=internal)
         topic_id = self._entropy.random_bytes(16)
         source_id = None if source is None else source.id
-        topic = Topic(topic_id, name, partitions, settings, source_id)
+        topic = Topic(topic_id, name, partitions, settings, source_id, configs or {})
         opened: list[Partition] = []
         self._names_taken.add(name)
         try:
@@ -203,8 +204,7 @@ class Topics:
                 opened.append(self._open_partition(topic, index, now_ms))
                 self._lead(opened[-1:], now_ms)
                 yield
-            event = TopicCreated(topic_id, name, partitions, settings.to_mapping(), source_id)
-            self.change([event], now_ms)
+            self.change([created(topic)], now_ms)
         except BaseException:
             for partition in opened:
                 partition.close_files()
@@ -288,10 +288,8 @@ class Topics:
                 record_bytes_max=limits.RECORD_BYTES_MAX,
                 dedup=False,
             )
-        event = TopicCreated(
-            there.id, there.name, there.partitions, settings.to_mapping(), topic.id
-        )
-        self.change([event], now_ms)
+        letters = replace(there, settings=settings, source_id=topic.id)
+        self.change([created(letters)], now_ms)
         return self._on_topic_changed(there.id, now_ms)
 
     def delete(self, topic: Topic, now_ms: int) -> list[Partition]:
@@ -303,9 +301,19 @@ class Topics:
     def remove_files(self, topic: Topic) -> None:
         self._disk.remove_tree(topic.folder)
 
-    def alter(self, topic: Topic, settings: Mapping[str, Any], now_ms: int) -> Topic:
+    def alter(
+        self,
+        topic: Topic,
+        settings: Mapping[str, Any],
+        now_ms: int,
+        *,
+        configs: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """`configs` as in `Topic`; None leaves them."""
         changed = self.altered_settings(topic, settings)
-        return self._change_topic(topic, topic.partitions, changed, now_ms)
+        kept = dict(topic.configs if configs is None else configs)
+        self.change([TopicAltered(topic.id, topic.partitions, changed.to_mapping(), kept)], now_ms)
+        return self._on_topic_changed(topic.id, now_ms)
 
     def altered_settings(self, topic: Topic, settings: Mapping[str, Any]) -> TopicSettings:
         """What they would be; raises what altering them would raise."""
@@ -344,9 +352,9 @@ class Topics:
                 yield
                 if topic.id not in self.catalog.topics_by_id:
                     raise UnknownTopic(f"topic {topic.name!r} was deleted while it grew")
-            settings = self.catalog.topics_by_id[topic.id].settings
-            event = TopicAltered(topic.id, partitions, settings.to_mapping())
-            self.change([event], now_ms)
+            now = self.catalog.topics_by_id[topic.id]
+            settings, configs = now.settings.to_mapping(), dict(now.configs)
+            self.change([TopicAltered(topic.id, partitions, settings, configs)], now_ms)
         except BaseException:
             for partition in opened:
                 partition.close_files()
@@ -382,12 +390,6 @@ class Topics:
                 "may move to another one while its older messages wait; pass break_key_order=True "
                 "if that is fine"
             )
-
-    def _change_topic(
-        self, topic: Topic, partitions: int, settings: TopicSettings, now_ms: int
-    ) -> Topic:
-        self.change([TopicAltered(topic.id, partitions, settings.to_mapping())], now_ms)
-        return self._on_topic_changed(topic.id, now_ms)
 
     def _on_topic_changed(self, topic_id: bytes, now_ms: int) -> Topic:
         changed = self.catalog.topics_by_id[topic_id]

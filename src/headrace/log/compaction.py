@@ -1,5 +1,7 @@
 """Compaction: of the records with one key, the last one stays.
 
+    0. due?   of what may be compacted, more than a part of it is new, or some of it is
+              older than it may get, or a tombstone's time is over
     1. map    walk the part that is not compacted yet; digest of key -> last offset
     2. copy   rewrite every sealed segment below the map's end without the records
               that the map supersedes; neighbours that became small are merged
@@ -55,6 +57,7 @@ from headrace.record.record import RawRecord
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
+    from headrace.log.settings import LogSettings
 
 _DIGEST_BYTES = 16
 
@@ -129,11 +132,11 @@ def compact(log: Log, now_ms: int, clean_below: int, keys_max: int | None) -> Pa
     """One pass; see `Log.compaction`."""
     cleaned = read_cleaned(log.disk, log.path)
     limit = min(clean_below, log.synced_end)
-    sealed = [segment for segment in log.segment_list.sealed if segment.next_offset <= limit]
     start = max(cleaned.offset, log.start_offset)
+    sealed = _compactable(log, start, limit, now_ms)
     result = CompactionResult(start)
     end = sealed[-1].next_offset if sealed else start
-    if end <= start and cleaned.horizon_ms > now_ms:
+    if cleaned.horizon_ms > now_ms and not _is_due(sealed, start, log.settings, now_ms):
         return result
     changes = log.segment_list.changes
     keys = _KeyMap()
@@ -167,6 +170,35 @@ def compact(log: Log, now_ms: int, clean_below: int, keys_max: int | None) -> Pa
         )
     write_cleaned(log.disk, log.path, Cleaned(end, horizon_ms))
     return result._replace(cleaned_end=end)
+
+
+def _compactable(log: Log, start: int, limit: int, now_ms: int) -> list[Segment]:
+    """The sealed segments below the limit, and below the first that holds a record which
+    is too young; what is compacted already stays so."""
+    lag_ms = log.settings.compaction_lag_min_ms
+    found: list[Segment] = []
+    for segment in log.segment_list.sealed:
+        if segment.next_offset > limit:
+            break
+        # Without a lag a record that says it is of tomorrow is no reason to wait.
+        if lag_ms and segment.next_offset > start and segment.max_timestamp_ms > now_ms - lag_ms:
+            break
+        found.append(segment)
+    return found
+
+
+def _is_due(sealed: list[Segment], start: int, settings: LogSettings, now_ms: int) -> bool:
+    """Whether enough is new, or something new is older than it may get."""
+    dirty = [segment for segment in sealed if segment.next_offset > start]
+    if not dirty:
+        return False
+    total = sum(segment.size_bytes for segment in sealed)
+    if sum(segment.size_bytes for segment in dirty) > settings.dirty_ratio_min * total:
+        return True
+    lag_ms = settings.compaction_lag_max_ms
+    if lag_ms is None:
+        return False
+    return any(0 <= segment.first_timestamp_ms() < now_ms - lag_ms for segment in dirty)
 
 
 def some(work: Iterator[int], most_bytes: int) -> int | None:

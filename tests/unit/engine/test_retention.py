@@ -164,6 +164,45 @@ def test_retention_and_compaction_do_not_depend_on_who_syncs(bench: Any, durabil
     assert partition.size_bytes < 10 * len(VALUE)
 
 
+def test_a_topic_can_be_compacted_and_lose_what_is_old(bench: Any) -> None:
+    both = {"cleanup": "compact,delete", "retention_ms": 100_000, **SMALL}
+    bench.node.create_topic("windows", partitions=1, settings=both)
+
+    def publish(*keys: bytes) -> None:
+        for key in keys:
+            bench.node.publish("windows", [Outgoing(VALUE, key)])
+        bench.skip(31_000)
+        bench.node.publish("windows", [Outgoing(VALUE, b"last")])
+
+    def kept() -> list[tuple[int, bytes | None]]:
+        records, _ = bench.node.read("windows", 0, start())
+        return [(record.offset, record.key) for record in records]
+
+    def start() -> int:
+        return int(bench.node.topic("windows").partitions[0].start_offset)
+
+    publish(*[b"a"] * 6, b"b", b"c", *[b"a"] * 6)
+    publish()
+    assert start() == 0
+    assert sum(key == b"a" for _, key in kept()) == 1
+    assert {b"b", b"c"} <= {key for _, key in kept()}
+    bench.skip(70_000)
+    publish()
+    assert start() > 8
+    assert {key for _, key in kept()} == {b"last"}
+
+
+def test_a_topic_that_is_only_compacted_keeps_what_is_old(bench: Any) -> None:
+    bench.node.create_topic(
+        "table", partitions=1, settings={"cleanup": "compact", "retention_ms": 100, **SMALL}
+    )
+    for key in (b"a", b"b", b"c", b"d", b"e"):
+        bench.node.publish("table", [Outgoing(VALUE, key)])
+    bench.skip(31_000)
+    bench.node.publish("table", [Outgoing(VALUE, b"f")])
+    assert bench.node.topic("table").partitions[0].start_offset == 0
+
+
 def test_a_partition_opens_when_more_than_a_chunk_of_it_was_worked_off_and_removed(
     bench: Any,
 ) -> None:

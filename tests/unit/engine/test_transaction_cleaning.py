@@ -8,7 +8,12 @@ from tests.unit.engine.transactions import Writer
 from headrace.engine.records import iterate_batches
 from headrace.record import read_header
 
-COMPACTED = {"cleanup": "compact", "segment_bytes": 1024, "tombstone_ms": 1_000}
+COMPACTED = {
+    "cleanup": "compact",
+    "dirty_ratio_min": 0,
+    "segment_bytes": 1024,
+    "tombstone_ms": 1_000,
+}
 
 
 def begin(bench: Bench, **settings: object) -> Writer:

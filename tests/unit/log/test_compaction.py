@@ -292,3 +292,57 @@ def test_what_replaces_a_cut_end_is_compacted_too(bench: Bench) -> None:
         seal(bench)
     assert compact(bench).records_dropped == 1
     assert bench.values() == [b"5"]
+
+
+def test_what_is_younger_than_the_least_lag_waits_with_all_behind_it(bench: Bench) -> None:
+    bench.log.settings = replace(bench.settings, compaction_lag_min_ms=5_000)
+    for timestamp_ms in (1_000, 1_000, 7_000, 1_000):
+        bench.append(b"v", key=b"a", timestamp_ms=timestamp_ms)
+        seal(bench)
+    assert compact(bench, now_ms=5_999).cleaned_end == 0
+    assert compact(bench, now_ms=6_000).cleaned_end == 2
+    assert offsets(bench) == [1, 2, 3]
+    assert compact(bench, now_ms=12_000).cleaned_end == 4
+    assert offsets(bench) == [3]
+
+
+def test_compaction_waits_until_enough_is_new(bench: Bench) -> None:
+    bench.log.settings = replace(bench.settings, dirty_ratio_min=0.5)
+    for key in (b"a", b"b", b"c"):
+        bench.append(b"v", key=key)
+    seal(bench)
+    assert compact(bench).cleaned_end == 3
+    for _ in range(3):
+        bench.append(b"v", key=b"a")
+    seal(bench)
+    # As much as is compacted already is not more than half.
+    assert compact(bench).cleaned_end == 3
+    bench.append(b"v", key=b"a")
+    seal(bench)
+    assert compact(bench).cleaned_end == 7
+    assert offsets(bench) == [1, 2, 6]
+
+
+def test_what_is_older_than_the_greatest_lag_is_compacted_in_any_case(bench: Bench) -> None:
+    bench.log.settings = replace(bench.settings, dirty_ratio_min=1, compaction_lag_max_ms=5_000)
+    bench.append(b"1", key=b"a", timestamp_ms=1_000)
+    bench.append(b"2", key=b"a", timestamp_ms=9_000)
+    seal(bench)
+    assert compact(bench, now_ms=6_000).cleaned_end == 0
+    assert compact(bench, now_ms=6_001).cleaned_end == 2
+    assert offsets(bench) == [1]
+    bench.append(b"3", key=b"a", timestamp_ms=6_000)
+    seal(bench)
+    assert compact(bench, now_ms=6_001).cleaned_end == 2
+    assert compact(bench, now_ms=11_001).cleaned_end == 3
+
+
+def test_tombstones_go_in_time_however_little_is_new(bench: Bench) -> None:
+    bench.log.settings = replace(bench.settings, dirty_ratio_min=0.9, tombstone_ms=500)
+    bench.append(None, key=b"a")
+    bench.append(b"v", key=b"b")
+    seal(bench)
+    assert compact(bench, now_ms=2_000).cleaned_end == 2
+    assert offsets(bench) == [0, 1]
+    compact(bench, now_ms=2_501)
+    assert offsets(bench) == [1]

@@ -38,7 +38,10 @@ ADDED: dict[int, dict[str, set[Any]]] = {
         },
     },
     # A message that is redriven in place.
-    2: {"state events": {17}},
+    2: {
+        "state events": {17},
+        "topic settings": {"compaction_lag_min_ms", "compaction_lag_max_ms", "dirty_ratio_min"},
+    },
 }  # fmt: skip
 
 

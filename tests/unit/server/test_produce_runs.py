@@ -168,6 +168,12 @@ def test_a_batch_that_is_too_large_is_refused_alone() -> None:
         bench.send(b"".join(bench.request(batch_of(b"x" * size)) for size in sizes))
         codes = [code for _, code, _ in await bench.answers(4)]
         assert codes == [0, 0, Error.MESSAGE_TOO_LARGE, 0]
+        # To the byte, as Kafka counts it: the whole batch.
+        largest, over = batch_of(b"x" * 1930), batch_of(b"x" * 1931)
+        assert (len(largest), len(over)) == (2000, 2001)
+        for batch, code in ((largest, 0), (over, Error.MESSAGE_TOO_LARGE)):
+            bench.send(bench.request(batch))
+            assert (await bench.answers(1))[0][1] == code
 
     play(scenario, record_bytes_max=2000)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.engine.commit import Commit
 from headrace.server.kafka.config_resources import alter, attempt
-from headrace.server.kafka.configs import Settings, Table, given_values
+from headrace.server.kafka.configs import Given, Settings, Table, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.alter_configs_request import (
@@ -37,8 +37,12 @@ def _alter(
 ) -> AlterConfigsResourceResponse:
     kind, name, configs = resource
 
-    def replaced(table: Table[Settings], settings: Settings) -> Settings:
-        return table.replaced(settings, given_values(configs))
+    def replaced(
+        table: Table[Settings], settings: Settings, given: Given
+    ) -> tuple[Settings, Given]:
+        values = given_values(configs)
+        after = table.given_after(given, values, whole=True)
+        return table.replaced(settings, values, given), after
 
     outcome, _ = attempt(
         lambda: alter(call, kind, name, replaced, commit, validate_only=validate_only)

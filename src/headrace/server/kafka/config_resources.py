@@ -21,7 +21,9 @@ from headrace.engine.commit import Commit
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.server.kafka.broker_configs import describe_broker
 from headrace.server.kafka.configs import (
+    NOTHING_GIVEN,
     Entry,
+    Given,
     InvalidConfig,
     Resource,
     Settings,
@@ -40,9 +42,11 @@ class Outcome(NamedTuple):
 
 
 class Change(Protocol):
-    """From the settings that are, to those that shall be."""
+    """From the settings that are, and what clients have set, to what shall be."""
 
-    def __call__(self, table: Table[Settings], settings: Settings) -> Settings: ...
+    def __call__(
+        self, table: Table[Settings], settings: Settings, given: Given
+    ) -> tuple[Settings, Given]: ...
 
 
 Answer = TypeVar("Answer")
@@ -66,7 +70,8 @@ def describe(
     """The entries, and where those come from that are set."""
     broker = call.service.broker
     if kind == Resource.TOPIC:
-        return Source.TOPIC, TOPIC_CONFIGS.describe(broker.topics.named(name).settings, names)
+        topic = broker.topics.named(name)
+        return Source.TOPIC, TOPIC_CONFIGS.describe(topic.settings, names, topic.configs)
     if kind == Resource.GROUP:
         group = broker.topics.catalog.groups.get(name)
         settings = GROUP_CONFIGS.defaults if group is None else group.settings
@@ -98,15 +103,15 @@ def alter(
         topic = broker.topics.named(name)
         if topic.is_internal:
             raise InvalidArgument(f"{name} is the node's own")
-        wanted = change(TOPIC_CONFIGS, topic.settings)
-        if not validate_only and wanted != topic.settings:
-            broker.topics.alter(topic, wanted.to_mapping(), now_ms)
+        wanted, given = change(TOPIC_CONFIGS, topic.settings, topic.configs)
+        if not validate_only and (wanted != topic.settings or given != topic.configs):
+            broker.topics.alter(topic, wanted.to_mapping(), now_ms, configs=given)
     elif kind == Resource.GROUP:
         group = broker.topics.catalog.groups.get(name)
         if group is None and _reads_streams(call, name):
             raise InvalidArgument(f"group {name!r} reads streams: it has no such configuration")
         settings = GROUP_CONFIGS.defaults if group is None else group.settings
-        changed = change(GROUP_CONFIGS, settings)
+        changed, _ = change(GROUP_CONFIGS, settings, NOTHING_GIVEN)
         if not validate_only and (group is None or changed != settings):
             broker.groups.open(name, (), changed.to_mapping(), now_ms, commit)
     elif kind == Resource.BROKER:

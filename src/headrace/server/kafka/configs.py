@@ -3,29 +3,40 @@
     Kafka's name             our setting            kind of entry
     retention.ms             retention_ms           mapped: read and written
     headrace.durability      durability             ours, that Kafka has no name for
-    min.insync.replicas      (always 1)             fixed: shown, and accepted only
-                                                    with the value that holds here
+    segment.index.bytes      (none)                 kept: means nothing here; stored,
+                                                    shown, and nothing comes of it
+    errors.deadletterqueue.  (always true)          fixed: shown, and accepted only
+      copy.record.enable                            with the value that holds here
 
 A setting has one name on this wire: Kafka's where Kafka has one, else its own with
-`headrace.` before it. An entry counts as set when it differs from the default, which
-is also where it goes back to when it is deleted.
+`headrace.` before it. An entry counts as set when somebody set it, also to its
+default, or when it differs from that; to delete it brings the default back. What was
+given is shown as it was given, for as long as it holds.
 
-Rejected: taking names that mean nothing here in silence. Whoever sets a flush
-interval or asks for two in-sync replicas relies on it.
+A value that asks for what this node does not do is refused with the reason: whoever
+asks for two in-sync replicas relies on them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from enum import IntEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.core.settings import SettingsModel
 
 PREFIX = "headrace."
 Settings = TypeVar("Settings", bound=SettingsModel)
+
+# Configurations by name, as clients gave them.
+Given = Mapping[str, str]
+NOTHING_GIVEN: Final[Given] = MappingProxyType({})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class Resource(IntEnum):
@@ -82,6 +93,23 @@ class Mapped(NamedTuple):
     documentation: str
     # What Kafka writes where we have None.
     unlimited: str | None = None
+    # Our word for a value of Kafka's, where that has several for one thing.
+    translate: Callable[[str], str] = str
+
+
+def _never(value: str, settings: Any) -> str | None:
+    return None
+
+
+class Kept(NamedTuple, Generic[Settings]):
+    """A name that means nothing here. `refuse` says why a value cannot hold, if so."""
+
+    name: str
+    default: str
+    kind: Kind
+    documentation: str
+    low: int | None = None
+    refuse: Callable[[str, Settings], str | None] = _never
 
 
 class Fixed(NamedTuple, Generic[Settings]):
@@ -104,6 +132,7 @@ class Table(Generic[Settings]):
         documentation: Mapping[str, str],
         *,
         constant: Iterable[str] = (),
+        kept: Iterable[Kept[Settings]] = (),
     ) -> None:
         """`constant` are settings that cannot change after the beginning."""
         self.defaults = defaults
@@ -117,37 +146,89 @@ class Table(Generic[Settings]):
                 )
         self.mapped = {each.name: each for each in mapped}
         self.fixed = {each.name: each for each in fixed}
+        self.kept = {each.name: each for each in kept}
         self._constant = frozenset(constant)
 
-    def describe(self, settings: Settings, names: Iterable[str] | None = None) -> list[Entry]:
+    def describe(
+        self,
+        settings: Settings,
+        names: Iterable[str] | None = None,
+        given: Given = NOTHING_GIVEN,
+    ) -> list[Entry]:
         """Those of these names that exist; all of them for None."""
         wanted = None if names is None else frozenset(names)
         entries = []
         for name, each in self.mapped.items():
             if wanted is None or name in wanted:
-                value = _show(getattr(settings, each.setting), each)
-                default = _show(getattr(self.defaults, each.setting), each)
-                is_constant = each.setting in self._constant
+                entries.append(self._entry(each, settings, given.get(name)))
+        for name, kept in self.kept.items():
+            if wanted is None or name in wanted:
+                is_set = name in given and kept.refuse(given[name], settings) is None
+                value = given[name] if is_set else kept.default
                 entries.append(
-                    Entry(
-                        name, value, is_constant, value != default, default, each.kind,
-                        each.documentation,
-                    )
-                )  # fmt: skip
+                    Entry(name, value, False, is_set, kept.default, kept.kind, kept.documentation)
+                )
         for name, fixed in self.fixed.items():
             if wanted is None or name in wanted:
                 value = fixed.show(settings)
                 entries.append(Entry(name, value, True, False, value, fixed.kind, fixed.instead))
         return sorted(entries)
 
+    def _entry(self, mapped: Mapped, settings: Settings, given: str | None) -> Entry:
+        setting = getattr(settings, mapped.setting)
+        value = _show(setting, mapped)
+        default = _show(getattr(self.defaults, mapped.setting), mapped)
+        is_set = given is not None or value != default
+        if given is not None and self._holds(mapped, given, setting):
+            value = given
+        return Entry(
+            mapped.name, value, mapped.setting in self._constant, is_set, default, mapped.kind,
+            mapped.documentation,
+        )  # fmt: skip
+
+    def _holds(self, mapped: Mapped, given: str, setting: Any) -> bool:
+        """Whether the setting is what was given: another door may have changed it."""
+        try:
+            return bool(self._read(mapped, given) == setting)
+        except InvalidConfig:
+            return False
+
+    def shown(self, name: str, settings: Settings, given: Given) -> str | None:
+        """What `describe` would show; None for a name that does not exist."""
+        return next((entry.value for entry in self.describe(settings, (name,), given)), None)
+
+    def is_list(self, name: str) -> bool:
+        found = self.mapped.get(name) or self.kept.get(name)
+        return found is not None and found.kind == Kind.LIST
+
+    def given_after(
+        self, given: Given, values: Mapping[str, str | None], *, whole: bool = False
+    ) -> dict[str, str]:
+        """What clients have set once these values are: where they are all that is set,
+        nothing else but what cannot change."""
+        constant = {name for name, each in self.mapped.items() if each.setting in self._constant}
+        after = {name: each for name, each in given.items() if not whole or name in constant}
+        for name, value in values.items():
+            if value is None or name in self.fixed:
+                after.pop(name, None)
+            else:
+                after[name] = value.strip()
+        return after
+
     def changes(self, values: Mapping[str, str | None]) -> dict[str, Any]:
         """Our settings for these configurations; None asks for the default, which what
         does not exist has already. InvalidConfig, with its name, for a value of that."""
         changed: dict[str, Any] = {}
         for name, value in values.items():
+            if value is not None and len(value) > limits.CONFIG_CHARACTERS_MAX:
+                raise InvalidConfig(
+                    f"{name} has {len(value)} characters, {limits.CONFIG_CHARACTERS_MAX} at most"
+                )
             mapped = self.mapped.get(name)
             if mapped is not None:
                 changed[mapped.setting] = self._read(mapped, value)
+            elif name in self.kept and value is not None:
+                _check_kept(self.kept[name], value.strip())
             elif name not in self.fixed and value is not None:
                 raise InvalidConfig(f"unknown configuration {name!r}")
         return changed
@@ -157,18 +238,35 @@ class Table(Generic[Settings]):
             return getattr(self.defaults, mapped.setting)
         if mapped.unlimited is not None and value.strip() == mapped.unlimited:
             return None
+        _check_form(mapped.name, mapped.kind, value.strip())
         try:
-            checked = self.defaults.changed({mapped.setting: value.strip()})
+            checked = self.defaults.changed({mapped.setting: mapped.translate(value.strip())})
         except InvalidArgument as error:
             raise InvalidConfig(f"{mapped.name} cannot be {value!r}: {error}") from error
         return getattr(checked, mapped.setting)
 
     def changed(
-        self, settings: Settings, values: Mapping[str, str | None], *, is_new: bool = False
+        self,
+        settings: Settings,
+        values: Mapping[str, str | None],
+        *,
+        is_new: bool = False,
+        given: Given = NOTHING_GIVEN,
     ) -> Settings:
         """The settings with these configurations; InvalidConfig, with the name of
-        the one that cannot be."""
-        result = settings.changed(self.changes(values))
+        the one that cannot be. `given` is what clients have set before."""
+        try:
+            result = settings.changed(self.changes(values))
+        except InvalidConfig:
+            raise
+        except InvalidArgument as error:
+            # Each value may be, but not together.
+            raise InvalidConfig(str(error)) from error
+        for name, text in self.given_after(given, values).items():
+            kept = self.kept.get(name)
+            reason = None if kept is None else kept.refuse(text, result)
+            if reason is not None:
+                raise InvalidConfig(f"{name} cannot be {text!r:.80}: {reason}")
         for name, value in values.items():
             fixed = self.fixed.get(name)
             if fixed is not None and value is not None and value.strip() != fixed.show(result):
@@ -178,7 +276,12 @@ class Table(Generic[Settings]):
                 raise InvalidConfig(f"{setting} is chosen when a topic is created: make another")
         return result
 
-    def replaced(self, settings: Settings, values: Mapping[str, str | None]) -> Settings:
+    def replaced(
+        self,
+        settings: Settings,
+        values: Mapping[str, str | None],
+        given: Given = NOTHING_GIVEN,
+    ) -> Settings:
         """The settings with these configurations, and the defaults for all others
         that can change."""
         others = {
@@ -186,7 +289,8 @@ class Table(Generic[Settings]):
             for name, mapped in self.mapped.items()
             if mapped.setting not in self._constant
         }
-        return self.changed(settings, {**others, **values})
+        unset = dict.fromkeys(given.keys() & self.kept.keys())
+        return self.changed(settings, {**others, **unset, **values}, given=given)
 
 
 class _Given(Protocol):
@@ -206,6 +310,26 @@ def given_values(configs: Iterable[_Given]) -> dict[str, str]:
             raise InvalidConfig(f"{each.name} has no value")
         values[each.name] = each.value
     return values
+
+
+def _check_kept(kept: Kept[Any], value: str) -> None:
+    _check_form(kept.name, kept.kind, value)
+    if kept.low is not None and int(value) < kept.low:
+        raise InvalidConfig(f"{kept.name} must be at least {kept.low}, not {value}")
+
+
+def _check_form(name: str, kind: Kind, value: str) -> None:
+    """Python reads more numbers than Kafka does, such as 1_000."""
+    bits = _BITS.get(kind)
+    if bits is not None and not (
+        _INTEGER.fullmatch(value) and -(1 << bits - 1) <= int(value) < 1 << bits - 1
+    ):
+        raise InvalidConfig(f"{name} cannot be {value!r}: it is an integer of {bits} bits")
+    if kind == Kind.BOOLEAN and value.lower() not in ("true", "false"):
+        raise InvalidConfig(f"{name} cannot be {value!r}: it is true or false")
+
+
+_BITS: Final = {Kind.INT: 32, Kind.LONG: 64}
 
 
 def _show(value: Any, mapped: Mapped) -> str:

@@ -28,7 +28,7 @@ from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.assignments import check_replicas
-from headrace.server.kafka.configs import InvalidConfig, Source, given_values
+from headrace.server.kafka.configs import Given, InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import check_no_collision
@@ -125,11 +125,14 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
         code = Error.INVALID_PARTITIONS
         count = placed or _count(wanted, call.door.settings.partitions)
         topics.check_new(name, count)
-        settings = TOPIC_CONFIGS.changed(TopicSettings(), given_values(wanted.configs), is_new=True)
+        values = given_values(wanted.configs)
+        settings = TOPIC_CONFIGS.changed(TopicSettings(), values, is_new=True)
+        given = TOPIC_CONFIGS.given_after({}, values)
         topic_id = ZERO_UUID
         if not validate_only:
             now_ms = service.clock.now_ms()
-            topic_id = (yield from topics.creation(name, count, settings, now_ms)).id
+            making = topics.creation(name, count, settings, now_ms, configs=given)
+            topic_id = (yield from making).id
     except InvalidConfig as error:
         return _failed(name, Error.INVALID_CONFIG, str(error))
     except InvalidName as error:
@@ -141,7 +144,7 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
     except OSError as error:
         return _failed(name, code_of(DiskFull(str(error))), str(error))
     return CreatableTopicResult(
-        name, topic_id, Error.NONE, None, Error.NONE, count, 1, _configs(settings)
+        name, topic_id, Error.NONE, None, Error.NONE, count, 1, _configs(settings, given)
     )
 
 
@@ -155,7 +158,7 @@ def _create_letters(call: Call, source: Topic) -> CreatableTopicResult:
     except OSError as error:
         return _failed(name, code_of(DiskFull(str(error))), str(error))
     return CreatableTopicResult(
-        name, made.id, Error.NONE, None, Error.NONE, made.partitions, 1, _configs(made.settings)
+        name, made.id, Error.NONE, None, Error.NONE, made.partitions, 1, _configs(made.settings, {})
     )
 
 
@@ -181,7 +184,7 @@ def _count(wanted: CreatableTopic, default: int) -> int:
     return default if wanted.num_partitions == DEFAULT else wanted.num_partitions
 
 
-def _configs(settings: TopicSettings) -> Sequence[CreatableTopicConfigs]:
+def _configs(settings: TopicSettings, given: Given) -> Sequence[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             entry.name,
@@ -189,7 +192,7 @@ def _configs(settings: TopicSettings) -> Sequence[CreatableTopicConfigs]:
             entry.is_read_only,
             Source.TOPIC if entry.is_set else Source.DEFAULT,
         )
-        for entry in TOPIC_CONFIGS.describe(settings)
+        for entry in TOPIC_CONFIGS.describe(settings, None, given)
     ]
 
 

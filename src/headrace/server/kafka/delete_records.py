@@ -44,7 +44,7 @@ def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteReco
     try:
         partition = partition_of(service, name, index)
         topic = partition.topic
-        if topic.is_internal or topic.settings.cleanup == "compact":
+        if topic.is_internal or not topic.settings.is_deleted:
             return DeleteRecordsPartitionResult(index, -1, Error.POLICY_VIOLATION)
         if before == UP_TO_HIGH_WATERMARK:
             before = partition.high_watermark

@@ -2,8 +2,8 @@
 
     0  set        to the value
     1  delete     back to the default; also for a name that is not set, or unknown
-    2  append     for lists, of which there are none that can hold several values
-    3  subtract   likewise
+    2  append     to a list, what is not in it
+    3  subtract   from a list; one that would be empty may be what cannot be
 
 All changes of one resource hold together, or none does.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from headrace.core.errors import InvalidArgument
 from headrace.engine.commit import Commit
 from headrace.server.kafka.config_resources import alter, attempt
-from headrace.server.kafka.configs import InvalidConfig, Settings, Table
+from headrace.server.kafka.configs import Given, InvalidConfig, Settings, Table
 from headrace.server.kafka.door import Call
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.incremental_alter_configs_request import (
@@ -27,6 +27,8 @@ from headrace.wire.kafka.generated.incremental_alter_configs_response import (
 
 SET = 0
 DELETE = 1
+APPEND = 2
+SUBTRACT = 3
 
 
 async def handle(
@@ -46,8 +48,9 @@ def _alter(
 ) -> AlterConfigsResourceResponse:
     kind, name, _ = resource
 
-    def changed(table: Table[Settings], settings: Settings) -> Settings:
-        return table.changed(settings, _values(resource))
+    def changed(table: Table[Settings], settings: Settings, given: Given) -> tuple[Settings, Given]:
+        values = _values(resource, table, settings, given)
+        return table.changed(settings, values, given=given), table.given_after(given, values)
 
     outcome, _ = attempt(
         lambda: alter(call, kind, name, changed, commit, validate_only=validate_only)
@@ -55,18 +58,34 @@ def _alter(
     return AlterConfigsResourceResponse(outcome.code, outcome.message, kind, name)
 
 
-def _values(resource: AlterConfigsResource) -> dict[str, str | None]:
+def _values(
+    resource: AlterConfigsResource, table: Table[Settings], settings: Settings, given: Given
+) -> dict[str, str | None]:
     """What each name shall be; None for its default."""
     values: dict[str, str | None] = {}
     for name, operation, value in resource.configs:
         if name in values:
             raise InvalidArgument(f"the request names {name} twice")
-        if operation == SET:
-            if value is None:
-                raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
-            values[name] = value
-        elif operation == DELETE:
+        if operation == DELETE:
             values[name] = None
+        elif value is None:
+            raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
+        elif operation == SET:
+            values[name] = value
+        elif operation in (APPEND, SUBTRACT):
+            if not table.is_list(name):
+                raise InvalidConfig(f"{name} is no list: it can be set or deleted")
+            shown = table.shown(name, settings, given) or ""
+            values[name] = _listed(shown, value, is_more=operation == APPEND)
         else:
-            raise InvalidConfig(f"{name} holds one value: it can be set or deleted")
+            raise InvalidArgument(f"{name}: there is no operation {operation}")
     return values
+
+
+def _listed(shown: str, value: str, *, is_more: bool) -> str:
+    """The list with these elements, each once, or without them."""
+    parts = [part.strip() for part in value.split(",")]
+    before = [part.strip() for part in shown.split(",") if part.strip()]
+    if is_more:
+        return ",".join(dict.fromkeys(before + parts))
+    return ",".join(part for part in before if part not in parts)

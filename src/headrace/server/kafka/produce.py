@@ -44,7 +44,6 @@ from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
 from headrace.engine.foreign import append_foreign
 from headrace.engine.partition import Partition
 from headrace.record import BatchHeader, check_batch
-from headrace.record.batch import HEADER_BYTES
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -256,7 +255,7 @@ def _check(
                 refused = _Refused(code, "the batch is not part of the open transaction")
         if refused is not None:
             return refused
-        if header.size_bytes > topic.settings.record_bytes_max + HEADER_BYTES:
+        if header.size_bytes > topic.settings.record_bytes_max:
             raise RecordTooLarge(
                 f"the batch has {header.size_bytes} bytes and this topic takes "
                 f"{topic.settings.record_bytes_max}"

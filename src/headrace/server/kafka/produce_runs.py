@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
 from headrace.engine.contents import Heavy, Light, look_into
-from headrace.record.batch import HEADER_BYTES, read_header
+from headrace.record.batch import read_header
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
 from headrace.wire.kafka.produce_run import (
@@ -42,7 +42,7 @@ def handle_run(
         partition = broker.topics.partition(topic, route.index)
     except HeadraceError:
         return False, start
-    bytes_max = topic.settings.record_bytes_max + HEADER_BYTES
+    bytes_max = topic.settings.record_bytes_max
     most = connection.requests_left
     while True:
         run = read_run(data, start, route, bytes_max, most)

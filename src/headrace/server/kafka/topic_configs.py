@@ -1,31 +1,77 @@
-"""Kafka's configurations of a topic, and the settings that they are here."""
+"""Kafka's configurations of a topic, and the settings that they are here.
+
+All of Kafka 4's names are there, with Kafka's defaults, but for the size of a segment.
+What has no meaning on one node with one disk is kept as it is given:
+
+    min.insync.replicas     1; more is refused, since there is one replica
+    remote.storage.enable   false; true is refused, as by a broker without such storage
+    flush.messages, .ms     whatever a topic that syncs before it answers keeps anyway;
+                            refused where the topic's durability would break it
+    everything else         any value that Kafka takes
+"""
 
 from __future__ import annotations
 
+import re
+
 from headrace.core.settings import TopicSettings
-from headrace.server.kafka.configs import Fixed, Kind, Mapped, Table, always
+from headrace.server.kafka.configs import Kept, Kind, Mapped, Table
 
 # What Kafka writes for "no limit", in times and sizes.
 UNLIMITED = "-1"
 LONG_MAX = str(2**63 - 1)
 
-
-def _flush_messages(settings: TopicSettings) -> str:
-    return "1" if settings.durability == "synced" else LONG_MAX
+_THROTTLED = re.compile(r"(\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?")
 
 
-def _flush_ms(settings: TopicSettings) -> str:
-    return str(settings.sync_interval_ms) if settings.durability == "interval" else LONG_MAX
+def _cleanup(value: str) -> str:
+    """Kafka takes the policies in any order."""
+    policies = {part.strip() for part in value.split(",")}
+    return "compact,delete" if policies == {"compact", "delete"} else ",".join(sorted(policies))
 
 
-_DURABILITY = "headrace.durability says when an append is on disk"
-_ALONE = "a node alone has one replica of everything"
-_CREATE_TIME = "records keep the time that their producer gave them"
+def _refuse_flush_messages(value: str, settings: TopicSettings) -> str | None:
+    if value == LONG_MAX or settings.durability == "synced":
+        return None
+    return (
+        f"headrace.durability is {settings.durability}, which does not count messages; synced has "
+        "each of them on disk"
+    )
+
+
+def _refuse_flush_ms(value: str, settings: TopicSettings) -> str | None:
+    if value == LONG_MAX or settings.durability == "synced":
+        return None
+    if settings.durability == "os":
+        return "headrace.durability is os, which leaves that to the system; set interval or synced"
+    if settings.sync_interval_ms > int(value):
+        return f"headrace.sync_interval_ms is {settings.sync_interval_ms}; set that"
+    return None
+
+
+def _refuse_replicas(value: str, settings: TopicSettings) -> str | None:
+    return None if value in ("1", "+1") else "a node alone has one replica of everything"
+
+
+def _refuse_remote(value: str, settings: TopicSettings) -> str | None:
+    return None if value.lower() == "false" else "there is no remote storage"
+
+
+def _refuse_throttled(value: str, settings: TopicSettings) -> str | None:
+    return None if _THROTTLED.fullmatch(value) else "it is * or a list of partition:broker"
+
+
+_ALONE = "means nothing on one node"
+_REMOTE = "means nothing: there is no remote storage"
+_FILES = "means nothing: how files are laid out is not set"
 
 TOPIC_CONFIGS: Table[TopicSettings] = Table(
     TopicSettings(),
     (
-        Mapped("cleanup.policy", "cleanup", Kind.LIST, "delete old segments, or compact by key"),
+        Mapped(
+            "cleanup.policy", "cleanup", Kind.LIST,
+            "delete old segments, compact by key, or both", translate=_cleanup,
+        ),
         Mapped("retention.ms", "retention_ms", Kind.LONG, "how long records are kept", UNLIMITED),
         Mapped(
             "retention.bytes", "retention_bytes", Kind.LONG, "how much of a partition is kept",
@@ -38,22 +84,20 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
             "delete.retention.ms", "tombstone_ms", Kind.LONG,
             "how long compaction keeps the sign that a key was deleted",
         ),
+        Mapped(
+            "min.compaction.lag.ms", "compaction_lag_min_ms", Kind.LONG,
+            "how long compaction leaves a record alone",
+        ),
+        Mapped(
+            "max.compaction.lag.ms", "compaction_lag_max_ms", Kind.LONG,
+            "how long a record may wait for compaction", LONG_MAX,
+        ),
+        Mapped(
+            "min.cleanable.dirty.ratio", "dirty_ratio_min", Kind.DOUBLE,
+            "compaction starts when more than this part of a log is new",
+        ),
     ),
-    (
-        Fixed("compression.type", always("producer"), Kind.STRING, "batches stay as they came"),
-        Fixed("flush.messages", _flush_messages, Kind.LONG, _DURABILITY),
-        Fixed("flush.ms", _flush_ms, Kind.LONG, _DURABILITY),
-        Fixed("index.interval.bytes", always("4096"), Kind.INT, "it is a constant"),
-        Fixed("message.timestamp.type", always("CreateTime"), Kind.STRING, _CREATE_TIME),
-        Fixed("message.timestamp.after.max.ms", always(LONG_MAX), Kind.LONG, _CREATE_TIME),
-        Fixed("message.timestamp.before.max.ms", always(LONG_MAX), Kind.LONG, _CREATE_TIME),
-        Fixed("min.compaction.lag.ms", always("0"), Kind.LONG, "it is a constant"),
-        Fixed("min.insync.replicas", always("1"), Kind.INT, _ALONE),
-        Fixed("preallocate", always("false"), Kind.BOOLEAN, "space is reserved as it is needed"),
-        Fixed("remote.storage.enable", always("false"), Kind.BOOLEAN, "there is none"),
-        Fixed("segment.jitter.ms", always("0"), Kind.LONG, "it is a constant"),
-        Fixed("unclean.leader.election.enable", always("false"), Kind.BOOLEAN, _ALONE),
-    ),
+    (),
     {
         "durability": "when an append counts: synced, interval or os",
         "sync_interval_ms": "how often durability=interval syncs",
@@ -67,4 +111,52 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         "trace_sample": "the part of messages whose history is kept; nothing of it when empty",
     },
     constant=("ordering",),
+    kept=(
+        Kept(
+            "compression.type", "producer", Kind.STRING, "batches stay as they came",
+            refuse=lambda value, _: None if value == "producer" else "batches stay as they came",
+        ),
+        Kept("file.delete.delay.ms", "60000", Kind.LONG, _FILES, 0),
+        Kept(
+            "flush.messages", LONG_MAX, Kind.LONG,
+            "after how many records to sync at the latest; headrace.durability says when it is",
+            1, _refuse_flush_messages,
+        ),
+        Kept(
+            "flush.ms", LONG_MAX, Kind.LONG,
+            "after how long to sync at the latest; headrace.durability says when it is",
+            0, _refuse_flush_ms,
+        ),
+        Kept(
+            "follower.replication.throttled.replicas", "", Kind.LIST, _ALONE,
+            refuse=_refuse_throttled,
+        ),
+        Kept("index.interval.bytes", "4096", Kind.INT, _FILES, 0),
+        Kept(
+            "leader.replication.throttled.replicas", "", Kind.LIST, _ALONE,
+            refuse=_refuse_throttled,
+        ),
+        Kept("local.retention.bytes", "-2", Kind.LONG, _REMOTE, -2),
+        Kept("local.retention.ms", "-2", Kind.LONG, _REMOTE, -2),
+        Kept(
+            "message.timestamp.type", "CreateTime", Kind.STRING, "whose clock says when",
+            refuse=lambda value, _: None if value == "CreateTime" else "it is the producer's time",
+        ),
+        Kept(
+            "message.timestamp.after.max.ms", LONG_MAX, Kind.LONG, "how far ahead a time may be",
+            refuse=lambda value, _: None if value == LONG_MAX else "any time is taken",
+        ),
+        Kept(
+            "message.timestamp.before.max.ms", LONG_MAX, Kind.LONG, "how far back a time may be",
+            refuse=lambda value, _: None if value == LONG_MAX else "any time is taken",
+        ),
+        Kept("min.insync.replicas", "1", Kind.INT, _ALONE, 1, _refuse_replicas),
+        Kept("preallocate", "false", Kind.BOOLEAN, _FILES),
+        Kept("remote.log.copy.disable", "false", Kind.BOOLEAN, _REMOTE),
+        Kept("remote.log.delete.on.disable", "false", Kind.BOOLEAN, _REMOTE),
+        Kept("remote.storage.enable", "false", Kind.BOOLEAN, _REMOTE, refuse=_refuse_remote),
+        Kept("segment.index.bytes", "10485760", Kind.INT, _FILES, 4),
+        Kept("segment.jitter.ms", "0", Kind.LONG, _FILES, 0),
+        Kept("unclean.leader.election.enable", "false", Kind.BOOLEAN, _ALONE),
+    ),
 )  # fmt: skip
