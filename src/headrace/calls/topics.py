@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
+from headrace.core.errors import HeadraceError
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
@@ -35,16 +36,20 @@ class TopicCalls(Served):
         settings: Mapping[str, Any] | None = None,
         exist_ok: bool = False,
     ) -> Steps[TopicInfo]:
-        """The same in steps of one partition."""
-        wanted = TopicSettings.from_mapping(settings or {})
+        """`create_topic` in steps of one partition."""
         topics = self._broker.topics
         with self._writing() as (now_ms, _):
-            while exist_ok and topics.is_being_made(name):
-                # By somebody else who is fine with either.
-                yield
-            topic = topics.catalog.topics.get(name) if exist_ok else None
-            if topic is None:
-                topic = yield from topics.creation(name, partitions, wanted, now_ms)
+            try:
+                wanted = TopicSettings.from_mapping(settings or {})
+                while exist_ok and topics.is_being_made(name):
+                    # By somebody else who is fine with either.
+                    yield
+                topic = topics.catalog.topics.get(name) if exist_ok else None
+                if topic is None:
+                    topic = yield from topics.creation(name, partitions, wanted, now_ms)
+            except HeadraceError as error:
+                topics.note_refused(name, error, now_ms)
+                raise
             info = self._describe(topic)
         self._notify_changed()
         return info

@@ -21,6 +21,9 @@ CONFIG_CHARACTERS_MAX: Final = 128 * 1024
 # Topics and groups.
 # Topics that users make: internal ones and those of dead letters are not counted.
 TOPICS_MAX: Final = 10_000
+# Names whose creation was refused, and how long they are not made by being named.
+REFUSED_TOPICS_MAX: Final = 10_000
+REFUSED_TOPIC_MS: Final = 60 * 60 * 1000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
 GROUP_MEMBERS_MAX: Final = 1_000

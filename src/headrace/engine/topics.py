@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.core import limits
 from headrace.core.errors import (
+    HeadraceError,
     InvalidArgument,
     InvalidName,
     LimitExceeded,
@@ -34,6 +35,7 @@ from headrace.engine.creation_rate import CreationRate
 from headrace.engine.metadata import Metadata
 from headrace.engine.partition import Partition
 from headrace.engine.records import KeptBlocks
+from headrace.engine.refused_topics import RefusedTopics
 from headrace.log import make_folder
 
 PARTITIONS_DEFAULT = 3
@@ -58,6 +60,7 @@ class Topics:
         self._kept_blocks = KeptBlocks()
         # Of topics that are made because a client named them.
         self.auto_creation = CreationRate(None)
+        self._refused = RefusedTopics()
         # Of topics that are being made.
         self._names_taken: set[str] = set()
         # With how many partitions a topic is made when it is first published to; 0: none is.
@@ -151,7 +154,20 @@ class Topics:
             is_ours = self.catalog.source_of(name) is not None
             if not may_create or not self.auto_create_partitions or is_ours:
                 raise
+        reason = self._refused.reason(name, now_ms)
+        if reason is not None:
+            raise UnknownTopic(
+                f"there is no topic {name!r}, and publishing does not make it: to create it was "
+                f"refused ({reason}); create it as it can be"
+            )
         return self._create_at_a_rate(name, self.auto_create_partitions, now_ms)
+
+    def note_refused(self, name: str, error: HeadraceError, now_ms: int) -> None:
+        """Somebody wanted to make this topic and was told why not: it does not come into
+        being by its name alone, in another form than was asked for."""
+        is_about_name = isinstance(error, TopicExists | InvalidName)
+        if not is_about_name and name not in self.catalog.topics:
+            self._refused.note(name, str(error), now_ms)
 
     def create(
         self,
@@ -213,6 +229,7 @@ class Topics:
             raise
         finally:
             self._names_taken.discard(name)
+        self._refused.forget(name)
         self._partitions[topic_id] = opened
         return self.catalog.topics_by_id[topic_id]
 

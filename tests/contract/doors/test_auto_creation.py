@@ -84,3 +84,21 @@ def test_any_other_name_is_a_users(creating: Door, absent: str) -> None:
     for name in (f"__{absent}", f"{absent}.dlq"):
         creating.publish(name, New(b"x"))
         assert name in creating.topics()
+
+
+def test_what_was_refused_when_it_was_to_be_made_is_not_made_by_publishing(
+    creating: Door, absent: str
+) -> None:
+    with refused("invalid-argument", "segment_bytes"):
+        creating.create_topic(absent, 1, segment_bytes=1)
+    with refused("unknown-topic", "segment_bytes"):
+        creating.publish(absent, New(b"x"))
+    with refused("unknown-topic", absent):
+        creating.transact([(absent, New(b"x"))], [])
+    assert absent not in creating.topics()
+    creating.create_topic(absent, 1)
+    creating.publish(absent, New(b"x"))
+    assert len(creating.bounds(absent)) == 1
+    creating.delete_topic(absent)
+    creating.publish(absent, New(b"x"))
+    assert len(creating.bounds(absent)) == PARTITIONS

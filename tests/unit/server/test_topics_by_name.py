@@ -11,13 +11,15 @@ from headrace.core import limits
 from headrace.core.errors import LimitExceeded
 from headrace.core.settings import TopicSettings
 from headrace.engine.creation_rate import BURST_SECONDS, CreationRate
+from headrace.engine.refused_topics import RefusedTopics
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.errors import Error
 from headrace.testing import ManualClock
+from headrace.wire.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from headrace.wire.kafka.generated.find_coordinator_request import FindCoordinatorRequest
 from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 
-METADATA, FIND_COORDINATOR = 3, 10
+METADATA, FIND_COORDINATOR, CREATE_TOPICS = 3, 10, 19
 
 
 def named(*names: str) -> MetadataRequest:
@@ -107,3 +109,47 @@ def test_a_name_that_is_said_often_is_one_topic() -> None:
         assert [each.name for each in answer.topics] == ["same"]
 
     run(scenario)
+
+
+def test_a_topic_that_was_refused_is_not_made_because_a_client_names_it() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        asking = Asking(MemoryDisk(), clock=clock)
+
+        async def make(*, partitions: int = 1, replicas: int = 1, validate_only: bool) -> int:
+            topic = CreatableTopic("orders", partitions, replicas)
+            request = CreateTopicsRequest([topic], validate_only=validate_only)
+            return int((await asking.ask(CREATE_TOPICS, 7, request)).topics[0].error_code)
+
+        async def code() -> int:
+            answer = await asking.ask(METADATA, 12, named("orders"))
+            return int(answer.topics[0].error_code)
+
+        assert await make(replicas=3, validate_only=False) == Error.INVALID_REPLICATION_FACTOR
+        assert await code() == Error.UNKNOWN_TOPIC_OR_PARTITION
+        clock.skip(limits.REFUSED_TOPIC_MS / 1000 - 1)
+        assert await code() == Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert await make(partitions=0, validate_only=False) == Error.INVALID_PARTITIONS
+        clock.skip(limits.REFUSED_TOPIC_MS / 1000 - 1)
+        assert await code() == Error.UNKNOWN_TOPIC_OR_PARTITION
+        # Nobody has asked for it for long.
+        clock.skip(1)
+        # To ask whether it would be refused is not to ask for it.
+        assert await make(replicas=3, validate_only=True) == Error.INVALID_REPLICATION_FACTOR
+        assert await code() == Error.NONE
+        assert await make(validate_only=False) == Error.TOPIC_ALREADY_EXISTS
+
+    run(scenario)
+
+
+def test_refused_names_are_bounded_and_the_oldest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REFUSED_TOPICS_MAX", 2)
+    refused = RefusedTopics()
+    for number, name in enumerate(("a", "b", "a", "c")):
+        refused.note(name, "why", number)
+    assert [refused.reason(name, 10) for name in "abc"] == ["why", None, "why"]
+    refused.forget("a")
+    refused.forget("a")
+    assert refused.reason("a", 10) is None

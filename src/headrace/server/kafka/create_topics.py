@@ -10,9 +10,10 @@
     <topic>.dlq              the dead letters of a topic that exists, made as the node
                              makes them, whatever else is asked for
 
-Topics fail one by one. From version 5 on the answer has the configuration that
-the topic got. It is sent when the topics are on disk. Many partitions are made in
-slices; a topic is seen when it is whole.
+A topic that is refused is not made by a client that names it a moment later
+(engine/refused_topics.py). Topics fail one by one. From version 5 on the answer has the
+configuration that the topic got. It is sent when the topics are on disk. Many partitions
+are made in slices; a topic is seen when it is whole.
 """
 
 from __future__ import annotations
@@ -93,12 +94,14 @@ def _makings(call: Call, request: CreateTopicsRequest) -> Iterator[Making]:
         if times[topic.name] == 1:
             yield _create(call, topic, validate_only=request.validate_only)
         else:
-            yield _refuse_twice(topic.name)
+            yield _refuse_twice(call, topic.name)
 
 
-def _refuse_twice(name: str) -> Making:
+def _refuse_twice(call: Call, name: str) -> Making:
     yield from ()
-    return _failed(name, Error.INVALID_REQUEST, "the request names this topic twice")
+    error = InvalidArgument("the request names this topic twice")
+    call.service.broker.topics.note_refused(name, error, call.service.clock.now_ms())
+    return _failed(name, Error.INVALID_REQUEST, str(error))
 
 
 def _size(call: Call, wanted: CreatableTopic) -> int:
@@ -133,19 +136,23 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
             now_ms = service.clock.now_ms()
             making = topics.creation(name, count, settings, now_ms, configs=given)
             topic_id = (yield from making).id
-    except InvalidConfig as error:
-        return _failed(name, Error.INVALID_CONFIG, str(error))
-    except InvalidName as error:
-        return _failed(name, Error.INVALID_TOPIC_EXCEPTION, str(error))
-    except InvalidArgument as error:
-        return _failed(name, code, str(error))
-    except HeadraceError as error:
-        return _failed(name, code_of(error), str(error))
-    except OSError as error:
-        return _failed(name, code_of(DiskFull(str(error))), str(error))
+    except (HeadraceError, OSError) as error:
+        reason = error if isinstance(error, HeadraceError) else DiskFull(str(error))
+        if not validate_only:
+            topics.note_refused(name, reason, service.clock.now_ms())
+        return _failed(name, _code_for(reason, code), str(reason))
     return CreatableTopicResult(
         name, topic_id, Error.NONE, None, Error.NONE, count, 1, _configs(settings, given)
     )
+
+
+def _code_for(error: HeadraceError, code: Error) -> int:
+    """`code` for an argument that cannot be."""
+    if isinstance(error, InvalidConfig):
+        return Error.INVALID_CONFIG
+    if isinstance(error, InvalidName):
+        return Error.INVALID_TOPIC_EXCEPTION
+    return code if isinstance(error, InvalidArgument) else code_of(error)
 
 
 def _create_letters(call: Call, source: Topic) -> CreatableTopicResult:
