@@ -196,8 +196,10 @@ def test_configurations_are_described(client: WireClient, version: int) -> None:
     assert shown["headrace.durability"].config_source == 1
     assert shown["flush.ms"].value == str(2**63 - 1) and not shown["flush.ms"].read_only
     assert shown["cleanup.policy"].config_source == 5
-    assert {each.name: each.value for each in broker.configs}["num.partitions"] == "2"
-    assert all(each.read_only for each in broker.configs)
+    of_node = {each.name: each for each in broker.configs}
+    assert of_node["num.partitions"].value == "2"
+    assert [each.source for each in of_node["num.partitions"].synonyms] == [4, 5]
+    assert of_node["log.dirs"].read_only and not of_node["num.partitions"].read_only
     assert {each.name: each.value for each in group.configs}["share.delivery.count.limit"] == "5"
     assert unknown.error_code == ErrorCode.INVALID_REQUEST
 
@@ -265,7 +267,7 @@ def test_a_share_groups_configuration_can_come_before_the_group(client: WireClie
     assert config_of(client, group, "share.record.lock.duration.ms", kind=32).value == "12000"
 
 
-def test_a_group_that_reads_streams_has_no_such_configuration(client: WireClient) -> None:
+def test_a_group_that_reads_streams_may_be_configured_too(client: WireClient) -> None:
     group = fresh_name()
     joined = join.JoinGroupRequest(
         group, 10_000, 10_000, "", None, "consumer", (join.JoinGroupRequestProtocol("range", b""),)
@@ -276,14 +278,22 @@ def test_a_group_that_reads_streams_has_no_such_configuration(client: WireClient
     )
     request = incremental.IncrementalAlterConfigsRequest((resource,))
     (answer,) = client.call("IncrementalAlterConfigs", 1, request).responses
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
-    assert group in answer.error_message
+    assert answer.error_code == 0
+    assert config_of(client, group, "share.auto.offset.reset", kind=32).config_source == 8
+    # It is still the kind of group that it was.
+    assert client.call("JoinGroup", 3, joined).error_code == 0
 
 
-def test_a_nodes_configuration_is_not_changed_over_the_wire(client: WireClient) -> None:
-    resource = incremental.AlterConfigsResource(
-        4, "0", (incremental.AlterableConfig("num.partitions", 0, "9"),)
-    )
-    request = incremental.IncrementalAlterConfigsRequest((resource,))
-    (answer,) = client.call("IncrementalAlterConfigs", 1, request).responses
-    assert answer.error_code == ErrorCode.INVALID_CONFIG
+def test_a_nodes_configuration_changes_where_it_can_at_run_time(client: WireClient) -> None:
+    def alter(name: str, operation: int, value: str | None) -> int:
+        config = incremental.AlterableConfig(name, operation, value)
+        resource = incremental.AlterConfigsResource(4, "0", (config,))
+        request = incremental.IncrementalAlterConfigsRequest((resource,))
+        (answer,) = client.call("IncrementalAlterConfigs", 1, request).responses
+        return int(answer.error_code)
+
+    assert alter("group.share.delivery.count.limit", 0, "9") == 0
+    assert config_of(client, fresh_name(), "share.delivery.count.limit", kind=32).value == "9"
+    assert alter("group.share.delivery.count.limit", 1, None) == 0
+    assert alter("leader.replication.throttled.rate", 1, None) == 0
+    assert alter("log.dirs", 0, "/tmp") == ErrorCode.INVALID_REQUEST

@@ -1,7 +1,7 @@
 """The committed codecs are what the generator makes of Kafka's definitions.
 
 kafka-python carries a copy of most of the definitions in its own package, so this
-needs no download. The others, of KIP-848 and of share groups, are held by the
+needs no download. The others, of KIP-848, of share groups and of KIP-714, are held by the
 comparison with kio alone.
 """
 
@@ -19,7 +19,15 @@ from scripts.generate_kafka_codec.modules import module_text
 import headrace.wire.kafka.generated as generated
 from headrace.wire.kafka.api import APIS, Api, module_name
 
-NOT_CARRIED = ("ConsumerGroup", "Share", "AlterShare", "DescribeShare", "DeleteShare")
+NOT_CARRIED = (
+    "ConsumerGroup",
+    "Share",
+    "AlterShare",
+    "DescribeShare",
+    "DeleteShare",
+    "GetTelemetry",
+    "PushTelemetry",
+)
 
 
 def carried_definitions() -> dict[str, Path]:

@@ -50,6 +50,7 @@ from headrace.wire.kafka.generated import (
     init_producer_id_request,
     join_group_request,
     leave_group_request,
+    list_config_resources_request,
     list_groups_request,
     list_offsets_request,
     list_partition_reassignments_request,
@@ -279,6 +280,7 @@ def _transactions(at: Standing) -> list[Ask]:
             "DescribeTransactions",
             describe_transactions_request.DescribeTransactionsRequest((PAYING,)),
         ),
+        ask("ListConfigResources", list_config_resources_request.ListConfigResourcesRequest()),
         ask("ListTransactions", list_transactions_request.ListTransactionsRequest()),
         ask(
             "DescribeProducers",

@@ -28,6 +28,10 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
 GROUP_MEMBERS_MAX: Final = 1_000
 SHARE_GROUP_MEMBERS_MAX: Final = 200
+# The longest time that a member may be silent, whatever it or the node asks for.
+SESSION_MS_MAX: Final = 24 * 60 * 60 * 1000
+# Groups and others that something is configured of by name, beside topics.
+CONFIGURED_MAX: Final = 10_000
 # A group without members is called unread when no client of any protocol has leased,
 # polled or committed as it for so long, counted anew from a start.
 GROUP_UNREAD_MS: Final = 60_000

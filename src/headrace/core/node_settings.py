@@ -18,6 +18,8 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.settings import SettingsModel, check_between
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
+# Settings that bound one another: which values they may have is known when all are there.
+_TOGETHER = ("group_", "consumer_", "share_")
 
 
 class Address(NamedTuple):
@@ -88,6 +90,30 @@ class NodeSettings(SettingsModel):
     groups_memory_bytes: int = limits.GROUPS_MEMORY_BYTES
     # How long a new consumer group waits for more members.
     rebalance_delay_ms: int = 0
+    # Members of groups: which session a member of the classic protocol may ask for, and
+    # how many a group has.
+    group_session_timeout_min_ms: int = 6_000
+    group_session_timeout_max_ms: int = 30 * 60 * 1000
+    group_members_max: int = limits.GROUP_MEMBERS_MAX
+    # Those of KIP-848 are told their session and how often to call; a group may be
+    # configured otherwise, within these bounds.
+    consumer_session_timeout_ms: int = 45_000
+    consumer_session_timeout_min_ms: int = 45_000
+    consumer_session_timeout_max_ms: int = 60_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_heartbeat_interval_min_ms: int = 5_000
+    consumer_heartbeat_interval_max_ms: int = 15_000
+    # Share groups, and what a group begins with that is made on Kafka's port.
+    share_session_timeout_ms: int = 45_000
+    share_session_timeout_min_ms: int = 45_000
+    share_session_timeout_max_ms: int = 60_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_heartbeat_interval_min_ms: int = 5_000
+    share_heartbeat_interval_max_ms: int = 15_000
+    share_members_max: int = limits.SHARE_GROUP_MEMBERS_MAX
+    share_deliveries_max: int = 5
+    share_lock_ms: int = 30_000
+    share_partition_locks_max: int = 2_000
     # How long a client of ours whose connection broke keeps its leases.
     lease_grace_ms: int = 5_000
     # The longest that a producer may ask to keep a transaction open.
@@ -130,6 +156,7 @@ class NodeSettings(SettingsModel):
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("groups_memory_bytes", self.groups_memory_bytes, 1024 * 1024, None)
         check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
+        self._check_groups()
         check_between("lease_grace_ms", self.lease_grace_ms, 0, 600_000)
         check_between("offsets_retention_ms", self.offsets_retention_ms, 1, None)
         check_between("free_bytes_min", self.free_bytes_min, 0, None)
@@ -160,6 +187,34 @@ class NodeSettings(SettingsModel):
                 )
         if self.kafka_advertised:
             Address.parse("kafka_advertised", self.kafka_advertised)
+
+    def _check_groups(self) -> None:
+        session_max_ms = self.group_session_timeout_max_ms
+        check_between("group_session_timeout_max_ms", session_max_ms, 1, limits.SESSION_MS_MAX)
+        session_min_ms = self.group_session_timeout_min_ms
+        check_between("group_session_timeout_min_ms", session_min_ms, 1, session_max_ms)
+        check_between("group_members_max", self.group_members_max, 1, limits.GROUP_MEMBERS_MAX)
+        check_between(
+            "share_members_max", self.share_members_max, 1, limits.SHARE_GROUP_MEMBERS_MAX
+        )
+        for name in (
+            "consumer_session_timeout",
+            "consumer_heartbeat_interval",
+            "share_session_timeout",
+            "share_heartbeat_interval",
+        ):
+            most = getattr(self, f"{name}_max_ms")
+            check_between(f"{name}_max_ms", most, 1, limits.SESSION_MS_MAX)
+            least = getattr(self, f"{name}_min_ms")
+            check_between(f"{name}_min_ms", least, 1, most)
+            check_between(f"{name}_ms", getattr(self, f"{name}_ms"), least, most)
+        for kind in ("consumer", "share"):
+            session_ms = getattr(self, f"{kind}_session_timeout_ms")
+            name = f"{kind}_heartbeat_interval_ms"
+            check_between(name, getattr(self, name), 1, session_ms - 1)
+        check_between("share_deliveries_max", self.share_deliveries_max, 1, limits.ATTEMPTS_MAX)
+        check_between("share_lock_ms", self.share_lock_ms, 1, limits.VISIBILITY_MS_MAX)
+        check_between("share_partition_locks_max", self.share_partition_locks_max, 1, None)
 
 
 class Sourced(NamedTuple):
@@ -213,6 +268,9 @@ def node_settings(
 
 def _check_alone(settings: NodeSettings, name: str, value: Any, source: str) -> None:
     try:
+        if name.startswith(_TOGETHER):
+            settings.check_type(name, value)
+            return
         # Whether an address may be listened on depends on `insecure`, which is
         # known only when everything is together.
         settings.changed({name: value, **({} if name == "insecure" else {"insecure": True})})

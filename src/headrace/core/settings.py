@@ -6,6 +6,7 @@ command line, numbers from JSON) and refuses what it does not know by name.
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -60,6 +61,11 @@ class SettingsModel:
                 )
             known[name] = _coerce(name, hints[name], value)
         return replace(self, **known)
+
+    @classmethod
+    def check_type(cls, name: str, value: Any) -> None:
+        """Raise InvalidArgument when this can be no value of the setting."""
+        _coerce(name, _hints(cls)[name], value)
 
     def to_mapping(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -133,18 +139,23 @@ class TopicSettings(SettingsModel):
 class GroupSettings(SettingsModel):
     """One queue group: how its messages are leased, retried and given up."""
 
-    start: Literal["earliest", "latest"] = "earliest"
+    # `earliest`, `latest`, or what is not older than that: by_duration:PT1H.
+    start: str = "earliest"
     visibility_ms: int = 30 * SECOND_MS
     max_attempts: int = 3
     backoff_ms: int = 1 * SECOND_MS
     backoff_factor: float = 2.0
     backoff_max_ms: int = 60 * SECOND_MS
     leases_per_consumer_max: int = 1_000
+    # How many messages of one partition may be out at a time; None for any number.
+    leases_per_partition_max: int | None = None
     starvation_ms: int = 30 * SECOND_MS
     # Whether messages of a transaction wait for its end, and go with an abort.
     isolation: Isolation = "read_committed"
 
     def __post_init__(self) -> None:
+        if self.start not in ("earliest", "latest"):
+            start_age_ms(self.start)
         check_between("visibility_ms", self.visibility_ms, 1, limits.VISIBILITY_MS_MAX)
         check_between("max_attempts", self.max_attempts, 1, limits.ATTEMPTS_MAX)
         check_between("backoff_ms", self.backoff_ms, 0, None)
@@ -152,12 +163,34 @@ class GroupSettings(SettingsModel):
         check_between("backoff_max_ms", self.backoff_max_ms, 0, None)
         leases_max = limits.LEASES_PER_CONSUMER_MAX
         check_between("leases_per_consumer_max", self.leases_per_consumer_max, 1, leases_max)
+        check_between("leases_per_partition_max", self.leases_per_partition_max, 1, None)
         check_between("starvation_ms", self.starvation_ms, 1, None)
 
     def backoff_after_ms(self, attempt: int) -> int:
         """How long a message rests after its `attempt`-th failed delivery."""
         growth = self.backoff_factor ** min(attempt - 1, 64)
         return min(self.backoff_max_ms, int(self.backoff_ms * growth))
+
+
+_BY_DURATION = re.compile(
+    r"by_duration:P(?:(?P<days>\d{1,9})D)?"
+    r"(?:T(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?"
+    r"(?:(?P<seconds>\d{1,9})(?:\.(?P<fraction>\d{1,9}))?S)?)?",
+    re.ASCII,
+)
+
+
+def start_age_ms(start: str) -> int:
+    """How old a message may be where a group begins, of `by_duration:` and a duration of
+    ISO 8601 in days, hours, minutes and seconds."""
+    found = _BY_DURATION.fullmatch(start)
+    if found is None or start.endswith(("P", "T")):
+        raise InvalidArgument(
+            f"start must be earliest, latest or as in by_duration:PT1H30M, not {start!r}"
+        )
+    units = (("days", DAY_MS), ("hours", HOUR_MS), ("minutes", MINUTE_MS), ("seconds", SECOND_MS))
+    whole_ms = sum(int(found[name] or 0) * unit_ms for name, unit_ms in units)
+    return whole_ms + int((found["fraction"] or "0").ljust(3, "0")[:3])
 
 
 def check_between(name: str, value: float | None, low: float, high: float | None) -> None:

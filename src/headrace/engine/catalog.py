@@ -84,6 +84,8 @@ class Catalog:
     next_producer: int = 0
     # How often this directory was opened for writing: the leaders' epoch.
     epoch: int = 0
+    # What was configured by name, as text: by Kafka's type of resource and its name.
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
 
     def dead_letters_of(self, topic: Topic) -> Topic | None:
         found = self.topics.get(topic.name + DEAD_LETTER_SUFFIX)
@@ -162,6 +164,14 @@ class GroupUnsubscribed(msgspec.Struct, array_like=True, tag=11, frozen=True):
     topic_id: bytes
 
 
+class ConfigsGiven(msgspec.Struct, array_like=True, tag=12, frozen=True):
+    """All that is configured of one thing from now on; nothing, for it to be forgotten."""
+
+    kind: int
+    name: str
+    values: dict[str, str]
+
+
 CatalogEvent = (
     TopicCreated
     | TopicDeleted
@@ -174,6 +184,7 @@ CatalogEvent = (
     | ProducersReserved
     | EpochBegan
     | CatalogReset
+    | ConfigsGiven
 )
 
 
@@ -223,6 +234,12 @@ def apply(catalog: Catalog, event: CatalogEvent) -> Catalog:
             return Catalog(
                 next_group=event.next_group, next_producer=event.next_producer, epoch=event.epoch
             )
+        case ConfigsGiven():
+            given = dict(catalog.configs)
+            given.pop((event.kind, event.name), None)
+            if event.values:
+                given[event.kind, event.name] = MappingProxyType(dict(event.values))
+            return replace(catalog, configs=MappingProxyType(given))
 
 
 def created(topic: Topic) -> TopicCreated:
@@ -247,6 +264,7 @@ def snapshot(catalog: Catalog) -> list[CatalogEvent]:
     for group in catalog.groups.values():
         made.append(GroupCreated(group.id, group.name, group.kind, group.settings.to_mapping()))
         made += [GroupSubscribed(group.id, topic_id) for topic_id in sorted(group.topics)]
+    made += [ConfigsGiven(*key, dict(values)) for key, values in catalog.configs.items()]
     return made
 
 

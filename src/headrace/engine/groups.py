@@ -14,7 +14,7 @@ from headrace.core.errors import (
     UnknownGroup,
     UnknownTopic,
 )
-from headrace.core.settings import GroupSettings
+from headrace.core.settings import GroupSettings, start_age_ms
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import QueueStatistics, check_name
 from headrace.engine import statistics
@@ -59,6 +59,8 @@ class Groups:
         self._topics = topics
         self._is_stream = is_stream
         self._serving: dict[int, Serving] = {}
+        # What was configured for a group of this name before it is made.
+        self.told: Callable[[str], Mapping[str, Any]] = lambda name: {}
 
     def named(self, name: str) -> Group:
         group = self._topics.catalog.groups.get(name) if isinstance(name, str) else None
@@ -126,7 +128,7 @@ class Groups:
                 raise GroupKindMismatch(f"group {name!r} reads as a stream; choose another name")
             if len(catalog.groups) >= limits.GROUPS_MAX:
                 raise LimitExceeded(f"there are {limits.GROUPS_MAX} groups, the most allowed")
-            wanted = GroupSettings.from_mapping(settings)
+            wanted = GroupSettings.from_mapping({**self.told(name), **settings})
             event = GroupCreated(catalog.next_group, name, "queue", wanted.to_mapping())
             self._topics.change([event], now_ms)
         elif settings:
@@ -137,7 +139,7 @@ class Groups:
                 self._topics.change([GroupSubscribed(group.id, topic.id)], now_ms)
                 group = self.named(name)
             for partition in tuple(self._topics.partitions(topic)):
-                opening = self._preparing(group, partition)
+                opening = self._preparing(group, partition, now_ms)
                 if opening is not None:
                     yield from opening.steps(now_ms)
                     group = self._still_reading(group, topic)
@@ -146,9 +148,9 @@ class Groups:
                 group = self._still_reading(group, topic)
         return group
 
-    def _preparing(self, group: Group, partition: Partition) -> ViewOpening | None:
+    def _preparing(self, group: Group, partition: Partition, now_ms: int) -> ViewOpening | None:
         """Where a view takes long to open: keys are read from the log."""
-        start = _start_for(group, partition)
+        start = _start_for(group, partition, now_ms)
         if (
             partition.topic.settings.ordering != "key"
             or group.id in partition.views
@@ -186,7 +188,7 @@ class Groups:
     ) -> None:
         # Where queues are stopped, a start after their repair opens what is missing.
         if group.id not in partition.views and partition.queues_stopped is None:
-            start = _start_for(group, partition)
+            start = _start_for(group, partition, now_ms)
             prepared = None if opening is None else opening.result(group, start)
             view = prepared or new_view(partition, group, start)
             partition.open_view(view, start, now_ms)
@@ -316,13 +318,18 @@ class Groups:
         return statistics.of_group(group.name, parts, [view for _, view in views], now_ms)
 
 
-def _start_for(group: Group, partition: Partition) -> int:
-    if group.settings.start == "earliest":
+def _start_for(group: Group, partition: Partition, now_ms: int) -> int:
+    start = group.settings.start
+    if start == "earliest":
         return partition.log.start_offset
+    end = partition.high_watermark
     if group.settings.isolation == "read_committed":
         # Of what is undecided the group sees all or nothing.
-        return partition.last_stable_offset
-    return partition.high_watermark
+        end = partition.last_stable_offset
+    if start == "latest":
+        return end
+    found = partition.log.offset_for_timestamp(now_ms - start_age_ms(start))
+    return end if found is None else min(found[0], end)
 
 
 def _check_settled(partition: Partition, view: QueueView | None) -> None:

@@ -132,7 +132,8 @@ class Leasing:
             for step in range(len(views)):
                 number = (serving.turn + step) % len(views)
                 if planned and available[number][lane]:
-                    runs = views[number][1].take(lane, planned)
+                    view = views[number][1]
+                    runs = view.take(lane, within_room(view, planned, taken.get(number, [])))
                     planned -= count_of(runs)
                     taken.setdefault(number, []).extend(runs)
             if planned:
@@ -332,6 +333,15 @@ def _in_turn(deliveries: Sequence[Delivery], plan: Sequence[tuple[int, int]]) ->
         ordered += lanes[lane][reached[lane] : reached[lane] + count]
         reached[lane] += count
     return ordered
+
+
+def within_room(view: QueueView, count: int, chosen: Runs) -> int:
+    """How many of `count` more of one partition may be out at a time, beside those that
+    are chosen already."""
+    most = view.settings.leases_per_partition_max
+    if most is None:
+        return count
+    return max(0, min(count, most - count_of(chosen) - sum(view.held.values())))
 
 
 def fair_part(views: Sequence[tuple[Partition, QueueView]], count: int, among: int) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import GroupSettings, TopicSettings
 from headrace.server.kafka.configs import (
     Entry,
     InvalidConfig,
 )
-from headrace.server.kafka.group_configs import GROUP_CONFIGS
+from headrace.server.kafka.group_configs import queue_table
 from headrace.server.kafka.topic_configs import LONG_MAX, TOPIC_CONFIGS
 
 # As Kafka 4 has them.
@@ -44,6 +45,7 @@ KAFKAS = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
+GROUP_CONFIGS = queue_table(NodeSettings())
 
 
 def shown(settings: TopicSettings) -> dict[str, Entry]:
@@ -240,5 +242,7 @@ def test_a_group_of_this_wire_begins_at_the_end_unless_it_is_told_otherwise() ->
     assert GROUP_CONFIGS.defaults.start == "latest"
     told = GROUP_CONFIGS.changed(GROUP_CONFIGS.defaults, {"share.auto.offset.reset": "earliest"})
     assert told.start == "earliest"
+    lately = GROUP_CONFIGS.changed(told, {"share.auto.offset.reset": "by_duration:PT1H"})
+    assert lately.start == "by_duration:PT1H"
     with pytest.raises(InvalidConfig, match=r"share\.auto\.offset\.reset"):
-        GROUP_CONFIGS.changed(told, {"share.auto.offset.reset": "by_duration:PT1H"})
+        GROUP_CONFIGS.changed(told, {"share.auto.offset.reset": "by_duration:soon"})

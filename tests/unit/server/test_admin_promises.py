@@ -38,9 +38,10 @@ from headrace.wire.kafka.generated.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
+from headrace.wire.kafka.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
 LIST_OFFSETS, METADATA, OFFSET_FOR_EPOCH, CREATE_PARTITIONS = 2, 3, 23, 37
-PRODUCE, ALTER, GROUP_RESOURCE = 0, 44, 32
+PRODUCE, ALTER, GROUP_RESOURCE, SHARE_HEARTBEAT = 0, 44, 32, 76
 TOPIC = "orders"
 
 
@@ -232,8 +233,11 @@ def test_a_group_that_is_configured_before_it_is_joined_begins_where_others_do()
         resource = AlterConfigsResource(GROUP_RESOURCE, "workers", (config,))
         answer = await asking.ask(ALTER, 1, IncrementalAlterConfigsRequest((resource,)))
         assert answer.responses[0].error_code == 0
+        # As Kafka's, it is not there before somebody joins it.
+        assert "workers" not in asking.broker.topics.catalog.groups
+        request = ShareGroupHeartbeatRequest("workers", "m1", 0, None, (TOPIC,))
+        assert (await asking.ask(SHARE_HEARTBEAT, 1, request)).error_code == 0
         group = asking.broker.topics.catalog.groups["workers"]
-        # As a share group does that is joined first, and as Kafka's do.
         assert group.settings.start == "latest"
         assert group.settings.visibility_ms == 15_000
 

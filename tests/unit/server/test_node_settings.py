@@ -39,6 +39,16 @@ def test_a_wrong_value_is_reported_with_where_it_stands(
         sourced_settings(file, environment, flags, file_name="node.toml")
 
 
+def test_settings_that_bound_one_another_may_come_from_different_places() -> None:
+    environment = {"HEADRACE_SHARE_SESSION_TIMEOUT_MAX_MS": "120000"}
+    settings = node_settings({"share_session_timeout_ms": 90_000}, environment, {})
+    assert settings.share_session_timeout_ms == 90_000
+    with pytest.raises(InvalidArgument, match="share_session_timeout_ms"):
+        node_settings({"share_session_timeout_ms": 90_000}, {}, {})
+    with pytest.raises(InvalidArgument, match=r"node\.toml.*share_lock_ms"):
+        sourced_settings({"share_lock_ms": "long"}, {}, {}, file_name="node.toml")
+
+
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:9092", "192.168.0.1:9092", "[::]:9092", "127.example.org:9092"]
 )

@@ -6,8 +6,9 @@ from tests.unit.engine.transactions import Writer
 from tests.unit.server.asking import run
 from tests.unit.server.share_door import ACCEPT, GROUP, TOPIC, Shared, ranges
 
+from headrace.core.node_settings import NodeSettings
 from headrace.platform.memory_disk import MemoryDisk
-from headrace.server.kafka.group_configs import GROUP_CONFIGS
+from headrace.server.kafka.group_configs import queue_table
 
 
 def writer_of(shared: Shared) -> Writer:
@@ -23,7 +24,9 @@ def test_a_group_of_this_wire_does_not_wait_for_transactions_unless_told() -> No
         settings = shared.broker.groups.named(GROUP).settings
         assert settings.isolation == "read_uncommitted"
         assert settings.start == "latest"
-        told = GROUP_CONFIGS.changed(settings, {"share.isolation.level": "read_committed"})
+        told = queue_table(NodeSettings()).changed(
+            settings, {"share.isolation.level": "read_committed"}
+        )
         assert told.isolation == "read_committed"
 
     run(scenario)

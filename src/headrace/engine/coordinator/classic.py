@@ -33,6 +33,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.core import limits
 from headrace.engine.coordinator.roster import ClassicMember, Roster
+from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.values import (
     Answer,
     ClassicDescription,
@@ -87,6 +88,12 @@ class ClassicGroup:
         # Whether a generation was ever handed its assignment.
         self.was_stable = False
         self._came_since_delay = False
+
+    def obey(self, rules: GroupRules) -> None:
+        self._rebalance_delay_ms = rules.rebalance_delay_ms
+        self._session_ms_min = rules.session_ms_min
+        self._session_ms_max = rules.session_ms_max
+        self._members_max = rules.members_max
 
     # Inputs.
 

@@ -39,6 +39,7 @@ from headrace.engine.coordinator.reconciliation import (
     ConsumerMember,
     Holders,
 )
+from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.topic_pattern import TopicPattern
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
@@ -88,6 +89,12 @@ class ConsumerGroup:
         self._target: dict[str, frozenset[TopicPartition]] = {}
         self._holders: Holders = {}
         self._assignor = DEFAULT_ASSIGNOR
+
+    def obey(self, rules: GroupRules) -> None:
+        """Sessions that are running keep their length until their member is heard of."""
+        self._session_timeout_ms = rules.consumer_session_timeout_ms
+        self._heartbeat_interval_ms = rules.consumer_heartbeat_interval_ms
+        self._members_max = rules.members_max
 
     # Inputs.
 

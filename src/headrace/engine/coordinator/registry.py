@@ -14,11 +14,12 @@ there are too many groups, those are forgotten first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headrace.core import limits
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError
 
@@ -26,8 +27,14 @@ CoordinatedGroup = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class GroupRegistry:
-    def __init__(self, *, rebalance_delay_ms: int = 0, groups_max: int = limits.GROUPS_MAX) -> None:
-        self._rebalance_delay_ms = rebalance_delay_ms
+    def __init__(
+        self,
+        *,
+        rules_of: Callable[[str], GroupRules] = lambda name: GroupRules(),
+        groups_max: int = limits.GROUPS_MAX,
+    ) -> None:
+        """`rules_of` a group are looked up whenever one of its members is heard of."""
+        self._rules_of = rules_of
         self._groups_max = groups_max
         self._groups: dict[str, CoordinatedGroup] = {}
 
@@ -41,15 +48,15 @@ class GroupRegistry:
         """The group that a classic member joins, made if need be."""
         group = self._groups.get(name)
         if isinstance(group, ClassicGroup):
+            group.obey(self._rules_of(name))
             return group
         refusal = self._refuse(name, group, GroupError.INCONSISTENT_GROUP_PROTOCOL)
         if refusal is not GroupError.NONE:
             return refusal
         # The count goes on where the last kind of group stopped, so that no
         # number of a former member means anything now.
-        made = ClassicGroup(
-            name, rebalance_delay_ms=self._rebalance_delay_ms, generation=_last_epoch(group)
-        )
+        made = ClassicGroup(name, generation=_last_epoch(group))
+        made.obey(self._rules_of(name))
         self._groups[name] = made
         return made
 
@@ -57,22 +64,26 @@ class GroupRegistry:
         """The group that a member with broker-side assignment joins."""
         group = self._groups.get(name)
         if isinstance(group, ConsumerGroup):
+            group.obey(self._rules_of(name))
             return group
         refusal = self._refuse(name, group, GroupError.GROUP_ID_NOT_FOUND)
         if refusal is not GroupError.NONE:
             return refusal
         made = ConsumerGroup(name, epoch=_last_epoch(group))
+        made.obey(self._rules_of(name))
         self._groups[name] = made
         return made
 
     def share(self, name: str) -> ShareGroup | GroupError:
         group = self._groups.get(name)
         if isinstance(group, ShareGroup):
+            group.obey(self._rules_of(name))
             return group
         refusal = self._refuse(name, group, GroupError.GROUP_ID_NOT_FOUND)
         if refusal is not GroupError.NONE:
             return refusal
         made = ShareGroup(name, epoch=_last_epoch(group))
+        made.obey(self._rules_of(name))
         self._groups[name] = made
         return made
 

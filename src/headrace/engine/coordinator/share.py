@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from headrace.core import limits
 from headrace.engine.coordinator.assignors import assign_simple
 from headrace.engine.coordinator.interest import Interest
+from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -86,6 +87,12 @@ class ShareGroup:
         self._members: dict[str, _Member] = {}
         self._interest = Interest()
         self._target: dict[str, frozenset[TopicPartition]] = {}
+
+    def obey(self, rules: GroupRules) -> None:
+        """Sessions that are running keep their length until their member is heard of."""
+        self._session_timeout_ms = rules.share_session_timeout_ms
+        self._heartbeat_interval_ms = rules.share_heartbeat_interval_ms
+        self._members_max = rules.share_members_max
 
     # Inputs.
 

@@ -2,11 +2,10 @@
 
     type    name            read                        changed
     2       a topic         its settings                yes
-    4       the node's id   its settings, read-only     no
-    4       empty           nothing: no defaults for    no
-                            all nodes are kept here
-    32      a group         its settings, or the        yes; a group that is not there
-                            defaults                    yet is made as a queue group
+    4       the node's id   its settings                what can change at run time
+    4       empty           what all nodes were told    the same, for every node
+    32      a group         its settings, or those      yes, also before there is such a
+                            that it would begin with    group
 
 Everything else is refused by name.
 """
@@ -17,22 +16,27 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
-from headrace.engine.commit import Commit
-from headrace.engine.coordinator.share import ShareGroup
-from headrace.server.kafka.broker_configs import describe_broker
+from headrace.engine.coordinator.assignors import ASSIGNORS
+from headrace.engine.coordinator.share import ASSIGNOR as SHARE_ASSIGNOR
+from headrace.server.kafka.broker_configs import (
+    BrokerConfigs,
+    Levels,
+    describe_all_nodes,
+    describe_node,
+)
 from headrace.server.kafka.configs import (
-    NOTHING_GIVEN,
+    Changeable,
     Entry,
     Given,
     InvalidConfig,
     Resource,
-    Settings,
     Source,
-    Table,
+    Values,
 )
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.group_configs import GROUP_CONFIGS
+from headrace.server.kafka.group_configs import GroupConfigs
+from headrace.server.kafka.groups import is_group_id
 from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
 
 
@@ -45,8 +49,8 @@ class Change(Protocol):
     """From the settings that are, and what clients have set, to what shall be."""
 
     def __call__(
-        self, table: Table[Settings], settings: Settings, given: Given
-    ) -> tuple[Settings, Given]: ...
+        self, table: Changeable[Values], settings: Values, given: Given
+    ) -> tuple[Values, Given]: ...
 
 
 Answer = TypeVar("Answer")
@@ -73,16 +77,17 @@ def describe(
         topic = broker.topics.named(name)
         return Source.TOPIC, TOPIC_CONFIGS.describe(topic.settings, names, topic.configs)
     if kind == Resource.GROUP:
+        _check_group(name)
         group = broker.topics.catalog.groups.get(name)
-        settings = GROUP_CONFIGS.defaults if group is None else group.settings
-        return Source.GROUP, GROUP_CONFIGS.describe(settings, names)
+        table = GroupConfigs(call.door.settings)
+        told = call.door.live.told(kind, name)
+        settings = table.begin(told) if group is None else group.settings
+        return Source.GROUP, table.describe(settings, names, told)
     if kind == Resource.BROKER:
-        if not name:
-            return Source.BROKER, []
-        if name != str(call.service.node_id):
-            raise InvalidArgument(f"there is only node {call.service.node_id}, not {name!r}")
+        _check_node(call, name)
         wanted = None if names is None else frozenset(names)
-        entries = describe_broker(call)
+        levels = call.door.live.levels()
+        entries = describe_all_nodes(levels.all_nodes) if not name else _describe_node(call, levels)
         return Source.BROKER, [each for each in entries if wanted is None or each.name in wanted]
     raise InvalidArgument(f"resources of type {kind} have no configuration here")
 
@@ -92,7 +97,6 @@ def alter(
     kind: int,
     name: str,
     change: Change,
-    commit: Commit,
     *,
     validate_only: bool,
 ) -> None:
@@ -107,21 +111,76 @@ def alter(
         if not validate_only and (wanted != topic.settings or given != topic.configs):
             broker.topics.alter(topic, wanted.to_mapping(), now_ms, configs=given)
     elif kind == Resource.GROUP:
-        group = broker.topics.catalog.groups.get(name)
-        if group is None and _reads_streams(call, name):
-            raise InvalidArgument(f"group {name!r} reads streams: it has no such configuration")
-        settings = GROUP_CONFIGS.defaults if group is None else group.settings
-        changed, _ = change(GROUP_CONFIGS, settings, NOTHING_GIVEN)
-        if not validate_only and (group is None or changed != settings):
-            broker.groups.open(name, (), changed.to_mapping(), now_ms, commit)
+        _alter_group(call, name, change, now_ms, validate_only=validate_only)
     elif kind == Resource.BROKER:
-        raise InvalidConfig("a node's settings are given when it starts: change them there")
+        _alter_node(call, name, change, now_ms, validate_only=validate_only)
     else:
         raise InvalidArgument(f"resources of type {kind} have no configuration here")
 
 
-def _reads_streams(call: Call, name: str) -> bool:
-    live = call.door.groups.registry.find(name)
-    has_members = live is not None and not live.is_empty()
-    is_share = isinstance(live, ShareGroup)
-    return name in call.service.broker.cursors.groups() or (has_members and not is_share)
+# Groups.
+
+
+def _alter_group(
+    call: Call, name: str, change: Change, now_ms: int, *, validate_only: bool
+) -> None:
+    _check_group(name)
+    broker, live = call.service.broker, call.door.live
+    group = broker.topics.catalog.groups.get(name)
+    table = GroupConfigs(call.door.settings)
+    told = live.told(Resource.GROUP, name)
+    settings, after = change(table, table.begin(told) if group is None else group.settings, told)
+    if validate_only:
+        return
+    live.tell(Resource.GROUP, name, after, now_ms)
+    if group is not None and settings != group.settings:
+        broker.groups.alter(group, settings.to_mapping(), now_ms)
+
+
+def _check_group(name: str) -> None:
+    if not is_group_id(name):
+        raise InvalidArgument("a group has a name")
+    if name.startswith("__"):
+        raise InvalidArgument(f"{name!r}: names that begin with two underscores are ours")
+
+
+# This node.
+
+
+def _describe_node(call: Call, levels: Levels) -> list[Entry]:
+    door, started = call.door, levels.started
+    return describe_node(
+        levels,
+        {
+            "advertised.listeners": f"PLAINTEXT://{door.advertised}",
+            "broker.id": call.service.node_id,
+            "default.replication.factor": 1,
+            "delete.topic.enable": True,
+            "group.consumer.assignors": ",".join(ASSIGNORS),
+            "group.coordinator.rebalance.protocols": "classic,consumer,share",
+            "group.share.assignors": SHARE_ASSIGNOR,
+            "listeners": f"PLAINTEXT://{door.address}",
+            "log.dirs": started.data,
+            "node.id": call.service.node_id,
+            "offsets.retention.minutes": started.offsets_retention_ms // 60_000,
+            "offsets.topic.replication.factor": 1,
+            "process.roles": "broker,controller",
+            "transaction.partition.verification.enable": started.transaction_version >= 2,
+        },
+    )
+
+
+def _alter_node(call: Call, name: str, change: Change, now_ms: int, *, validate_only: bool) -> None:
+    _check_node(call, name)
+    live = call.door.live
+    levels = live.levels()
+    _, after = change(BrokerConfigs(), levels.started, live.told(Resource.BROKER, name))
+    # Whether it goes together with everything else that holds.
+    (levels._replace(own=after) if name else levels._replace(all_nodes=after)).settings()
+    if not validate_only:
+        live.tell(Resource.BROKER, name, after, now_ms)
+
+
+def _check_node(call: Call, name: str) -> None:
+    if name and name != str(call.service.node_id):
+        raise InvalidArgument(f"there is only node {call.service.node_id}, not {name!r}")

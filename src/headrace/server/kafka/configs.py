@@ -44,6 +44,8 @@ class Resource(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -51,8 +53,12 @@ class Source(IntEnum):
     """Where a value comes from."""
 
     TOPIC = 1
+    # Of this node; of all nodes; as it was started.
+    NODE = 2
+    NODES = 3
     BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -71,6 +77,14 @@ class InvalidConfig(InvalidArgument):
     """A configuration that is unknown, or cannot have this value."""
 
 
+class Synonym(NamedTuple):
+    """One of the places that a value may come from."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
 class Entry(NamedTuple):
     """One configuration, as it is shown."""
 
@@ -82,6 +96,10 @@ class Entry(NamedTuple):
     default: str
     kind: Kind
     documentation: str
+    # The places that have a value for it, the one that holds first, where there are more
+    # than the default and what was set.
+    synonyms: tuple[Synonym, ...] = ()
+    is_sensitive: bool = False
 
 
 class Mapped(NamedTuple):
@@ -119,6 +137,25 @@ class Fixed(NamedTuple, Generic[Settings]):
     show: Callable[[Settings], str]
     kind: Kind
     instead: str
+
+
+Values = TypeVar("Values")
+
+
+class Changeable(Protocol[Values]):
+    """All configurations of one kind of thing, and how they change."""
+
+    def is_list(self, name: str) -> bool: ...
+    def shown(self, name: str, settings: Values, given: Given) -> str | None: ...
+    def given_after(
+        self, given: Given, values: Mapping[str, str | None], *, whole: bool = False
+    ) -> dict[str, str]: ...
+    def changed(
+        self, settings: Values, values: Mapping[str, str | None], *, given: Given
+    ) -> Values: ...
+    def replaced(
+        self, settings: Values, values: Mapping[str, str | None], given: Given
+    ) -> Values: ...
 
 
 class Table(Generic[Settings]):

@@ -7,7 +7,8 @@ in version 0 it gets an id with its first answer.
 How often a member calls is ours to say. A rebalance takes up to two such intervals
 (one in which the former owner hears of it, one in which the next does), so while the
 node has few clients they call often, and more often still in a rebalance. With many
-clients the interval grows, so that heartbeats do not become the node's main work.
+clients the interval grows, so that heartbeats do not become the node's main work. Where
+somebody chose an interval, for the group or for the node, it is that one.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupH
 
 
 def _interval_ms(call: Call, name: str) -> int:
+    if call.door.live.is_told(name, "consumer.heartbeat.interval.ms"):
+        return call.door.live.rules(name).consumer_heartbeat_interval_ms
     wanted = len(call.door.connections) * INTERVAL_MS_PER_CONNECTION
     if wanted >= STABLE_INTERVAL_MS:
         return min(wanted, INTERVAL_MS_MAX)

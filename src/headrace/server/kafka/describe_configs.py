@@ -59,10 +59,10 @@ def _result(
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         entry.name,
-        entry.value,
+        None if entry.is_sensitive else entry.value,
         entry.is_read_only,
-        source if entry.is_set else Source.DEFAULT,
-        False,
+        _synonyms(entry, source)[0].source,
+        entry.is_sensitive,
         _synonyms(entry, source) if request.include_synonyms else (),
         entry.kind,
         entry.documentation if request.include_documentation else None,
@@ -70,6 +70,11 @@ def _result(
 
 
 def _synonyms(entry: Entry, source: Source) -> Sequence[DescribeConfigsSynonym]:
+    if entry.synonyms:
+        return [
+            DescribeConfigsSynonym(name, None if entry.is_sensitive else value, each)
+            for name, value, each in entry.synonyms
+        ]
     default = DescribeConfigsSynonym(entry.name, entry.default, Source.DEFAULT)
     if entry.is_set:
         return (DescribeConfigsSynonym(entry.name, entry.value, source), default)

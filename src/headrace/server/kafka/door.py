@@ -30,6 +30,7 @@ from headrace.server.kafka.answer_errors import error_codes, name_of
 from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
+from headrace.server.kafka.live_settings import LiveSettings
 from headrace.server.kafka.parts import PART
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
@@ -104,14 +105,14 @@ class Door:
         self, service: Service, settings: NodeSettings, handlers: dict[int, Handler]
     ) -> None:
         self.service = service
-        self.settings = settings
+        self.live = LiveSettings(service, settings)
         self.handlers = handlers
         self.request_bytes_max = settings.request_bytes_max
         self.logger = logging.getLogger("headrace.kafka")
         self.address = Address("", 0)
         self.advertised = Address("", 0)
         self.connections: set[Connection] = set()
-        self.groups = LiveGroups(service, settings.rebalance_delay_ms, settings.groups_memory_bytes)
+        self.groups = LiveGroups(service, self.live, settings.groups_memory_bytes)
         self.held = self.groups.held
         self.fetch_sessions = self.held.fetch_sessions
         self.shares = LiveShares(service, self.groups)
@@ -142,6 +143,18 @@ class Door:
         self._not_written = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._summer: asyncio.TimerHandle | None = None
+        self.live.on_change.append(self._on_settings)
+        if self.settings is not settings:
+            self._on_settings(self.settings)
+
+    @property
+    def settings(self) -> NodeSettings:
+        """As they hold now."""
+        return self.live.current
+
+    def _on_settings(self, settings: NodeSettings) -> None:
+        self.service.broker.topics.auto_create_partitions = settings.auto_create_partitions
+        self.transactions.timeout_ms_max = settings.transaction_timeout_max_ms
 
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""

@@ -48,6 +48,7 @@ from headrace.engine.coordinator.values import (
     SyncRequest,
 )
 from headrace.server.kafka.held import Held
+from headrace.server.kafka.live_settings import LiveSettings
 from headrace.server.service import Service
 
 # Between two turns of matching patterns; others are served meanwhile.
@@ -58,13 +59,14 @@ class LiveGroups:
     def __init__(
         self,
         service: Service,
-        rebalance_delay_ms: int,
+        settings: LiveSettings,
         memory_bytes_max: int = limits.GROUPS_MEMORY_BYTES,
     ) -> None:
         self.budget = GroupBudget(memory_bytes_max)
         # All that is kept for clients; what groups keep is part of it.
         self.held = Held(self.budget, service.new_id)
-        self.registry = GroupRegistry(rebalance_delay_ms=rebalance_delay_ms)
+        self.settings = settings
+        self.registry = GroupRegistry(rules_of=settings.rules)
         self.service = service
         self._loop = service.loop
         self._last_reply = 0
@@ -140,7 +142,7 @@ class LiveGroups:
         return outcome.errors
 
     def _find_classic(self, name: str) -> ClassicGroup | GroupError:
-        if not _is_group_id(name):
+        if not is_group_id(name):
             return GroupError.INVALID_GROUP_ID
         group = self.registry.find(name)
         # A member of a group that this node does not know joined it before the
@@ -259,7 +261,7 @@ class LiveGroups:
     ) -> GroupError:
         """Why the name cannot be that of a Kafka group; with `members`, also
         when members inside this process read as that group."""
-        if not _is_group_id(name):
+        if not is_group_id(name):
             return GroupError.INVALID_GROUP_ID
         if self.is_queue(name):
             return other_kind
@@ -361,7 +363,7 @@ _REASONS = {
 }
 
 
-def _is_group_id(name: str) -> bool:
+def is_group_id(name: str) -> bool:
     # Kafka's clients are freer with groups than with topics: any characters do.
     return 0 < len(name) <= limits.NAME_CHARACTERS_MAX
 

@@ -64,6 +64,7 @@ _NAMES: dict[int, str] = {
     66: "list_transactions",
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
+    74: "list_config_resources",
     75: "describe_topic_partitions",
     76: "share_group_heartbeat",
     77: "share_group_describe",

@@ -11,9 +11,8 @@ All changes of one resource hold together, or none does.
 from __future__ import annotations
 
 from headrace.core.errors import InvalidArgument
-from headrace.engine.commit import Commit
 from headrace.server.kafka.config_resources import alter, attempt
-from headrace.server.kafka.configs import Given, InvalidConfig, Settings, Table
+from headrace.server.kafka.configs import Changeable, Given, InvalidConfig, Values
 from headrace.server.kafka.door import Call
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.incremental_alter_configs_request import (
@@ -37,29 +36,27 @@ async def handle(
     commit = call.service.commit()
     responses, slices = [], Slices()
     for resource in request.resources:
-        responses.append(_alter(call, resource, commit, validate_only=request.validate_only))
+        responses.append(_alter(call, resource, validate_only=request.validate_only))
         await slices.rest()
     await call.service.finish(commit)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _alter(
-    call: Call, resource: AlterConfigsResource, commit: Commit, *, validate_only: bool
+    call: Call, resource: AlterConfigsResource, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     kind, name, _ = resource
 
-    def changed(table: Table[Settings], settings: Settings, given: Given) -> tuple[Settings, Given]:
+    def changed(table: Changeable[Values], settings: Values, given: Given) -> tuple[Values, Given]:
         values = _values(resource, table, settings, given)
         return table.changed(settings, values, given=given), table.given_after(given, values)
 
-    outcome, _ = attempt(
-        lambda: alter(call, kind, name, changed, commit, validate_only=validate_only)
-    )
+    outcome, _ = attempt(lambda: alter(call, kind, name, changed, validate_only=validate_only))
     return AlterConfigsResourceResponse(outcome.code, outcome.message, kind, name)
 
 
 def _values(
-    resource: AlterConfigsResource, table: Table[Settings], settings: Settings, given: Given
+    resource: AlterConfigsResource, table: Changeable[Values], settings: Values, given: Given
 ) -> dict[str, str | None]:
     """What each name shall be; None for its default."""
     values: dict[str, str | None] = {}

@@ -32,7 +32,6 @@ from headrace.engine.coordinator.values import GroupError, HeartbeatAnswer, Shar
 from headrace.engine.partition import Partition
 from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
-from headrace.server.kafka.group_configs import SHARE_GROUP
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.held import SHARE_PLACE_BYTES, SHARE_SESSION_BYTES
 from headrace.server.loop_calls import Calls
@@ -147,7 +146,7 @@ class LiveShares:
                 return None
             broker, commit = self._service.broker, self._service.commit()
             group = broker.topics.catalog.groups.get(name)
-            settings = SHARE_GROUP.to_mapping() if group is None else {}
+            settings = {} if group else self._groups.settings.share_group(name).to_mapping()
             now_ms = self._service.clock.now_ms()
             try:
                 await in_slices(

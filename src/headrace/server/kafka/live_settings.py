@@ -1,0 +1,128 @@
+"""The node's settings as they hold now: how it was started, and what it was told since.
+
+What was told is in the catalog, so it holds after a restart too. It is looked at when the
+catalog's table of configurations is another one than last time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument, LimitExceeded
+from headrace.core.event_log import log_event
+from headrace.core.node_settings import NodeSettings
+from headrace.core.settings import GroupSettings
+from headrace.engine.catalog import ConfigsGiven
+from headrace.engine.coordinator.rules import GroupRules
+from headrace.server.kafka.broker_configs import Levels
+from headrace.server.kafka.configs import Resource
+from headrace.server.kafka.group_configs import TIMINGS, GroupConfigs, share_group
+from headrace.server.service import Service
+
+Configs = Mapping[tuple[int, str], Mapping[str, str]]
+
+logger = logging.getLogger("headrace.kafka")
+
+
+class LiveSettings:
+    def __init__(self, service: Service, started: NodeSettings) -> None:
+        self._service = service
+        self._started = started
+        self._seen: Configs | None = None
+        self._current = started
+        self._rules = _rules_of(started)
+        # Called with the settings whenever they are others than before.
+        self.on_change: list[Callable[[NodeSettings], None]] = []
+        service.broker.groups.told = self._told_queue
+
+    @property
+    def current(self) -> NodeSettings:
+        configs = self._configs
+        if configs is not self._seen:
+            self._look(configs)
+        return self._current
+
+    @property
+    def _configs(self) -> Configs:
+        return self._service.broker.topics.catalog.configs
+
+    def told(self, kind: int, name: str) -> Mapping[str, str]:
+        return self._configs.get((kind, name), {})
+
+    def levels(self) -> Levels:
+        own = self.told(Resource.BROKER, str(self._service.node_id))
+        return Levels(own, self.told(Resource.BROKER, ""), self._started)
+
+    def tell(self, kind: int, name: str, values: Mapping[str, str], now_ms: int) -> None:
+        """Keep what is configured of this thing; LimitExceeded when too much is."""
+        configs = self._configs
+        if values == configs.get((kind, name), {}):
+            return
+        if values and (kind, name) not in configs and len(configs) >= limits.CONFIGURED_MAX:
+            raise LimitExceeded(f"{limits.CONFIGURED_MAX} things are configured, the most allowed")
+        if any(len(value) > limits.CONFIG_CHARACTERS_MAX for value in values.values()):
+            raise InvalidArgument("a value is too long")
+        self._service.broker.topics.change([ConfigsGiven(kind, name, dict(values))], now_ms)
+        self._look(self._configs)
+
+    def _look(self, configs: Configs) -> None:
+        self._seen = configs
+        try:
+            current = self.levels().settings()
+        except InvalidArgument as error:
+            # It was told by a version with other bounds, or started with others.
+            log_event(logger, logging.WARNING, "configuration ignored", reason=str(error))
+            current = self._started
+        if current != self._current:
+            self._current = current
+            self._rules = _rules_of(current)
+            for changed in self.on_change:
+                changed(current)
+
+    # Groups.
+
+    def rules(self, name: str) -> GroupRules:
+        """What is asked of the members of this group."""
+        if self._configs is not self._seen:
+            self._look(self._configs)
+        told = self._configs.get((Resource.GROUP, name))
+        if told is None:
+            return self._rules
+        own = {
+            timing.setting: int(told[timing.name])
+            for timing in TIMINGS.values()
+            if timing.name in told
+        }
+        return self._rules._replace(**own) if own else self._rules
+
+    def is_told(self, name: str, config: str) -> bool:
+        """Whether this was chosen by somebody, for the group or for the node."""
+        setting = TIMINGS[config].setting
+        default = getattr(NodeSettings(), setting)
+        told = self._configs.get((Resource.GROUP, name), {})
+        return config in told or getattr(self.current, setting) != default
+
+    def share_group(self, name: str) -> GroupSettings:
+        """What a group begins with that is made on this wire."""
+        return share_group(self.current).changed(self._told_queue(name))
+
+    def _told_queue(self, name: str) -> dict[str, Any]:
+        told = self._configs.get((Resource.GROUP, name))
+        return GroupConfigs(self.current).queue_settings(told) if told else {}
+
+
+def _rules_of(settings: NodeSettings) -> GroupRules:
+    return GroupRules(
+        rebalance_delay_ms=settings.rebalance_delay_ms,
+        session_ms_min=settings.group_session_timeout_min_ms,
+        session_ms_max=settings.group_session_timeout_max_ms,
+        members_max=settings.group_members_max,
+        consumer_session_timeout_ms=settings.consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+        share_session_timeout_ms=settings.share_session_timeout_ms,
+        share_heartbeat_interval_ms=settings.share_heartbeat_interval_ms,
+        share_members_max=settings.share_members_max,
+    )

@@ -1,0 +1,126 @@
+"""The node's own configuration: where each value comes from, and what may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.server.asking import Asking, run
+from tests.unit.server.configuring import BROKER, alter, describe
+
+from headrace.platform.memory_disk import MemoryDisk
+from headrace.wire.kafka.generated.create_topics_request import (
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
+NODE, NODES, STARTED, DEFAULT = 2, 3, 4, 5
+CREATE_TOPICS = 19
+
+
+def as_told(name: str, value: int | None) -> dict[str, Any]:
+    return {name: value}
+
+
+def test_a_value_comes_from_the_first_place_that_has_one() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk(), rebalance_delay_ms=7)
+        name, spelt = "group.initial.rebalance.delay.ms", "group_initial_rebalance_delay_ms"
+        below: list[tuple[str, str | None, int]] = [(name, "7", STARTED), (name, "0", DEFAULT)]
+        shown = (await describe(asking, BROKER, "1"))[name]
+        assert (shown.value, shown.source, shown.is_read_only) == ("7", STARTED, False)
+        assert shown.synonyms == below
+        assert await alter(asking, BROKER, "", **as_told(spelt, 8)) == (0, None)
+        assert await alter(asking, BROKER, "1", **as_told(spelt, 9)) == (0, None)
+        shown = (await describe(asking, BROKER, "1"))[name]
+        assert (shown.value, shown.source) == ("9", NODE)
+        assert shown.synonyms == [(name, "9", NODE), (name, "8", NODES), *below]
+        assert asking.door.settings.rebalance_delay_ms == 9
+        [only] = (await describe(asking, BROKER, "")).items()
+        assert (only[0], only[1].value, only[1].source) == (name, "8", NODES)
+        assert await alter(asking, BROKER, "1", **as_told(spelt, None)) == (0, None)
+        assert asking.door.settings.rebalance_delay_ms == 8
+
+    run(scenario)
+
+
+def test_a_change_holds_at_once_and_after_a_restart() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        asking = Asking(disk)
+        told: dict[str, Any] = {"num_partitions": 5, "auto_create_topics_enable": False}
+        assert await alter(asking, BROKER, "1", **told) == (0, None)
+        assert asking.broker.topics.auto_create_partitions == 0
+        request = CreateTopicsRequest((CreatableTopic("t", -1, -1, (), ()),), 1_000, False)
+        [made] = (await asking.ask(CREATE_TOPICS, 7, request)).topics
+        assert (made.error_code, made.num_partitions) == (0, 5)
+        await asking.close()
+        again = Asking(disk)
+        assert again.broker.topics.auto_create_partitions == 0
+        assert again.door.settings.partitions == 5
+
+    run(scenario)
+
+
+def test_throttles_are_kept_and_shown_where_they_were_told_only() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        name = "leader.replication.throttled.rate"
+        assert name not in await describe(asking, BROKER, "1")
+        assert await alter(asking, BROKER, "1", **as_told(name, 1_000)) == (0, None)
+        assert (await describe(asking, BROKER, "1"))[name].value == "1000"
+        assert await alter(asking, BROKER, "1", **as_told(name, None)) == (0, None)
+        assert name not in await describe(asking, BROKER, "1")
+
+    run(scenario)
+
+
+def test_the_longest_transaction_can_change() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        assert await alter(asking, BROKER, "1", transaction_max_timeout_ms=5_000) == (0, None)
+        assert asking.door.transactions.timeout_ms_max == 5_000
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"no_such_config": 1}, INVALID_CONFIG),
+        ({"log_retention_ms": 1}, INVALID_CONFIG),
+        ({"ssl_keystore_password": "x"}, INVALID_CONFIG),
+        ({"num_partitions": 0}, INVALID_CONFIG),
+        ({"num_io_threads": "many"}, INVALID_CONFIG),
+        ({"group_consumer_session_timeout_ms": 4_000}, INVALID_CONFIG),
+        ({"node_id": 7}, INVALID_REQUEST),
+        ({"transactional_id_expiration_ms": 7}, INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_changes_nothing(values: dict[str, Any], code: int) -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        outcome = await alter(asking, BROKER, "1", max_connections=7, **values)
+        assert outcome[0] == code, outcome
+        assert not asking.broker.topics.catalog.configs
+
+    run(scenario)
+
+
+def test_only_validated_is_not_changed() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        assert await alter(asking, BROKER, "1", is_tried=True, max_connections=7) == (0, None)
+        assert not asking.broker.topics.catalog.configs
+
+    run(scenario)
+
+
+def test_another_node_is_not_here() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        code, message = await alter(asking, BROKER, "2", max_connections=7)
+        assert code == INVALID_REQUEST and "only node 1" in (message or "")
+
+    run(scenario)

@@ -1,0 +1,66 @@
+"""How much of a partition a share group may have out, and where it begins."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.server.asking import run
+from tests.unit.server.share_door import ACCEPT, GROUP, Shared, ranges
+
+from headrace.core.errors import InvalidArgument
+from headrace.core.settings import GroupSettings, start_age_ms
+from headrace.record import build_batch, read_header
+from headrace.record.record import NewRecord
+
+
+def test_no_more_of_a_partition_is_out_than_the_group_allows() -> None:
+    async def scenario() -> None:
+        shared = Shared(leases_per_partition_max=3)
+        await shared.beat()
+        await shared.beat("m2")
+        await shared.publish(*[b"x"] * 10)
+        assert ranges(await shared.fetch(0, count=2)) == [(0, 1, 1)]
+        assert ranges(await shared.fetch(0, "m2", count=500)) == [(2, 2, 1)]
+        assert ranges(await shared.fetch(1, "m2")) == []
+        assert ranges(await shared.fetch(1, acks=((0, 1, (ACCEPT,)),))) == [(3, 4, 1)]
+
+    run(scenario)
+
+
+def test_a_group_begins_with_what_is_not_older_than_it_says() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        now_ms = shared.service.clock.now_ms()
+        place = shared.broker.topics.partition(shared.topic, 0)
+        for age_ms in (7_200_000, 5_000_000, 60_000):
+            batch = build_batch([NewRecord(None, b"x", timestamp_ms=now_ms - age_ms)])
+            place.append(batch, read_header(batch), now_ms)
+        commit = shared.service.commit()
+        commit.data.append((place, place.log.end_offset))
+        await shared.service.finish(commit)
+        broker = shared.broker
+        broker.groups.alter(broker.groups.named(GROUP), {"start": "by_duration:PT1H30M"}, now_ms)
+        await shared.beat()
+        assert ranges(await shared.fetch(0)) == [(1, 2, 1)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("start", "age_ms"),
+    [
+        ("by_duration:P1D", 86_400_000),
+        ("by_duration:PT1H30M", 5_400_000),
+        ("by_duration:P1DT0.5S", 86_400_500),
+    ],
+)
+def test_a_duration_is_one_of_iso_8601(start: str, age_ms: int) -> None:
+    assert start_age_ms(start) == age_ms
+    assert GroupSettings(start=start).start == start
+
+
+@pytest.mark.parametrize(
+    "start", ["", "by_duration:", "by_duration:P", "by_duration:PT", "P1D", "first"]
+)
+def test_where_a_group_begins_has_to_be_known(start: str) -> None:
+    with pytest.raises(InvalidArgument, match="start"):
+        GroupSettings(start=start)
