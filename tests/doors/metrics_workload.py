@@ -29,9 +29,11 @@ from headrace.wire.grpc.generated import headrace_pb2 as pb
 from headrace.wire.kafka.generated import add_partitions_to_txn_request as add
 from headrace.wire.kafka.generated import end_txn_request as end
 from headrace.wire.kafka.generated import fetch_request as fetch
+from headrace.wire.kafka.generated import get_telemetry_subscriptions_request as telemetry
 from headrace.wire.kafka.generated import init_producer_id_request as init
 from headrace.wire.kafka.generated import offset_commit_request as commit
 from headrace.wire.kafka.generated import produce_request as produce
+from headrace.wire.kafka.generated import push_telemetry_request as push
 
 Labels = frozenset[tuple[str, str]]
 WAIT_SECONDS = 60
@@ -64,6 +66,8 @@ class World:
         self.families: dict[str, dict[str, dict[Labels, float]]] = {}
         self.kinds: dict[str, str] = {}
         self.text = ""
+        # Of the Kafka client that said something of itself.
+        self.instance = ""
         self.scraped = (0.0, 0.0)
         # Requests that were over when the last scrape began.
         self.over: Counter[tuple[str, str]] = Counter()
@@ -141,10 +145,30 @@ class World:
 def carry_out(world: World) -> None:
     """All of it. Names of topics say through which door they are used."""
     use_kafka(world)
+    push_telemetry(world)
     use_transactions(world)
     use_http(world)
     use_grpc(world)
     use_sdk(world)
+
+
+def push_telemetry(world: World) -> None:
+    told = world.call("GetTelemetrySubscriptions", 0, telemetry.GetTelemetrySubscriptionsRequest())
+    world.instance = told.client_instance_id.hex()
+    # One gauge "sent" with the attribute topic=orders and the value 3, in OTLP.
+    attribute = _field(7, _field(1, b"topic") + _field(2, _field(1, b"orders")))
+    point = attribute + bytes([6 << 3 | 1]) + (3).to_bytes(8, "little")
+    metric = _field(1, b"sent") + _field(5, _field(1, point))
+    request = push.PushTelemetryRequest(
+        told.client_instance_id,
+        told.subscription_id,
+        metrics=_field(1, _field(2, _field(2, metric))),
+    )
+    assert world.call("PushTelemetry", 0, request).error_code == 0
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(value)]) + value
 
 
 def use_kafka(world: World) -> None:

@@ -144,6 +144,14 @@ def check_held_bytes(world: World) -> None:
     exactly(world, f.HELD_BYTES, {labels(what=what): 0 for what in kinds})
 
 
+@checks(f.CLIENT_METRIC)
+def check_client_metric(world: World) -> None:
+    client = labels(
+        client="wire", client_instance=world.instance, metric="sent", attributes="topic=orders"
+    )
+    exactly(world, f.CLIENT_METRIC, {client: 3})
+
+
 # Groups.
 
 ORDERS = {

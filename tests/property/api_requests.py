@@ -45,6 +45,7 @@ from headrace.wire.kafka.generated import (
     end_txn_request,
     fetch_request,
     find_coordinator_request,
+    get_telemetry_subscriptions_request,
     heartbeat_request,
     incremental_alter_configs_request,
     init_producer_id_request,
@@ -61,6 +62,7 @@ from headrace.wire.kafka.generated import (
     offset_fetch_request,
     offset_for_leader_epoch_request,
     produce_request,
+    push_telemetry_request,
     share_acknowledge_request,
     share_fetch_request,
     share_group_describe_request,
@@ -280,6 +282,11 @@ def _transactions(at: Standing) -> list[Ask]:
             "DescribeTransactions",
             describe_transactions_request.DescribeTransactionsRequest((PAYING,)),
         ),
+        ask(
+            "GetTelemetrySubscriptions",
+            get_telemetry_subscriptions_request.GetTelemetrySubscriptionsRequest(b"i" * 16),
+        ),
+        ask("PushTelemetry", push_telemetry_request.PushTelemetryRequest(b"i" * 16)),
         ask("ListConfigResources", list_config_resources_request.ListConfigResourcesRequest()),
         ask("ListTransactions", list_transactions_request.ListTransactionsRequest()),
         ask(

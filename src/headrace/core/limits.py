@@ -220,6 +220,17 @@ TRACE_HISTORIES_BYTES_MAX: Final = 4 * 1024 * 1024
 # Events of one message that are told: the last of them.
 TRACE_EVENTS_MAX: Final = 1_000
 
+# Metrics that clients push (KIP-714): of one push as it comes and as it is opened, numbers of
+# one client and of all, and what a subscription and a client's name may be long.
+TELEMETRY_BYTES_MAX: Final = 1024 * 1024
+TELEMETRY_OPENED_BYTES_MAX: Final = 8 * 1024 * 1024
+TELEMETRY_POINTS_PER_CLIENT_MAX: Final = 500
+TELEMETRY_POINTS_MAX: Final = 20_000
+TELEMETRY_POINT_CHARACTERS_MAX: Final = 1_024
+TELEMETRY_CLIENT_CHARACTERS_MAX: Final = 256
+TELEMETRY_SUBSCRIPTIONS_MAX: Final = 100
+TELEMETRY_CONFIG_CHARACTERS_MAX: Final = 4_096
+
 # The dashboard: samples of the last minutes that a node keeps, and what one request
 # looks through before it says how far it came.
 LIVE_SAMPLES_MAX: Final = 300

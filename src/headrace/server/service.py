@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -98,6 +98,8 @@ class Service:
         # Members of a group that only a door knows of, and stream groups that have some.
         self.member_lists: list[Callable[[str], list[GroupMember]]] = []
         self.group_lists: list[Callable[[], list[str]]] = []
+        # What Kafka's clients say of themselves, where the Kafka door is open.
+        self.client_samples: Callable[[], Iterator[tuple[tuple[str, ...], float]]] | None = None
         # What the process around it says of itself, where there is one that serves.
         self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self._on_failure)

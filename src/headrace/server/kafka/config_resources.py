@@ -4,6 +4,8 @@
     2       a topic         its settings                yes
     4       the node's id   its settings                what can change at run time
     4       empty           what all nodes were told    the same, for every node
+    16      any             a subscription to metrics   yes
+                            of clients
     32      a group         its settings, or those      yes, also before there is such a
                             that it would begin with    group
 
@@ -15,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
+from headrace.core import limits
+from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.engine.coordinator.assignors import ASSIGNORS
 from headrace.engine.coordinator.share import ASSIGNOR as SHARE_ASSIGNOR
 from headrace.server.kafka.broker_configs import (
@@ -24,6 +27,7 @@ from headrace.server.kafka.broker_configs import (
     describe_all_nodes,
     describe_node,
 )
+from headrace.server.kafka.client_metrics import ClientMetricsConfigs
 from headrace.server.kafka.configs import (
     Changeable,
     Entry,
@@ -89,6 +93,12 @@ def describe(
         levels = call.door.live.levels()
         entries = describe_all_nodes(levels.all_nodes) if not name else _describe_node(call, levels)
         return Source.BROKER, [each for each in entries if wanted is None or each.name in wanted]
+    if kind == Resource.CLIENT_METRICS:
+        _check_subscription(name)
+        wanted = None if names is None else frozenset(names)
+        entries = ClientMetricsConfigs().describe(call.door.live.told(kind, name))
+        found = [each for each in entries if wanted is None or each.name in wanted]
+        return Source.CLIENT_METRICS, found
     raise InvalidArgument(f"resources of type {kind} have no configuration here")
 
 
@@ -114,6 +124,8 @@ def alter(
         _alter_group(call, name, change, now_ms, validate_only=validate_only)
     elif kind == Resource.BROKER:
         _alter_node(call, name, change, now_ms, validate_only=validate_only)
+    elif kind == Resource.CLIENT_METRICS:
+        _alter_subscription(call, name, change, now_ms, validate_only=validate_only)
     else:
         raise InvalidArgument(f"resources of type {kind} have no configuration here")
 
@@ -142,6 +154,30 @@ def _check_group(name: str) -> None:
         raise InvalidArgument("a group has a name")
     if name.startswith("__"):
         raise InvalidArgument(f"{name!r}: names that begin with two underscores are ours")
+
+
+# Metrics of clients.
+
+
+def _alter_subscription(
+    call: Call, name: str, change: Change, now_ms: int, *, validate_only: bool
+) -> None:
+    _check_subscription(name)
+    live = call.door.live
+    _, after = change(ClientMetricsConfigs(), None, live.told(Resource.CLIENT_METRICS, name))
+    if validate_only:
+        return
+    others = [key for key in live.configured(Resource.CLIENT_METRICS) if key != name]
+    if after and len(others) >= limits.TELEMETRY_SUBSCRIPTIONS_MAX:
+        raise LimitExceeded(
+            f"there are {limits.TELEMETRY_SUBSCRIPTIONS_MAX} subscriptions, the most allowed"
+        )
+    live.tell(Resource.CLIENT_METRICS, name, after, now_ms)
+
+
+def _check_subscription(name: str) -> None:
+    if not 0 < len(name) <= limits.NAME_CHARACTERS_MAX:
+        raise InvalidArgument("a subscription has a name")
 
 
 # This node.

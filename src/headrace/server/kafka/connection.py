@@ -73,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._door = door
         self.account = shares_of(door.service.loop).open_account()
         self.transport: asyncio.Transport | None = None
-        self.peer_host = ""
+        self.peer_host, self.peer_port = "", 0
         # What the client said of itself in its first ApiVersions.
         self.client_software = ""
         # Received and not handled yet: the piece of a frame, or whole frames
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(WRITE_BYTES_HIGH, WRITE_BYTES_LOW)
         peer = transport.get_extra_info("peername")
-        self.peer_host = str(peer[0]) if peer else ""
+        self.peer_host, self.peer_port = (str(peer[0]), int(peer[1])) if peer else ("", 0)
         if not self._door.admit(self):
             self.is_closed = True
             self.transport.abort()

@@ -27,6 +27,7 @@ from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Buffer
 from headrace.server.kafka import api_versions
 from headrace.server.kafka.answer_errors import error_codes, name_of
+from headrace.server.kafka.client_metrics import ClientMetrics
 from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
@@ -117,6 +118,8 @@ class Door:
         self.fetch_sessions = self.held.fetch_sessions
         self.shares = LiveShares(service, self.groups)
         self.transactions = LiveTransactions(service, settings)
+        self.client_metrics = ClientMetrics(service)
+        service.client_samples = self.client_metrics.samples
         service.member_lists.append(lambda group: members_of(self.groups, self.shares, group))
         service.group_lists.append(self.groups.streams_with_members)
         for reason in ("body", "answer", "idle", "address", "full", "memory"):
@@ -143,9 +146,7 @@ class Door:
         self._not_written = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._summer: asyncio.TimerHandle | None = None
-        self.live.on_change.append(self._on_settings)
-        if self.settings is not settings:
-            self._on_settings(self.settings)
+        self.live.follow(self._on_settings)
 
     @property
     def settings(self) -> NodeSettings:

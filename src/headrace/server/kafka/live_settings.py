@@ -34,8 +34,7 @@ class LiveSettings:
         self._seen: Configs | None = None
         self._current = started
         self._rules = _rules_of(started)
-        # Called with the settings whenever they are others than before.
-        self.on_change: list[Callable[[NodeSettings], None]] = []
+        self._followers: list[Callable[[NodeSettings], None]] = []
         service.broker.groups.told = self._told_queue
 
     @property
@@ -45,12 +44,24 @@ class LiveSettings:
             self._look(configs)
         return self._current
 
+    def follow(self, changed: Callable[[NodeSettings], None]) -> None:
+        """Have it called with the settings whenever they are others than before, and now
+        where they are not those of the start."""
+        current = self.current
+        self._followers.append(changed)
+        if current != self._started:
+            changed(current)
+
     @property
     def _configs(self) -> Configs:
         return self._service.broker.topics.catalog.configs
 
     def told(self, kind: int, name: str) -> Mapping[str, str]:
         return self._configs.get((kind, name), {})
+
+    def configured(self, kind: int) -> list[str]:
+        """The names of this kind that something is configured of."""
+        return [name for each, name in self._configs if each == kind]
 
     def levels(self) -> Levels:
         own = self.told(Resource.BROKER, str(self._service.node_id))
@@ -79,7 +90,7 @@ class LiveSettings:
         if current != self._current:
             self._current = current
             self._rules = _rules_of(current)
-            for changed in self.on_change:
+            for changed in self._followers:
                 changed(current)
 
     # Groups.

@@ -76,6 +76,11 @@ HELD_BYTES = Family(
     "(bodies).",
 )  # fmt: skip
 
+CLIENT_METRIC = Family(
+    "headrace_client_metric", "gauge", ("client", "client_instance", "metric", "attributes"),
+    "What Kafka's clients say of themselves where somebody subscribed to it (KIP-714).",
+)  # fmt: skip
+
 # Groups.
 LAG_MESSAGES = Family(
     "headrace_group_lag_messages", "gauge", _GROUP,
@@ -250,7 +255,7 @@ BY_PARTITION: Final = (START_OFFSET, END_OFFSET, PARTITION_SIZE, PARTITION_LAG)
 
 FAMILIES: Final[Sequence[Family]] = (
     MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT,
-    REQUESTS, REQUEST_ERRORS, CONNECTIONS, CUTS, HELD_BYTES,
+    REQUESTS, REQUEST_ERRORS, CONNECTIONS, CUTS, HELD_BYTES, CLIENT_METRIC,
     LAG_MESSAGES, LAG_SECONDS, POSITION, COMMIT_AGE,
     SINK_ROWS, SINK_BATCHES,
     QUEUE_MESSAGES, QUEUE_OLDEST, DELIVERIES, REDELIVERIES, ACKS, NACKS, LEASES_ENDED,

@@ -279,6 +279,8 @@ class Gathering:
     async def _look_at_node(self, samples: Samples) -> None:
         for what, size in self._service.held_bytes.items():
             samples[f.HELD_BYTES].append(((what,), size()))
+        if self._service.client_samples is not None:
+            samples[f.CLIENT_METRIC] += self._service.client_samples()
         for door, count in self._service.connections.items():
             try:
                 samples[f.CONNECTIONS].append(((door,), count()))
