@@ -3,7 +3,16 @@ the sizes of the run."""
 
 from __future__ import annotations
 
-from benchmarks import machine, memory, priorities, reopen, throughput, tracing, waiting
+from benchmarks import (
+    compressing,
+    machine,
+    memory,
+    priorities,
+    reopen,
+    throughput,
+    tracing,
+    waiting,
+)
 from benchmarks.samples import Row, Target
 
 ROWS = (
@@ -37,6 +46,7 @@ ROWS = (
         priorities.priorities,
         once=True,
     ),
+    Row("compressing", "A batch that its topic compresses anew", compressing.compressing),
     Row(
         "memory",
         "Queue state in memory, {pending:,} pending",

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from tests.interop.conftest import NodeProcess
-from tests.interop.wire_client import fresh_name
+from tests.interop.wire_client import WireClient, fresh_name
+
+from headrace.engine.conversion import CODECS
+from headrace.record.batch import split_batches
+from headrace.record.compression import Codec
+from headrace.wire.kafka.generated import fetch_request as fetch
 
 confluent: Any = import_module("confluent_kafka.admin")
 
@@ -145,3 +159,98 @@ def test_what_cannot_hold_is_refused_with_the_reason(admin: Admin, configs: dict
     with pytest.raises(KafkaException):
         admin.change(name, *[(config, "SET", value) for config, value in configs.items()])
     assert admin.set_ones(name) == set()
+
+
+class Stored(NamedTuple):
+    """A record as a consumer gets it."""
+
+    value: bytes | None
+    timestamp_type: int
+    timestamp_ms: int
+
+
+def produced(
+    bootstrap: str, name: str, values: Iterable[bytes], **options: Any
+) -> list[KafkaError]:
+    """Send them, one second after 1970 unless told otherwise; what went wrong."""
+    timestamp_ms = options.pop("timestamp_ms", 1_000)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, **options})
+    errors: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
+    for value in values:
+        producer.produce(name, value, timestamp=timestamp_ms, on_delivery=note)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    return errors
+
+
+def consumed(bootstrap: str, name: str, count: int) -> list[Stored]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": fresh_name()})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    found = [
+        Stored(message.value(), *message.timestamp())
+        for message in consumer.consume(count, TIMEOUT_SECONDS)
+        if message.error() is None
+    ]
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topic_is_stored_under_its_codec_and_read_by_others(
+    admin: Admin, admin_node: NodeProcess, codec: str
+) -> None:
+    name = admin.make(configs={"compression.type": codec})
+    # What is compressed by the thread, and on the spot.
+    values = [b"%d" % number * 100 for number in range(2_000)]
+    for sent in ("none", "gzip", "snappy", "lz4", "zstd"):
+        assert produced(admin_node.bootstrap, name, values, **{"compression.type": sent}) == []
+    found = consumed(admin_node.bootstrap, name, 5 * len(values))
+    assert [each.value for each in found] == values * 5
+    assert {each.timestamp_ms for each in found} == {1_000}
+    with WireClient(admin_node.bootstrap) as client:
+        assert codecs_of(client, name) == {codec}
+
+
+def codecs_of(client: WireClient, name: str) -> set[str]:
+    wanted = fetch.FetchTopic(name, partitions=(fetch.FetchPartition(0, -1, 0),))
+    request = fetch.FetchRequest(max_wait_ms=0, max_bytes=1 << 24, topics=(wanted,))
+    (part,) = client.call("Fetch", 12, request).responses[0].partitions
+    names = {codec: config for config, codec in CODECS.items()}
+    return {names[Codec(header.codec)] for _, header in split_batches(part.records)}
+
+
+def test_records_have_the_time_of_appending_where_that_is_wanted(
+    admin: Admin, admin_node: NodeProcess
+) -> None:
+    name = admin.make(configs={"message.timestamp.type": "LogAppendTime"})
+    values = [b"%d" % number for number in range(10)]
+    assert produced(admin_node.bootstrap, name, values) == []
+    found = consumed(admin_node.bootstrap, name, 10)
+    assert [each.value for each in found] == values
+    assert {each.timestamp_type for each in found} == {TIMESTAMP_LOG_APPEND_TIME}
+    assert all(each.timestamp_ms > 1_600_000_000_000 for each in found)
+    admin.change(name, ("message.timestamp.type", "SET", "CreateTime"))
+    assert produced(admin_node.bootstrap, name, [b"later"]) == []
+    assert consumed(admin_node.bootstrap, name, 11)[-1] == (b"later", TIMESTAMP_CREATE_TIME, 1_000)
+
+
+def test_times_that_a_topic_does_not_take_are_refused(
+    admin: Admin, admin_node: NodeProcess
+) -> None:
+    name = admin.make(configs={"message.timestamp.before.max.ms": "3600000"})
+    ahead_ms = int(time.time() * 1000) + 7_200_000
+    for timestamp_ms, expected in ((1_000, 1), (ahead_ms, 1), (ahead_ms - 7_200_000, 0)):
+        errors = produced(admin_node.bootstrap, name, [b"x"], timestamp_ms=timestamp_ms)
+        assert len(errors) == expected
+        assert {error.code() for error in errors} <= {KafkaError.INVALID_TIMESTAMP}
+    admin.change(
+        name,
+        ("message.timestamp.before.max.ms", "DELETE", None),
+        ("message.timestamp.after.max.ms", "SET", str(2**63 - 1)),
+    )
+    for timestamp_ms in (1_000, ahead_ms):
+        assert produced(admin_node.bootstrap, name, [b"x"], timestamp_ms=timestamp_ms) == []

@@ -23,6 +23,7 @@ SYSTEMS = {
     "work-one": THROUGHPUT,
     "tracing": {"tracing off", "tracing default", "tracing everything"},
     "priorities": {"one priority", "five in turn", "1 in 20 critical"},
+    "compressing": {"as it came", "gzip", "snappy", "lz4", "zstd"},
     "memory": {"headrace"},
     "reopen": {"headrace"},
     "lateness": {"headrace"},

@@ -27,10 +27,18 @@ from headrace.core.errors import (
 from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
 from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
+from headrace.engine.conversion import (
+    Spot,
+    Unconverted,
+    check_times,
+    convert,
+    is_as_it_came,
+    is_to_open,
+)
 from headrace.engine.foreign import append_foreign
 from headrace.engine.publish import check_open
 from headrace.log.checkpoint import FULL
-from headrace.record import BatchHeader, check_batch
+from headrace.record import BatchHeader, check_batch, read_header
 from headrace.record.batch import HEADER_BYTES
 from headrace.record.checking import HEADER_OVERHEAD, RECORD_OVERHEAD
 
@@ -39,6 +47,17 @@ Outcome = Found | HeadraceError
 
 # A record that may be published alone may be so in a batch of its own.
 _BATCH_OVERHEAD = HEADER_BYTES + RECORD_OVERHEAD + HEADER_OVERHEAD * limits.HEADERS_MAX
+
+
+class _Converting(Unconverted):
+    """Into the bytes of the batch itself."""
+
+    def look(self) -> Found:
+        found = super().look()
+        assert self.converted is not None and isinstance(self._batch, bytearray)
+        if self.converted is not self._batch:
+            self._batch[:] = self.converted
+        return found
 
 
 class BatchCalls(Served):
@@ -87,20 +106,29 @@ class BatchCalls(Served):
     def look_into_batches(self, batches: Sequence[PlacedBatch]) -> list[Outcome | Heavy | None]:
         """What is in batches that are about to be published, or why they will be refused;
         None where the rest of the checks will say why."""
-        light = Light()
-        with self._reading():
-            return [self._look_into(each, light) for each in batches]
+        light, spot = Light(), Spot()
+        with self._reading() as now_ms:
+            return [self._look_into(each, light, spot, now_ms) for each in batches]
 
-    def _look_into(self, placed: PlacedBatch, light: Light) -> Outcome | Heavy | None:
+    def _look_into(
+        self, placed: PlacedBatch, light: Light, spot: Spot, now_ms: int
+    ) -> Outcome | Heavy | None:
         topic, index, batch = placed
         found = self._broker.topics.catalog.topics.get(topic)
         if found is None or not 0 <= index < found.partitions:
             return None
         partition = self._broker.topics.partition(found, index)
         try:
-            return look_into(batch, partition.scanner, partition.dedup, light)
+            contents = look_into(batch, partition.scanner, partition.dedup, light)
+            if not is_as_it_came(found.settings) and not isinstance(contents, Heavy):
+                header = read_header(batch)
+                if is_to_open(found.settings, header) and not spot.takes(
+                    batch, header, found.settings.compression
+                ):
+                    return _Converting(batch, header, found.settings, now_ms, contents)
         except HeadraceError as error:
             return error
+        return contents
 
     def _append(
         self, placed: PlacedBatch, known: Outcome | None, now_ms: int, commit: Commit
@@ -127,6 +155,11 @@ class BatchCalls(Served):
         if isinstance(contents, Heavy):
             # Whoever does not want to wait for it has looked before.
             contents = contents.look()
+        check_times(found.settings, header, now_ms)
+        if not is_as_it_came(found.settings) and is_to_open(found.settings, header):
+            # Whoever does not want to wait for this has done it before, too.
+            batch[:] = convert(batch, header, found.settings, now_ms)
+            header = read_header(batch)
         self._broker.check_space(header.size_bytes)
         taken = append_foreign(place, batch, header, contents, now_ms)
         appended = taken.appended

@@ -218,7 +218,7 @@ class TransactionCalls(Served):
         known = sorted(by_topic, key=lambda topic: topic not in topics)
         placed = {
             topic: self._broker.publisher.place(
-                self._topic_to_write(topic, now_ms), by_topic[topic]
+                self._topic_to_write(topic, now_ms), by_topic[topic], now_ms
             )
             for topic in known
         }

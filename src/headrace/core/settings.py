@@ -19,6 +19,8 @@ from headrace.core.errors import InvalidArgument
 Durability = Literal["synced", "interval", "os"]
 Retention = Literal["time", "acked"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
+TimestampType = Literal["CreateTime", "LogAppendTime"]
+Compression = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
 Ordering = Literal["none", "key", "partition"]
 OffsetReset = Literal["earliest", "latest", "error"]
 Fate = Literal["drop", "dead-letter"]
@@ -96,6 +98,13 @@ class TopicSettings(SettingsModel):
 
     # Kafka's default for a batch: a mebibyte and what lies before its length.
     record_bytes_max: int = 1024 * 1024 + 12
+    # Whose time a record has, its producer's or that of appending; and how far a
+    # producer's may lie ahead and back.
+    timestamp_type: TimestampType = "CreateTime"
+    timestamp_after_max_ms: int | None = HOUR_MS
+    timestamp_before_max_ms: int | None = None
+    # What is compressed otherwise is compressed anew; `producer` leaves it as it came.
+    compression: Compression = "producer"
     # Where messages without a key go: with their neighbours, or in turn.
     partitioner: Partitioner = "sticky"
     ordering: Ordering = "none"
@@ -122,6 +131,8 @@ class TopicSettings(SettingsModel):
             )
         check_between("dirty_ratio_min", self.dirty_ratio_min, 0, 1)
         check_between("record_bytes_max", self.record_bytes_max, 1, limits.RECORD_BYTES_MAX)
+        check_between("timestamp_after_max_ms", self.timestamp_after_max_ms, 0, None)
+        check_between("timestamp_before_max_ms", self.timestamp_before_max_ms, 0, None)
         check_between("dedup_window_ms", self.dedup_window_ms, 1, 7 * DAY_MS)
         check_between("trace_sample", self.trace_sample, 0, 1)
 

@@ -3,7 +3,8 @@ what is there already.
 
 Delays, lives and the window of ids count from when the node took a message, whatever the
 clock of its client says. A batch that holds any of them gets the time of appending, which
-is in the log then, so that a restart and all replicas find the same.
+is in the log then, so that a restart and all replicas find the same. So does every batch
+where the topic wants that (`timestamp_type`).
 
 Of a batch with duplicates the rest is appended, as compaction would leave it: every record
 keeps its distance from the first, and the producer its numbers.
@@ -52,7 +53,11 @@ def append_foreign(
     was in it; its place is that of the first record then, where that was published before."""
     known = known_of(contents, partition.scanner, partition.dedup)
     if not known or not known[0].counts_from_append:
-        return _append(partition, batch, header, contents, now_ms)
+        if partition.topic.settings.timestamp_type == "CreateTime":
+            return _append(partition, batch, header, contents, now_ms)
+        stamp_append_time(batch, now_ms)
+        taken = _append(partition, batch, read_header(batch), contents, now_ms)
+        return taken._replace(append_time_ms=now_ms)
     partition.check_leading()
     if partition.producers.check(header, now_ms) is not None:
         # It was sent again because its answer was lost: told by its number, not by ids.

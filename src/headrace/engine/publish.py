@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.errors import InvalidArgument, InvalidName
+from headrace.core.settings import TopicSettings
 from headrace.core.values import Headers, Outgoing, Published, PublishedRuns
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
+from headrace.engine.conversion import CODECS, OWN_SPOT_BYTES, Spot, check_time, is_as_it_came
 from headrace.engine.partition import Partition
 from headrace.engine.partitioner import RoundRobinPartitioner, StickyPartitioner, partition_of_key
 from headrace.engine.topics import Topics
@@ -23,9 +25,12 @@ from headrace.record import (
     build_values_batch,
     encode_headers,
     read_header,
+    stamp_append_time,
 )
 from headrace.record.attribute_headers import DEDUP_ID, DELAY, TTL
+from headrace.record.builder import recompress_batch
 from headrace.record.checking import check_message, too_large
+from headrace.record.reader import read_block
 
 BATCH_BYTES = 1024 * 1024
 BATCH_RECORDS = 10_000
@@ -44,8 +49,9 @@ class Publisher:
         check_open(topic)
         if len(messages) == 1 and not topic.settings.dedup:
             return [self._publish_one(topic, messages[0], now_ms, commit)]
-        sizes = [_check(topic, message) for message in messages]
+        sizes = [_check(topic, message, now_ms) for message in messages]
         published: list[Published | None] = [None] * len(messages)
+        spot = _spot_of(topic)
         chosen: dict[int, list[int]] = {}
         for number, message in enumerate(messages):
             index = self._choose(topic, message, sizes[number])
@@ -66,7 +72,7 @@ class Publisher:
                     )
                     for number in piece
                 ]
-                offset = self._append(partition, build_batch(records), now_ms, commit)
+                offset = self._append(partition, build_batch(records), now_ms, commit, spot)
                 for step, number in enumerate(piece):
                     published[number] = Published(index, offset + step)
             _settle_duplicates(partition, messages, published, index, now_ms)
@@ -76,12 +82,13 @@ class Publisher:
         self, topic: Topic, message: Outgoing, now_ms: int, commit: Commit
     ) -> Published:
         """The same for a single message, without the sorting out."""
-        index = self._choose(topic, message, _check(topic, message))
+        index = self._choose(topic, message, _check(topic, message, now_ms))
         record = NewRecord(message.key, message.value, message.headers, _time_of(message, now_ms))
         partition = self._topics.partition(topic, index)
-        return Published(index, self._append(partition, build_batch((record,)), now_ms, commit))
+        batch, spot = build_batch((record,)), _spot_of(topic)
+        return Published(index, self._append(partition, batch, now_ms, commit, spot))
 
-    def place(self, topic: Topic, messages: Sequence[Outgoing]) -> list[Outgoing]:
+    def place(self, topic: Topic, messages: Sequence[Outgoing], now_ms: int) -> list[Outgoing]:
         """The same messages, each with its partition: where they will go, before
         anything is written."""
         check_open(topic)
@@ -91,7 +98,7 @@ class Publisher:
                 "back; publish to it outside of transactions"
             )
         return [
-            message._replace(partition=self._choose(topic, message, _check(topic, message)))
+            message._replace(partition=self._choose(topic, message, _check(topic, message, now_ms)))
             for message in messages
         ]
 
@@ -109,8 +116,9 @@ class Publisher:
         for number, message in enumerate(placed):
             assert message.partition is not None
             chosen.setdefault(message.partition, []).append(number)
-        sizes = [_check(topic, message) for message in placed]
+        sizes = [_check(topic, message, now_ms) for message in placed]
         published: list[Published] = [Published(-1, -1)] * len(placed)
+        spot = _spot_of(topic)
         for index, numbers in chosen.items():
             partition = self._topics.partition(topic, index)
             sequence = 0
@@ -134,7 +142,7 @@ class Publisher:
                     transactional=True,
                 )
                 sequence += len(piece)
-                offset = self._append(partition, batch, now_ms, commit)
+                offset = self._append(partition, batch, now_ms, commit, spot)
                 for step, number in enumerate(piece):
                     published[number] = Published(index, offset + step)
         return published
@@ -151,13 +159,14 @@ class Publisher:
         """The fast way, for values and nothing else."""
         check_open(topic)
         if headers:
-            _check(topic, Outgoing(b"", headers=headers))
+            _check(topic, Outgoing(b"", headers=headers), now_ms)
         block = encode_headers(headers) if headers else NO_HEADERS
         most = topic.settings.record_bytes_max - len(block)
         lengths = list(map(len, values))
         if lengths and max(lengths) > most:
             raise too_large(topic.name, max(lengths) + len(block), topic.settings.record_bytes_max)
         runs: list[tuple[int, int, int]] = []
+        spot = _spot_of(topic)
         for start in range(0, len(values), BATCH_RECORDS):
             numbers = list(range(start, min(start + BATCH_RECORDS, len(values))))
             for piece in _pieces(numbers, lengths):
@@ -167,11 +176,20 @@ class Publisher:
                     index = self._place(topic, size, len(piece))
                 target = self._topics.partition(topic, index)
                 batch = build_values_batch(values[piece[0] : piece[-1] + 1], now_ms, headers=block)
-                offset = self._append(target, batch, now_ms, commit)
+                offset = self._append(target, batch, now_ms, commit, spot)
                 runs.append((index, offset, len(piece)))
         return PublishedRuns(runs)
 
-    def _append(self, partition: Partition, batch: bytearray, now_ms: int, commit: Commit) -> int:
+    def _append(
+        self,
+        partition: Partition,
+        batch: bytearray,
+        now_ms: int,
+        commit: Commit,
+        spot: Spot | None,
+    ) -> int:
+        if spot is not None:
+            batch = _converted(batch, partition.topic.settings, now_ms, spot)
         appended = partition.append(batch, read_header(batch), now_ms)
         commit.data.append((partition, appended.next_offset))
         count = appended.next_offset - appended.first_offset
@@ -203,14 +221,32 @@ class Publisher:
         self._partitioners.pop(topic.id, None)
 
 
+def _spot_of(topic: Topic) -> Spot | None:
+    """What a call may compress; None where batches are appended as they are made."""
+    return None if is_as_it_came(topic.settings) else Spot(OWN_SPOT_BYTES)
+
+
+def _converted(batch: bytearray, settings: TopicSettings, now_ms: int, spot: Spot) -> bytearray:
+    """Compressed, and with the time of appending, where the topic wants that."""
+    codec = CODECS.get(settings.compression)
+    header = read_header(batch)
+    if codec and spot.takes(batch, header, settings.compression):
+        batch = recompress_batch(read_block(batch, header), header, codec)
+    if settings.timestamp_type == "LogAppendTime":
+        stamp_append_time(batch, now_ms)
+    return batch
+
+
 def check_open(topic: Topic) -> None:
     """InvalidName for what only Headrace itself writes to."""
     if topic.source_id is not None or topic.is_internal:
         raise InvalidName(f"{topic.name!r} is written by Headrace alone; publish to its source")
 
 
-def _check(topic: Topic, message: Outgoing) -> int:
+def _check(topic: Topic, message: Outgoing, now_ms: int) -> int:
     settings = topic.settings
+    if message.timestamp_ms is not None:
+        check_time(settings, _time_of(message, now_ms), now_ms)
     return check_message(message, topic.name, settings.record_bytes_max, dedup=settings.dedup)
 
 

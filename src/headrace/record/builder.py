@@ -282,6 +282,23 @@ def cut_batch(parts: Sequence[bytes], count: int, template: BatchHeader) -> byte
     )
 
 
+def recompress_batch(block: bytes, template: BatchHeader, codec: Codec) -> bytearray:
+    """A batch with all its records, which are uncompressed here, under another codec."""
+    return _assemble(
+        [_ROOM_FOR_HEADER, block],
+        template.base_offset,
+        template.leader_epoch,
+        template.attributes & ~CODEC_MASK | codec,
+        template.last_offset_delta,
+        template.base_timestamp_ms,
+        template.max_timestamp_ms,
+        template.producer_id,
+        template.producer_epoch,
+        template.base_sequence,
+        template.count,
+    )
+
+
 def build_control_batch(
     kind: ControlKind,
     *,

@@ -364,6 +364,7 @@ def test_a_topic_that_keeps_everything(data: Path, examine: Examine) -> None:
 
 def test_a_record_from_the_future(data: Path, examine: Examine) -> None:
     with opened(data) as node:
+        node.alter_topic("orders", {"timestamp_after_max_ms": None})
         node.publish("orders", [Outgoing(b"soon", timestamp_ms=NOW_MS + 48 * HOUR_MS, partition=1)])
     finding = only(examine(code=1), "timestamps", "warn")
     assert finding["about"] == "orders:1" and "offset 30 is from 20" in finding["what"]

@@ -101,7 +101,7 @@ def test_what_is_published_meanwhile_is_not_from_the_future(tmp_path: Path) -> N
     node = Busy.open(tmp_path / "data")
     now_ms = SystemClock().now_ms()
     try:
-        node.create_topic("orders", partitions=1)
+        node.create_topic("orders", partitions=1, settings={"timestamp_after_max_ms": None})
         node.publish("orders", [Outgoing(b"x")])
         assert check_future(node, node.topics(), now_ms)[1] == []
         node.publish("orders", [Outgoing(b"x", timestamp_ms=now_ms + 2 * HOUR_MS)])

@@ -45,6 +45,20 @@ def test_what_is_published_is_read_back_as_it_was(door: Door, topic: str) -> Non
     assert next_offset == 4
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_what_a_topic_compresses_is_read_back_as_it_was(door: Door, topic: str, codec: str) -> None:
+    name = f"{topic}-{codec}"
+    door.create_topic(name, 1, compression=codec, timestamp_type="LogAppendTime")
+    given = [New(b"%d" % number * 50, b"k", {"trace": b"1"}) for number in range(20)]
+    door.publish(name, *given)
+    door.transact([(name, New(b"last"))], [])
+    found, _ = door.read(name, 0, 0, 30)
+    assert [each.value for each in found] == [*[each.value for each in given], b"last"]
+    assert found[0].headers == {"trace": b"1"}
+    [leased] = door.lease(name, f"readers-{topic}", 1)
+    assert leased.value == given[0].value
+
+
 def test_reading_goes_on_from_the_next_offset(door: Door, topic: str) -> None:
     door.publish(topic, *(New(b"%d" % number) for number in range(5)))
     first, after = door.read(topic, 0, 1, 2)

@@ -40,7 +40,10 @@ ADDED: dict[int, dict[str, set[Any]]] = {
     # A message that is redriven in place.
     2: {
         "state events": {17},
-        "topic settings": {"compaction_lag_min_ms", "compaction_lag_max_ms", "dirty_ratio_min"},
+        "topic settings": {
+            "compaction_lag_min_ms", "compaction_lag_max_ms", "dirty_ratio_min",
+            "timestamp_type", "timestamp_after_max_ms", "timestamp_before_max_ms", "compression",
+        },
     },
 }  # fmt: skip
 

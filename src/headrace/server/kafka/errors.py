@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core import errors
 from headrace.engine.contents import ImpossibleId
+from headrace.engine.conversion import InvalidTimestamp
 from headrace.wire.kafka.errors import ErrorCode as Error
 
 _CODES: dict[type[errors.HeadraceError], Error] = {
@@ -27,6 +28,7 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.StaleReceipt: Error.INVALID_RECORD_STATE,
     errors.InvalidReceipt: Error.INVALID_RECORD_STATE,
     ImpossibleId: Error.INVALID_RECORD,
+    InvalidTimestamp: Error.INVALID_TIMESTAMP,
     errors.GroupInUse: Error.NON_EMPTY_GROUP,
     errors.GroupKindMismatch: Error.INCONSISTENT_GROUP_PROTOCOL,
     errors.LimitExceeded: Error.POLICY_VIOLATION,

@@ -12,7 +12,8 @@ header, gives it its offsets in place and appends it. Where queues read the topi
 is opened first, and its records are held to the limits of messages; one that holds much
 is opened in a thread, and the requests behind it wait until it is appended. What it gets
 the time of appending for, and what is left out as a duplicate, is said in
-`engine/foreign.py`. An idempotent producer's retry is answered with the first offsets.
+`engine/foreign.py`; what its topic makes of it, as compressing it anew, in
+`engine/conversion.py`. An idempotent producer's retry is answered with the first offsets.
 Partitions fail one by one: the answer has a code for each. A request for very many
 partitions is appended in parts (parts.py), and the requests behind it wait until the last
 one is.
@@ -26,7 +27,7 @@ transaction; see `transactional_produce`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from headrace.calls.batches import Outcome
@@ -41,9 +42,17 @@ from headrace.core.errors import (
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
+from headrace.engine.conversion import (
+    Spot,
+    Unconverted,
+    check_times,
+    convert,
+    is_as_it_came,
+    is_to_open,
+)
 from headrace.engine.foreign import append_foreign
 from headrace.engine.partition import Partition
-from headrace.record import BatchHeader, check_batch
+from headrace.record import BatchHeader, check_batch, read_header
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -81,6 +90,24 @@ class _Checked(NamedTuple):
 _Batch = _Checked | Heavy | _Refused
 # By the places of a topic and of a partition in the request.
 _Place = tuple[int, int]
+
+
+class _Known(NamedTuple):
+    """What a thread has found in batches, or why they are refused; and batches that it
+    has converted."""
+
+    found: dict[_Place, Outcome]
+    converted: dict[_Place, memoryview]
+
+
+class _OnTheSpot(NamedTuple):
+    """What one request may do without a thread."""
+
+    light: Light
+    spot: Spot
+    now_ms: int
+
+
 _Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
 
@@ -95,7 +122,7 @@ def handle(call: Call, request: ProduceRequest) -> _Answer:
 def _produce(call: Call, request: ProduceRequest) -> _Answer:
     if not is_whole(request.topic_data):
         return _produce_later(call, request, _produce_in_parts)
-    checked = _check_all(call, request, {})
+    checked = _check_all(call, request, _Known({}, {}))
     if _heavy(checked):
         return _produce_later(call, request, _produce_heavy)
     return _append_all(call, request, checked)
@@ -123,11 +150,14 @@ def _produce_later(
 
 async def _produce_heavy(call: Call, request: ProduceRequest) -> _Answer:
     """When a thread has looked into what is heavy."""
-    known: dict[_Place, Outcome] = {}
+    known = _Known({}, {})
     # What others changed meanwhile may make another one heavy.
     while heavy := _heavy(checked := _check_all(call, request, known)):
         found = await look_into_heavy(call.service, list(heavy.values()))
-        known.update(zip(heavy, found, strict=True))
+        known.found.update(zip(heavy, found, strict=True))
+        for place, each in heavy.items():
+            if isinstance(each, Unconverted) and each.converted is not None:
+                known.converted[place] = memoryview(each.converted)
     return _append_all(call, request, checked)
 
 
@@ -197,24 +227,21 @@ def _append_all(call: Call, request: ProduceRequest, checked: list[list[_Batch]]
     return answer
 
 
-def _check_all(
-    call: Call, request: ProduceRequest, known: Mapping[_Place, Outcome]
-) -> list[list[_Batch]]:
-    """Every batch of the request, topic by topic, before any of them is appended.
-    `known` is what a thread has found in some, or why they are refused."""
+def _check_all(call: Call, request: ProduceRequest, known: _Known) -> list[list[_Batch]]:
+    """Every batch of the request, topic by topic, before any of them is appended."""
     refused: _Refused | None = None
     if request.acks not in (-1, 0, 1):
         why = f"acks is -1, 0 or 1, not {request.acks}"
         refused = _Refused(Error.INVALID_REQUIRED_ACKS, why)
     checked: list[list[_Batch]] = []
-    light = Light()
+    now = _OnTheSpot(Light(), Spot(), call.service.clock.now_ms())
     for row, data in enumerate(request.topic_data):
         topic = refused or _topic(call, data)
         checked.append(
             [
                 topic
                 if isinstance(topic, _Refused)
-                else _check(call, request, topic, batch, known.get((row, place)), light)
+                else _check(call, request, topic, batch, known, (row, place), now)
                 for place, batch in enumerate(data.partition_data)
             ]
         )
@@ -235,10 +262,14 @@ def _check(
     request: ProduceRequest,
     topic: Topic,
     batch: PartitionProduceData,
-    known: Outcome | None,
-    light: Light,
+    all_known: _Known,
+    place: _Place,
+    now: _OnTheSpot,
 ) -> _Batch:
     index, records = batch
+    known, converted = all_known.found.get(place), all_known.converted.get(place)
+    if converted is not None:
+        records = converted
     try:
         partition = call.service.broker.topics.partition(topic, index)
         if topic.is_internal:
@@ -255,23 +286,50 @@ def _check(
                 refused = _Refused(code, "the batch is not part of the open transaction")
         if refused is not None:
             return refused
-        if header.size_bytes > topic.settings.record_bytes_max:
-            raise RecordTooLarge(
-                f"the batch has {header.size_bytes} bytes and this topic takes "
-                f"{topic.settings.record_bytes_max}"
-            )
+        _check_size(topic, header)
+        check_times(topic.settings, header, now.now_ms)
         found: Outcome | Heavy = known or ()
         if not isinstance(known, HeadraceError):
             found = known_of(known or (), partition.scanner, partition.dedup) or look_into(
-                records, partition.scanner, partition.dedup, light
+                records, partition.scanner, partition.dedup, now.light
             )
         if isinstance(found, Heavy):
             return found
         if isinstance(found, HeadraceError):
             raise found
+        if converted is None and not is_as_it_came(topic.settings):
+            return _convert(topic, partition, header, records, found, now)
     except HeadraceError as error:
         return _Refused(code_of(error), str(error))
     return _Checked(topic, partition, header, records, found)
+
+
+def _convert(
+    topic: Topic,
+    partition: Partition,
+    header: BatchHeader,
+    records: memoryview,
+    contents: Found,
+    now: _OnTheSpot,
+) -> _Checked | Unconverted:
+    """A batch as its topic wants it, or one for a thread."""
+    settings = topic.settings
+    if not is_to_open(settings, header):
+        return _Checked(topic, partition, header, records, contents)
+    if not now.spot.takes(records, header, settings.compression):
+        return Unconverted(records, header, settings, now.now_ms, contents)
+    converted = convert(records, header, settings, now.now_ms)
+    header = read_header(converted)
+    _check_size(topic, header)
+    return _Checked(topic, partition, header, memoryview(converted), contents)
+
+
+def _check_size(topic: Topic, header: BatchHeader) -> None:
+    if header.size_bytes > topic.settings.record_bytes_max:
+        raise RecordTooLarge(
+            f"the batch has {header.size_bytes} bytes and this topic takes "
+            f"{topic.settings.record_bytes_max}"
+        )
 
 
 def _append(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import HeadraceError
 from headrace.engine.contents import Heavy, Light, look_into
+from headrace.engine.conversion import is_as_it_came, latest_time_ms
 from headrace.record.batch import read_header
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
@@ -42,10 +43,12 @@ def handle_run(
         partition = broker.topics.partition(topic, route.index)
     except HeadraceError:
         return False, start
-    bytes_max = topic.settings.record_bytes_max
-    most = connection.requests_left
+    settings, now_ms = topic.settings, service.clock.now_ms()
+    if not is_as_it_came(settings):
+        return False, start
+    latest_ms, most = latest_time_ms(settings, now_ms), connection.requests_left
     while True:
-        run = read_run(data, start, route, bytes_max, most)
+        run = read_run(data, start, route, settings.record_bytes_max, most, latest_ms)
         if run is None:
             return False, start
         stop, correlation_ids, batches = run
@@ -71,7 +74,6 @@ def handle_run(
     if any(each.counts_from_append for each in contents):
         # What is left out, and the time that the rest gets, is answered for each batch.
         return False, stop
-    now_ms = service.clock.now_ms()
     try:
         broker.check_space(len(batches))
         appended = partition.append(batches, read_header(batches), now_ms, contents)
@@ -105,8 +107,12 @@ def handle_run(
         if not is_failed:
             connection.answer(slot, (answers,))
         else:
-            refusal = encode_answer(route, Error.KAFKA_STORAGE_ERROR, -1)
-            connection.answer(slot, (write_refusals(refusal, correlation_ids),))
+            connection.answer(slot, (_refusals(route, correlation_ids),))
 
     waiting.add_done_callback(on_safe)
     return True, stop
+
+
+def _refusals(route: Route, correlation_ids: bytes) -> bytes:
+    """Nothing of the run is known to be on disk."""
+    return write_refusals(encode_answer(route, Error.KAFKA_STORAGE_ERROR, -1), correlation_ids)

@@ -13,6 +13,7 @@ What has no meaning on one node with one disk is kept as it is given:
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from headrace.core.settings import TopicSettings
 from headrace.server.kafka.configs import Kept, Kind, Mapped, Table
@@ -28,6 +29,14 @@ def _cleanup(value: str) -> str:
     """Kafka takes the policies in any order."""
     policies = {part.strip() for part in value.split(",")}
     return "compact,delete" if policies == {"compact", "delete"} else ",".join(sorted(policies))
+
+
+def _compression(value: str) -> str:
+    return "uncompressed" if value == "none" else value
+
+
+def _refuse_level(value: str, levels: Container[int]) -> str | None:
+    return None if int(value) in levels else "there is no such level"
 
 
 def _refuse_flush_messages(value: str, settings: TopicSettings) -> str | None:
@@ -61,6 +70,7 @@ def _refuse_throttled(value: str, settings: TopicSettings) -> str | None:
     return None if _THROTTLED.fullmatch(value) else "it is * or a list of partition:broker"
 
 
+_LEVEL = "means nothing: the node compresses at a level of its own"
 _ALONE = "means nothing on one node"
 _REMOTE = "means nothing: there is no remote storage"
 _FILES = "means nothing: how files are laid out is not set"
@@ -96,6 +106,22 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
             "min.cleanable.dirty.ratio", "dirty_ratio_min", Kind.DOUBLE,
             "compaction starts when more than this part of a log is new",
         ),
+        Mapped(
+            "message.timestamp.type", "timestamp_type", Kind.STRING,
+            "whose time records have: CreateTime, their producer's, or LogAppendTime",
+        ),
+        Mapped(
+            "message.timestamp.after.max.ms", "timestamp_after_max_ms", Kind.LONG,
+            "how far ahead of the node's time a record may be", LONG_MAX,
+        ),
+        Mapped(
+            "message.timestamp.before.max.ms", "timestamp_before_max_ms", Kind.LONG,
+            "how far behind the node's time a record may be", LONG_MAX,
+        ),
+        Mapped(
+            "compression.type", "compression", Kind.STRING,
+            "as which codec batches are stored; producer: as they came", translate=_compression,
+        ),
     ),
     (),
     {
@@ -113,8 +139,16 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
     constant=("ordering",),
     kept=(
         Kept(
-            "compression.type", "producer", Kind.STRING, "batches stay as they came",
-            refuse=lambda value, _: None if value == "producer" else "batches stay as they came",
+            "compression.gzip.level", "-1", Kind.INT, _LEVEL,
+            refuse=lambda value, _: _refuse_level(value, {-1, *range(1, 10)}),
+        ),
+        Kept(
+            "compression.lz4.level", "9", Kind.INT, _LEVEL,
+            refuse=lambda value, _: _refuse_level(value, range(1, 18)),
+        ),
+        Kept(
+            "compression.zstd.level", "3", Kind.INT, _LEVEL,
+            refuse=lambda value, _: _refuse_level(value, range(-131_072, 23)),
         ),
         Kept("file.delete.delay.ms", "60000", Kind.LONG, _FILES, 0),
         Kept(
@@ -138,18 +172,6 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         ),
         Kept("local.retention.bytes", "-2", Kind.LONG, _REMOTE, -2),
         Kept("local.retention.ms", "-2", Kind.LONG, _REMOTE, -2),
-        Kept(
-            "message.timestamp.type", "CreateTime", Kind.STRING, "whose clock says when",
-            refuse=lambda value, _: None if value == "CreateTime" else "it is the producer's time",
-        ),
-        Kept(
-            "message.timestamp.after.max.ms", LONG_MAX, Kind.LONG, "how far ahead a time may be",
-            refuse=lambda value, _: None if value == LONG_MAX else "any time is taken",
-        ),
-        Kept(
-            "message.timestamp.before.max.ms", LONG_MAX, Kind.LONG, "how far back a time may be",
-            refuse=lambda value, _: None if value == LONG_MAX else "any time is taken",
-        ),
         Kept("min.insync.replicas", "1", Kind.INT, _ALONE, 1, _refuse_replicas),
         Kept("preallocate", "false", Kind.BOOLEAN, _FILES),
         Kept("remote.log.copy.disable", "false", Kind.BOOLEAN, _REMOTE),

@@ -167,11 +167,17 @@ def route_of(frame: memoryview, header: RequestHeader, request: ProduceRequest) 
 
 @compiled
 def read_run(
-    data: memoryview, start: int, route: Route, batch_bytes_max: int, count_max: int
+    data: memoryview,
+    start: int,
+    route: Route,
+    batch_bytes_max: int,
+    count_max: int,
+    timestamp_ms_max: int = 2**63 - 1,
 ) -> Run | None:
     """The requests of this route that follow one another from `start` on, at most
-    `count_max`, with no batch larger than `batch_bytes_max`; None when the first is
-    not one of them. Their batches are checked, of one producer and in sequence."""
+    `count_max`, with no batch larger than `batch_bytes_max` and no record later than
+    `timestamp_ms_max`; None when the first is not one of them. Their batches are checked,
+    of one producer and in sequence."""
     end = len(data)
     head, middle, tail = route.head, route.middle, route.tail
     correlation_ids = []
@@ -195,6 +201,7 @@ def read_run(
             header.batch_length + LENGTH_OVERHEAD != len(batch)
             or header.attributes & _UNUSUAL
             or not 0 < header.count == header.last_offset_delta + 1
+            or max(header.base_timestamp_ms, header.max_timestamp_ms) > timestamp_ms_max
         ):
             break
         sequence = header.base_sequence

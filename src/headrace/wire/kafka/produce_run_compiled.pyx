@@ -91,7 +91,14 @@ cdef bint _is_good(const unsigned char *batch, Py_ssize_t size, object whole) ex
     return <uint32_t>crc32c(whole[21:]) == crc
 
 
-def read_run(data, Py_ssize_t start, route, int64_t batch_bytes_max, Py_ssize_t count_max):
+def read_run(
+    data,
+    Py_ssize_t start,
+    route,
+    int64_t batch_bytes_max,
+    Py_ssize_t count_max,
+    int64_t timestamp_ms_max=0x7FFFFFFFFFFFFFFF,
+):
     cdef const unsigned char[::1] view = data
     cdef Py_ssize_t end = view.shape[0]
     if end - start < 4:
@@ -145,6 +152,11 @@ def read_run(data, Py_ssize_t start, route, int64_t batch_bytes_max, Py_ssize_t 
         if length != <uint64_t>size or size < HEADER_BYTES or size > batch_bytes_max:
             break
         if not _is_good(base + at, size, data[at:batch_end] if size > SHORT_BYTES_MAX or not _has_crc else None):
+            break
+        if (
+            <int64_t>big64(base + at + 27) > timestamp_ms_max
+            or <int64_t>big64(base + at + 35) > timestamp_ms_max
+        ):
             break
         this_sequence = <int32_t>big32(base + at + 53)
         if <int64_t>big64(base + at + 43) >= 0 and this_sequence < 0:
