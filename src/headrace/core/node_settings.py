@@ -103,6 +103,11 @@ class NodeSettings(SettingsModel):
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_heartbeat_interval_min_ms: int = 5_000
     consumer_heartbeat_interval_max_ms: int = 15_000
+    # Whether a group with members goes from the classic protocol to KIP-848 (upgrade), back
+    # (downgrade), both or neither.
+    consumer_migration: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = (
+        "bidirectional"
+    )
     # Share groups, and what a group begins with that is made on Kafka's port.
     share_session_timeout_ms: int = 45_000
     share_session_timeout_min_ms: int = 45_000

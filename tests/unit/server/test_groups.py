@@ -313,10 +313,10 @@ def test_a_new_group_waits_for_more_members_if_it_is_told_to() -> None:
     run(scenario)
 
 
-# Kinds do not mix.
+# Kinds do not mix, but for consumers of the two protocols: see test_mixed.py.
 
 
-def test_a_member_of_the_other_protocol_is_refused() -> None:
+def test_a_member_of_the_other_protocol_is_refused_by_others_than_consumers() -> None:
     async def scenario() -> None:
         asking = door_with_topic()
         await join_alone(asking)

@@ -29,10 +29,10 @@ rebalance; with 0, which is the default, nobody waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.core import limits
-from headrace.engine.coordinator.roster import ClassicMember, Roster
+from headrace.engine.coordinator.roster import CONSUMER_PROTOCOL_TYPE, ClassicMember, Roster
 from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.values import (
     Answer,
@@ -70,10 +70,7 @@ class ClassicGroup:
         self.name = name
         self.state = EMPTY
         self.generation = generation
-        self._rebalance_delay_ms = rebalance_delay_ms
-        self._session_ms_min = session_ms_min
-        self._session_ms_max = session_ms_max
-        self._members_max = members_max
+        self._rules = GroupRules(rebalance_delay_ms, session_ms_min, session_ms_max, members_max)
         self._roster = Roster()
         self._protocol: str | None = None
         # Ids that were given out and not used yet, and until when they hold.
@@ -90,10 +87,7 @@ class ClassicGroup:
         self._came_since_delay = False
 
     def obey(self, rules: GroupRules) -> None:
-        self._rebalance_delay_ms = rules.rebalance_delay_ms
-        self._session_ms_min = rules.session_ms_min
-        self._session_ms_max = rules.session_ms_max
-        self._members_max = rules.members_max
+        self._rules = rules
 
     # Inputs.
 
@@ -229,6 +223,21 @@ class ClassicGroup:
         self.state = DEAD
         return answers
 
+    def roster(self) -> list[tuple[JoinRequest, bytes, int]]:
+        """Every member that knows it is one: what it would say if it joined now, what it was
+        assigned, and when its session ends."""
+        kind = self._roster.protocol_type or ""
+        known = [member for member in self._roster if not member.is_new]
+        return [(each.as_request(kind), each.assignment, each.expires_ms) for each in known]
+
+    def take_over(self, members: Iterable[ClassicMember], now_ms: int) -> None:
+        """Be the group of these members, which have their part and are told to join again."""
+        for member in members:
+            self._roster.add(member, CONSUMER_PROTOCOL_TYPE)
+        self._protocol = self._roster.select_protocol()
+        self.state, self.was_stable = STABLE, True
+        self._become_preparing(now_ms)
+
     # Questions.
 
     def check_commit(
@@ -281,7 +290,8 @@ class ClassicGroup:
     def _refuse_join(self, request: JoinRequest) -> GroupError:
         if self.state == DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
-        if not self._session_ms_min <= request.session_timeout_ms <= self._session_ms_max:
+        rules = self._rules
+        if not rules.session_ms_min <= request.session_timeout_ms <= rules.session_ms_max:
             return GroupError.INVALID_SESSION_TIMEOUT
         if not self._roster.supports(request):
             return GroupError.INCONSISTENT_GROUP_PROTOCOL
@@ -289,7 +299,7 @@ class ClassicGroup:
             request.member_id != ""
             or self._roster.static_member(request.group_instance_id) is not None
         )
-        if not has_place and len(self._roster) + len(self._pending) >= self._members_max:
+        if not has_place and len(self._roster) + len(self._pending) >= rules.members_max:
             return GroupError.GROUP_MAX_SIZE_REACHED
         return GroupError.NONE
 
@@ -378,7 +388,7 @@ class ClassicGroup:
         rebalance_ms = self._roster.rebalance_timeout_ms()
         self._join_deadline_ms = now_ms + rebalance_ms
         if self.state == EMPTY:
-            delay_ms = min(self._rebalance_delay_ms, rebalance_ms)
+            delay_ms = min(self._rules.rebalance_delay_ms, rebalance_ms)
             self._delay_left_ms = rebalance_ms - delay_ms
             self._came_since_delay = False
             self._join_deadline_ms = now_ms + delay_ms
@@ -396,7 +406,7 @@ class ClassicGroup:
         if self._join_deadline_ms is None or self._join_deadline_ms > now_ms:
             return []
         if self._delay_left_ms and self._came_since_delay:
-            delay_ms = min(self._rebalance_delay_ms, self._delay_left_ms)
+            delay_ms = min(self._rules.rebalance_delay_ms, self._delay_left_ms)
             self._delay_left_ms -= delay_ms
             self._came_since_delay = False
             self._join_deadline_ms = now_ms + delay_ms

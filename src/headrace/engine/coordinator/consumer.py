@@ -19,9 +19,7 @@ Time ends two things: the session of a member that is not heard from, and the
 membership of one that does not give up what it was asked to within its own rebalance
 timeout, since it would hold up the others for ever.
 
-Rejected: mixing members of the classic protocol into such a group. One kind has a
-common generation and the other does not; a group that is both has to act two parts
-at once, and the way over is short: stop the old members, start the new ones.
+Members of the classic protocol may be in such a group too: see mixed.py.
 """
 
 from __future__ import annotations
@@ -142,7 +140,8 @@ class ConsumerGroup:
         if member is None:
             return GroupError.UNKNOWN_MEMBER_ID
         if member.epoch != member_epoch:
-            return GroupError.STALE_MEMBER_EPOCH
+            is_classic = member.classic is not None
+            return GroupError.ILLEGAL_GENERATION if is_classic else GroupError.STALE_MEMBER_EPOCH
         return GroupError.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> GroupError:
@@ -195,6 +194,7 @@ class ConsumerGroup:
                 member.pattern.text if member.pattern else None,
                 by_topic(member.assigned),
                 by_topic(self._target.get(member.member_id, NOTHING)),
+                member.classic is not None,
             )
             for member in self._members.values()
         )
@@ -271,7 +271,7 @@ class ConsumerGroup:
                 GroupError.INVALID_REQUEST,
                 f"the member {old.member_id} joined with another instance id",
             )
-        if not old.is_away:
+        if not old.is_away and old.classic is None:
             raise _Refused(
                 GroupError.UNRELEASED_INSTANCE_ID,
                 f"the instance id {request.instance_id!r} is in use by member {old.member_id}",
@@ -389,9 +389,8 @@ class ConsumerGroup:
 
 
 def _deadline_ms(member: ConsumerMember) -> int:
-    if member.revoke_deadline_ms is None:
-        return member.expires_ms
-    return min(member.expires_ms, member.revoke_deadline_ms)
+    deadlines = (member.expires_ms, member.revoke_deadline_ms, member.join_deadline_ms)
+    return min(deadline for deadline in deadlines if deadline is not None)
 
 
 def _check(request: HeartbeatRequest) -> TopicPattern | None:
@@ -411,6 +410,15 @@ def _check(request: HeartbeatRequest) -> TopicPattern | None:
         return TopicPattern(request.subscribed_topic_regex)
     except InvalidArgument as error:
         raise _Refused(GroupError.INVALID_REGULAR_EXPRESSION, str(error)) from None
+
+
+def is_sound(request: HeartbeatRequest) -> bool:
+    """Whether a group would look at the request at all."""
+    try:
+        _check(request)
+    except _Refused:
+        return False
+    return True
 
 
 def _what_is_wrong(request: HeartbeatRequest) -> str | None:

@@ -27,6 +27,7 @@ from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     HeartbeatRequest,
+    JoinRequest,
     TopicPartition,
 )
 
@@ -42,12 +43,14 @@ class ConsumerMember:
     __slots__ = (
         "assigned",
         "assignor",
+        "classic",
         "client_host",
         "client_id",
         "epoch",
         "expires_ms",
         "heard_epoch",
         "instance_id",
+        "join_deadline_ms",
         "member_id",
         "names",
         "pattern",
@@ -78,6 +81,10 @@ class ConsumerMember:
         self.revoking = NOTHING
         self.expires_ms = 0
         self.revoke_deadline_ms: int | None = None
+        # What a member of the classic protocol said when it last joined, and until when it
+        # has to join again.
+        self.classic: JoinRequest | None = None
+        self.join_deadline_ms: int | None = None
 
     @property
     def is_away(self) -> bool:

@@ -5,8 +5,8 @@
     ShareGroupHeartbeat ─────> share ────> ShareGroup         that the name is taken
 
 A name belongs to the kind of its members. While it has none, whoever comes first
-decides anew: that is how a group moves from one protocol to the other, by stopping
-the old members first. A member of the other kind is refused, never mixed in.
+decides anew. A group with members may go from the classic protocol to KIP-848 and back:
+the caller asks for that (mixed.py) and has the group replaced.
 
 A group without members is worth nothing here, since its offsets live elsewhere; when
 there are too many groups, those are forgotten first.
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from headrace.core import limits
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.mixed import MixedGroup
 from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError
@@ -69,7 +70,7 @@ class GroupRegistry:
         refusal = self._refuse(name, group, GroupError.GROUP_ID_NOT_FOUND)
         if refusal is not GroupError.NONE:
             return refusal
-        made = ConsumerGroup(name, epoch=_last_epoch(group))
+        made = MixedGroup(name, epoch=_last_epoch(group))
         made.obey(self._rules_of(name))
         self._groups[name] = made
         return made
@@ -86,6 +87,10 @@ class GroupRegistry:
         made.obey(self._rules_of(name))
         self._groups[name] = made
         return made
+
+    def replace(self, group: CoordinatedGroup) -> None:
+        """The group of this name goes on as this one."""
+        self._groups[group.name] = group
 
     def delete(self, name: str) -> GroupError:
         group = self._groups.get(name)

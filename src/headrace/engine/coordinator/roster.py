@@ -67,6 +67,21 @@ class ClassicMember:
             else request.session_timeout_ms
         )
 
+    def as_request(self, protocol_type: str) -> JoinRequest:
+        """What it would say if it joined now."""
+        return JoinRequest(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            protocol_type,
+            self.protocols,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            requires_known_member_id=False,
+            new_member_id=self.member_id,
+        )
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from headrace.core import limits
+
+# Whether groups with members go from the classic protocol to KIP-848 (upgrade), back
+# (downgrade), both or neither.
+Migration = Literal["bidirectional", "upgrade", "downgrade", "disabled"]
 
 
 class GroupRules(NamedTuple):
@@ -19,3 +23,4 @@ class GroupRules(NamedTuple):
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_members_max: int = limits.SHARE_GROUP_MEMBERS_MAX
+    migration: Migration = "bidirectional"

@@ -184,6 +184,8 @@ class ConsumerMemberDescription(NamedTuple):
     subscribed_topic_regex: str | None
     assignment: Assignment
     target_assignment: Assignment
+    # Whether it speaks the classic protocol.
+    is_classic: bool = False
 
 
 class ConsumerDescription(NamedTuple):

@@ -94,6 +94,10 @@ _OURS = {
             )
             for bound, suffix in (("", "_ms"), ("min.", "_min_ms"), ("max.", "_max_ms"))
         ),
+        Ours(
+            "group.consumer.migration.policy", "consumer_migration", Kind.STRING,
+            "whether a group with members goes to the consumer protocol, back, or both",
+        ),
         Ours("group.share.max.size", "share_members_max", Kind.INT, "the most members of a group"),
         Ours(
             "group.share.delivery.count.limit", "share_deliveries_max", Kind.INT,

@@ -28,8 +28,8 @@ from headrace.wire.kafka.generated.consumer_group_describe_response import (
     TopicPartitions,
 )
 
-# The member speaks the protocol that its group is of (version 1 on).
-_CONSUMER_MEMBER = 1
+# Which protocol a member speaks (version 1 on).
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def handle(
@@ -72,7 +72,7 @@ def _describe(call: Call, name: str) -> DescribedGroup:
                 member.subscribed_topic_regex,
                 _assignment(call, member.assignment),
                 _assignment(call, member.target_assignment),
-                _CONSUMER_MEMBER,
+                _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
             )
             for member in members
         ),

@@ -6,9 +6,10 @@
     a timer for each group, at its next deadline ──> tick ──> answers
 
 A name means one group, whoever speaks of it: queue groups of the catalog, stream
-groups with members inside this process, and groups of Kafka's two protocols do not
-mix. What a stream group has committed is one table, though, so a program can go
-from the SDK to a Kafka client and back under the same name.
+groups with members inside this process, and groups of Kafka's protocols do not mix;
+but the two protocols of consumers do (engine/coordinator/mixed.py). What a stream
+group has committed is one table, though, so a program can go from the SDK to a Kafka
+client and back under the same name.
 
 Members are in memory only. After a restart the node knows the offsets and none of
 the members; they are told UNKNOWN_MEMBER_ID and join anew.
@@ -33,10 +34,12 @@ from headrace.core import limits
 from headrace.engine.catalog import Catalog
 from headrace.engine.coordinator.budget import GroupBudget
 from headrace.engine.coordinator.classic import ClassicGroup
-from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.consumer import ConsumerGroup, is_sound
 from headrace.engine.coordinator.interest import JUDGED_BYTES
+from headrace.engine.coordinator.mixed import MixedGroup, downgraded, upgraded
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
 from headrace.engine.coordinator.values import (
+    JOIN_EPOCH,
     LEAVE_EPOCH,
     Answer,
     GroupError,
@@ -94,7 +97,16 @@ class LiveGroups:
     def join(self, name: str, request: JoinRequest) -> asyncio.Future[JoinAnswer]:
         reply, future = self._new_reply()
         size = sum(len(each) + len(metadata) for each, metadata in request.protocols)
-        group = self._refuse(name) or self.refuse_size(name, size) or self.registry.classic(name)
+        refusal = self._refuse(name) or self.refuse_size(name, size)
+        mixed = None if refusal else self._mixed(name)
+        if mixed is not None:
+            mixed.obey(self.settings.rules(name))
+            answer = mixed.on_join(request, self.topics(), self.now_ms())
+            self._release([Answer(reply, answer)])
+            self._note_read(name)
+            self._on_changed(mixed)
+            return future
+        group = refusal or self.registry.classic(name)
         if isinstance(group, GroupError):
             self._release([Answer(reply, JoinAnswer(group, request.member_id))])
         else:
@@ -106,6 +118,12 @@ class LiveGroups:
     def sync(self, name: str, request: SyncRequest) -> asyncio.Future[SyncAnswer]:
         reply, future = self._new_reply()
         size = sum(map(len, request.assignments.values()))
+        mixed = self._mixed(name)
+        if mixed is not None:
+            answer = mixed.on_sync(request, self.topics(), self.now_ms())
+            self._release([Answer(reply, answer)])
+            self._arm(mixed)
+            return future
         group = self.refuse_size(name, size) or self._find_classic(name)
         if isinstance(group, GroupError):
             self._release([Answer(reply, SyncAnswer(group))])
@@ -117,6 +135,12 @@ class LiveGroups:
     def heartbeat(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> GroupError:
+        mixed = self._mixed(name)
+        if mixed is not None:
+            self._note_read(name)
+            error = mixed.on_classic_heartbeat(member_id, instance_id, generation, self.now_ms())
+            self._arm(mixed)
+            return error
         group = self._find_classic(name)
         if isinstance(group, GroupError):
             return group
@@ -149,6 +173,49 @@ class LiveGroups:
         # node was started; it has to join again.
         return group if isinstance(group, ClassicGroup) else GroupError.UNKNOWN_MEMBER_ID
 
+    # From one protocol to the other.
+
+    def _mixed(self, name: str) -> MixedGroup | None:
+        """The group, where the broker assigns and members of the classic protocol may be
+        among the others."""
+        group = self.registry.find(name)
+        return group if isinstance(group, MixedGroup) and not group.is_empty() else None
+
+    def _upgrade(self, name: str) -> str | None:
+        """Have a classic group with members go on with assignment by the broker. Returns
+        why not, if it does not."""
+        group = self.registry.find(name)
+        if not isinstance(group, ClassicGroup) or group.is_empty():
+            return None
+        made = upgraded(group, self.settings.rules(name), self.topics(), self.now_ms())
+        if isinstance(made, str):
+            return made
+        self._release(group.become_dead(GroupError.REBALANCE_IN_PROGRESS))
+        self._replace(made)
+        return None
+
+    def _on_changed(self, group: ConsumerGroup) -> None:
+        """Members may have come or gone. With the last one of the consumer protocol the
+        group goes on as a classic one, if it may."""
+        rules = self.settings.rules(group.name)
+        if (
+            isinstance(group, MixedGroup)
+            and rules.migration in ("bidirectional", "downgrade")
+            and group.has_only_classic()
+        ):
+            self._replace(downgraded(group, rules, self.topics(), self.now_ms()))
+            return
+        self.budget.note(group)
+        self._match_later(group)
+        self._arm(group)
+
+    def _replace(self, group: ClassicGroup | MixedGroup) -> None:
+        self.registry.replace(group)
+        if group.name in self._timers:
+            self._timers.pop(group.name)[1].cancel()
+        self.budget.note(group)
+        self._arm(group)
+
     # The consumer protocol.
 
     def consumer_heartbeat(self, name: str, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -159,16 +226,20 @@ class LiveGroups:
             if pattern:
                 size += JUDGED_BYTES * len(self.topics())
             refusal = self.refuse_size(name, size)
+        reason = None
+        if not refusal and request.member_epoch == JOIN_EPOCH and is_sound(request):
+            reason = self._upgrade(name)
         group = refusal or self.registry.consumer(name)
         if isinstance(group, GroupError):
-            reason = f"{name!r} cannot be a group with assignment by the broker: {_REASONS[group]}"
+            reason = reason or _REASONS[group]
+            reason = f"{name!r} cannot be a group with assignment by the broker: {reason}"
             return HeartbeatAnswer(group, reason, request.member_id, request.member_epoch, 0, None)
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
         self._note_read(name)
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
         if names is not None or pattern is not None or request.member_epoch <= 0:
-            self.budget.note(group)
+            self._on_changed(group)
         self._match_later(group)
         return answer
 
@@ -195,7 +266,7 @@ class LiveGroups:
             leaving = HeartbeatRequest(member_id or "-", LEAVE_EPOCH, instance_id)
             answer = group.on_heartbeat(leaving, self.topics(), self.now_ms())
             errors.append(answer.error)
-        self._match_later(group)
+        self._on_changed(group)
         return tuple(errors)
 
     # Offsets.
@@ -331,8 +402,8 @@ class LiveGroups:
             self._release(group.tick(now_ms))
         elif isinstance(group, ConsumerGroup):
             group.tick(now_ms, self.topics())
-            self.budget.note(group)
-            self._match_later(group)
+            self._on_changed(group)
+            return
         self._arm(group)
 
     def _match_later(self, group: ConsumerGroup) -> None:

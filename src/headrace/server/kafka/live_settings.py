@@ -102,7 +102,7 @@ class LiveSettings:
         told = self._configs.get((Resource.GROUP, name))
         if told is None:
             return self._rules
-        own = {
+        own: dict[str, Any] = {
             timing.setting: int(told[timing.name])
             for timing in TIMINGS.values()
             if timing.name in told
@@ -136,4 +136,5 @@ def _rules_of(settings: NodeSettings) -> GroupRules:
         share_session_timeout_ms=settings.share_session_timeout_ms,
         share_heartbeat_interval_ms=settings.share_heartbeat_interval_ms,
         share_members_max=settings.share_members_max,
+        migration=settings.consumer_migration,
     )

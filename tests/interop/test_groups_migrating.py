@@ -1,0 +1,82 @@
+"""A fleet of consumers that changes its protocol one member after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.interop.conftest import NodeProcess
+from tests.interop.group_members import Member, make_topic, share, wait_until
+from tests.interop.test_groups_confluent import Load
+from tests.interop.wire_client import WireClient
+
+from headrace.wire.kafka.generated.list_groups_request import ListGroupsRequest
+
+GROUP = "billing"
+PARTITIONS = 6
+
+
+class Fleet:
+    def __init__(self, node: NodeProcess) -> None:
+        self._bootstrap = node.bootstrap
+        self.running: list[Member] = []
+        self.all: list[Member] = []
+
+    def start(self, protocol: str) -> None:
+        member = Member(self._bootstrap, GROUP, protocol)
+        self.running.append(member)
+        self.all.append(member)
+        self._wait(f"with another member that speaks {protocol}")
+
+    def stop(self, index: int) -> None:
+        self.running.pop(index).close()
+        self._wait("after a member has left")
+
+    def _wait(self, when: str) -> None:
+        wait_until(
+            lambda: share(self.running, PARTITIONS), f"the members share the topic {when}", 60
+        )
+
+
+def kind_of(node: NodeProcess) -> str:
+    with WireClient(node.bootstrap) as client:
+        [group] = client.call("ListGroups", 5, ListGroupsRequest()).groups
+    return str(group.group_type)
+
+
+@pytest.fixture
+def fleet(node: NodeProcess) -> Iterator[Fleet]:
+    make_topic(node.bootstrap, partitions=PARTITIONS)
+    fleet = Fleet(node)
+    yield fleet
+    for member in fleet.running:
+        member.close()
+
+
+@pytest.mark.parametrize("classic", ["range", "cooperative-sticky"])
+def test_a_rolling_change_of_protocol_there_and_back_loses_nothing(
+    node: NodeProcess, fleet: Fleet, classic: str
+) -> None:
+    load = Load(node.bootstrap)
+    fleet.start(classic)
+    fleet.start(classic)
+    assert kind_of(node) == "classic"
+    # There: each is replaced by one of the other protocol.
+    fleet.start("consumer")
+    assert kind_of(node) == "consumer"
+    fleet.stop(0)
+    fleet.start("consumer")
+    fleet.stop(0)
+    # And back.
+    fleet.start(classic)
+    fleet.stop(0)
+    fleet.start(classic)
+    fleet.stop(0)
+    assert kind_of(node) == "classic"
+    published = load.stop()
+    wait_until(
+        lambda: published <= {value for member in fleet.all for value in member.values},
+        "every message that was acknowledged is seen",
+    )
+    assert published
+    assert not [member.fatal for member in fleet.all if member.fatal]
