@@ -58,6 +58,9 @@ TRANSACTIONAL_ID_CHARACTERS_MAX: Final = 1_024
 TRANSACTION_PARTITIONS_MAX: Final = 10_000
 TRANSACTION_TIMEOUT_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
 
+# Kafka's limit; positions in an index are 32 bits.
+SEGMENT_BYTES_MAX: Final = 2**31 - 1
+
 # Batches and records.
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 1_000_000

@@ -117,7 +117,7 @@ class TopicSettings(SettingsModel):
 
     def __post_init__(self) -> None:
         check_between("sync_interval_ms", self.sync_interval_ms, 1, HOUR_MS)
-        check_between("segment_bytes", self.segment_bytes, 1024, 1024 * 1024 * 1024)
+        check_between("segment_bytes", self.segment_bytes, 1024, limits.SEGMENT_BYTES_MAX)
         check_between("segment_ms", self.segment_ms, 1, None)
         check_between("retention_ms", self.retention_ms, 0, None)
         check_between("retention_bytes", self.retention_bytes, 0, None)

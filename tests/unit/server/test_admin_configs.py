@@ -181,6 +181,25 @@ def test_a_flush_that_the_durability_would_break_is_refused(
     assert (entry.value, entry.is_set) == (LONG_MAX, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("segment.bytes", str(2**31 - 1)),
+        ("retention.ms", "0"),
+        ("retention.ms", LONG_MAX),
+        ("retention.bytes", "0"),
+        ("max.compaction.lag.ms", "1"),
+        ("compression.type", "none"),
+        ("delete.retention.ms", " 0 "),
+    ],
+)
+def test_what_kafka_takes_is_taken(name: str, value: str) -> None:
+    settings = TOPIC_CONFIGS.changed(TopicSettings(), {name: value})
+    given = TOPIC_CONFIGS.given_after({}, {name: value})
+    (entry,) = TOPIC_CONFIGS.describe(settings, (name,), given)
+    assert (entry.value, entry.is_set) == (value.strip(), True)
+
+
 def test_a_longer_interval_than_ours_is_kept() -> None:
     settings = TopicSettings(durability="interval")
     assert TOPIC_CONFIGS.changed(settings, {"flush.ms": "12345678"}) == settings
