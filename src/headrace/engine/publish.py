@@ -116,7 +116,9 @@ class Publisher:
         for number, message in enumerate(placed):
             assert message.partition is not None
             chosen.setdefault(message.partition, []).append(number)
-        sizes = [_check(topic, message, now_ms) for message in placed]
+        # Their times were checked when they were placed, and are not again: they may be too
+        # old by now, and the transaction has begun.
+        sizes = [_size(topic, message) for message in placed]
         published: list[Published] = [Published(-1, -1)] * len(placed)
         spot = _spot_of(topic)
         for index, numbers in chosen.items():
@@ -244,9 +246,13 @@ def check_open(topic: Topic) -> None:
 
 
 def _check(topic: Topic, message: Outgoing, now_ms: int) -> int:
-    settings = topic.settings
     if message.timestamp_ms is not None:
-        check_time(settings, _time_of(message, now_ms), now_ms)
+        check_time(topic.settings, _time_of(message, now_ms), now_ms)
+    return _size(topic, message)
+
+
+def _size(topic: Topic, message: Outgoing) -> int:
+    settings = topic.settings
     return check_message(message, topic.name, settings.record_bytes_max, dedup=settings.dedup)
 
 
