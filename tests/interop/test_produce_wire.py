@@ -12,6 +12,7 @@ from tests.interop.wire_client import WireClient, each_version, fresh_name, make
 from headrace.record import Codec, NewRecord, build_batch, read_records
 from headrace.record.batch import (
     CONTROL,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     seal_batch,
@@ -155,6 +156,13 @@ def with_bad_crc() -> bytearray:
     return batch
 
 
+def with_an_endless_record() -> bytearray:
+    batch = batch_of(b"abcdef")
+    batch[HEADER_BYTES] += 2
+    seal_batch(batch, 0, len(batch))
+    return batch
+
+
 def with_append_time() -> bytearray:
     batch = batch_of(b"a")
     stamp_append_time(batch, 5)
@@ -165,8 +173,8 @@ def with_append_time() -> bytearray:
 @pytest.mark.parametrize(
     ("records", "code"),
     [
-        (None, Error.CORRUPT_MESSAGE),
-        (b"", Error.CORRUPT_MESSAGE),
+        (None, Error.INVALID_RECORD),
+        (b"", Error.INVALID_RECORD),
         (b"not a batch at all", Error.CORRUPT_MESSAGE),
         (bytes(batch_of(b"a"))[:-1], Error.CORRUPT_MESSAGE),
         (with_bad_crc(), Error.CORRUPT_MESSAGE),
@@ -182,8 +190,9 @@ def with_append_time() -> bytearray:
         (batch_of(b"z" * 1_048_576), Error.MESSAGE_TOO_LARGE),
         (
             batch_of(b"a", producer_id=1, producer_epoch=0, base_sequence=-1),
-            Error.INVALID_REQUEST,
+            Error.INVALID_RECORD,
         ),
+        (with_an_endless_record(), Error.INVALID_RECORD),
     ],
     ids=lambda value: value.name if isinstance(value, Error) else None,
 )

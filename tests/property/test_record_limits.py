@@ -13,7 +13,7 @@ from headrace.core.errors import CorruptBatch
 from headrace.record import NewRecord, build_batch, read_header
 from headrace.record.batch import HEADER_BYTES
 from headrace.record.reader import read_block_records
-from headrace.record.record_limits import WITHIN
+from headrace.record.record_limits import KEYED, LIMITS, PART, WITHIN
 
 plain, compiled = twins("headrace.record.record_limits.find_fault")
 
@@ -36,7 +36,17 @@ def test_the_twins_agree(sound: list[NewRecord], damaged: list[tuple[int, int]])
     for at, byte in damaged:
         block[at % len(block)] = byte
     assert compiled is not None
-    assert compiled(bytes(block), len(sound)) == plain(bytes(block), len(sound))
+    for rules in (0, LIMITS, KEYED | LIMITS, PART, PART | KEYED):
+        for end in (len(block), len(block) - 1, len(block) // 2):
+            part = bytes(block[:end])
+            assert compiled(part, len(sound), rules) == plain(part, len(sound), rules)
+
+
+@given(st.lists(records, min_size=1, max_size=5))
+def test_the_beginning_of_sound_records_passes_wherever_it_ends(sound: list[NewRecord]) -> None:
+    block = bytes(build_batch(sound)[HEADER_BYTES:])
+    for end in range(len(block) + 1):
+        assert plain(block[:end], len(sound), PART) == WITHIN
 
 
 @given(st.lists(records, min_size=1, max_size=5), damages)
@@ -52,4 +62,4 @@ def test_what_can_be_read_whole_and_within_the_limits_passes(
     except CorruptBatch:
         return
     assert len(block) < limits.KEY_BYTES_MAX
-    assert plain(bytes(block), len(sound)) == WITHIN
+    assert plain(bytes(block), len(sound), LIMITS) == WITHIN

@@ -26,7 +26,7 @@ from headrace.core.errors import (
 )
 from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
-from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
+from headrace.engine.contents import Checks, Found, Heavy, Light, known_of, look_into
 from headrace.engine.conversion import (
     Spot,
     Unconverted,
@@ -119,7 +119,7 @@ class BatchCalls(Served):
             return None
         partition = self._broker.topics.partition(found, index)
         try:
-            contents = look_into(batch, partition.scanner, partition.dedup, light)
+            contents = look_into(batch, partition.scanner, partition.dedup, light, self._checks())
             if not is_as_it_came(found.settings) and not isinstance(contents, Heavy):
                 header = read_header(batch)
                 if is_to_open(found.settings, header) and not spot.takes(
@@ -129,6 +129,9 @@ class BatchCalls(Served):
         except HeadraceError as error:
             return error
         return contents
+
+    def _checks(self) -> Checks:
+        return Checks(self._broker.topics.check_records)
 
     def _append(
         self, placed: PlacedBatch, known: Outcome | None, now_ms: int, commit: Commit
@@ -149,8 +152,9 @@ class BatchCalls(Served):
             )
         if isinstance(known, HeadraceError):
             raise known
-        contents = known_of(known or (), place.scanner, place.dedup) or look_into(
-            batch, place.scanner, place.dedup, Light()
+        checks = self._checks()
+        contents = known_of(known or (), place.scanner, place.dedup, checks) or look_into(
+            batch, place.scanner, place.dedup, Light(), checks
         )
         if isinstance(contents, Heavy):
             # Whoever does not want to wait for it has looked before.

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.settings import SettingsModel, check_between
+from headrace.core.settings import CheckedRecords, SettingsModel, check_between
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
 # Settings that bound one another: which values they may have is known when all are there.
@@ -128,6 +128,8 @@ class NodeSettings(SettingsModel):
     # 2 is Kafka's protocol with the cure of KIP-890. 0 is the one before it, in which
     # a request that comes late can end up in the next transaction.
     transaction_version: int = 2
+    # What of the records of clients' batches is gone over before they are appended.
+    check_records: CheckedRecords = "beginning"
     # How long the committed offsets of a group without members are kept.
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     free_bytes_min: int = 64 * 1024 * 1024

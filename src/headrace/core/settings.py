@@ -73,6 +73,11 @@ class SettingsModel:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+# What of batches that clients made is gone over before they are appended: all records; all
+# but those of compressed batches that lie behind the first 32 KiB; or nothing.
+CheckedRecords = Literal["all", "beginning", "none"]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSettings(SettingsModel):
     """One topic. Times are in milliseconds; None means no limit."""

@@ -5,9 +5,9 @@ the limits of messages, and what has to be known of them is noted:
 
     bytes --> uncompressed --> within the limits? --> attributes, keys, ids --> append
 
-Elsewhere a batch is not opened, except where it may hold more than anybody here opens:
-a publish that was acknowledged and that no stream, search or queue can read would be lost
-without a word.
+Elsewhere nothing is noted, but a batch is gone over all the same (`Checks`), and refused
+where it holds no records, or more than anybody here opens: a publish that was acknowledged
+and that no consumer, stream, search or queue can read would be lost without a word.
 
 A batch of kilobytes may hold a million records. One that holds little is looked into on
 the spot. Another would keep everybody waiting for seconds, so it is for a thread
@@ -27,16 +27,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
+from headrace.core.settings import CheckedRecords
 from headrace.engine.runs import Runs, pairs, runs_of
 from headrace.engine.scan import Row, Scan, key_hash, rows_of
-from headrace.record import BatchHeader, BatchParts, split_batches
+from headrace.record import BatchHeader, BatchParts, read_header, split_batches
 from headrace.record.attribute_headers import DEDUP_ID, check_dedup_id
 from headrace.record.attributes import block_may_have_attributes, iterate_attributes, later
 from headrace.record.batch import HEADER_BYTES, sizes_and_codecs
 from headrace.record.bounds import SMALL_BYTES, may_hold_more
-from headrace.record.compression import HoldsTooMuch
+from headrace.record.compression import HoldsTooMuch, open_for_a_look
 from headrace.record.reader import read_block, read_raw_block
-from headrace.record.record_limits import check_block
+from headrace.record.record_limits import (
+    KEYED,
+    LIMITS,
+    PART,
+    UnsoundRecords,
+    check_block,
+    find_fault_in_plain,
+    raise_fault,
+)
 
 if TYPE_CHECKING:
     from headrace.engine.dedup import DedupWindow
@@ -46,11 +55,26 @@ if TYPE_CHECKING:
 # hold, and records that have to be decoded.
 LIGHT_BYTES = 2 * 1024 * 1024
 LIGHT_RECORDS = 2_000
+# Of a compressed batch that no queue reads: most hold less.
+BEGINNING_BYTES = 32 * 1024
 _DEDUP_ID = DEDUP_ID.encode()
 
 
 class ImpossibleId(InvalidArgument):
     """A record has an id against duplicates that its topic cannot take."""
+
+
+class Checks(NamedTuple):
+    """What batches are held to, whoever reads their topic."""
+
+    # Whose records are gone over, to see that they can be read; of the others that is left
+    # to their producers.
+    records: CheckedRecords = "beginning"
+    # Whether all of them need keys.
+    keyed: bool = False
+
+
+SOUND = Checks()
 
 
 class Wanted(NamedTuple):
@@ -64,6 +88,11 @@ class Wanted(NamedTuple):
     keys: bool
     # Where duplicates are dropped.
     ids: bool
+    checks: Checks = SOUND
+
+    @property
+    def rules(self) -> int:
+        return (LIMITS if self.limits else 0) | (KEYED if self.checks.keyed else 0)
 
 
 class DedupId(NamedTuple):
@@ -137,14 +166,16 @@ def _at(row: Row, time_ms: int) -> Row:
 Found = Sequence[Contents]
 
 
-def wanted_of(scanner: Scanner | None, dedup: DedupWindow | None) -> Wanted:
+def wanted_of(scanner: Scanner | None, dedup: DedupWindow | None, checks: Checks = SOUND) -> Wanted:
     looks_for = (False, False) if scanner is None else scanner.looks_for
-    return Wanted(scanner is not None or dedup is not None, *looks_for, dedup is not None)
+    return Wanted(scanner is not None or dedup is not None, *looks_for, dedup is not None, checks)
 
 
-def known_of(contents: Found, scanner: Scanner | None, dedup: DedupWindow | None) -> Found:
+def known_of(
+    contents: Found, scanner: Scanner | None, dedup: DedupWindow | None, checks: Checks = SOUND
+) -> Found:
     """These, unless something else is wanted since they were looked for."""
-    return contents if contents and contents[0].wanted == wanted_of(scanner, dedup) else ()
+    return contents if contents and contents[0].wanted == wanted_of(scanner, dedup, checks) else ()
 
 
 class Heavy:
@@ -156,8 +187,8 @@ class Heavy:
         self._wanted = wanted
 
     def look(self) -> Found:
-        """RecordTooLarge, CorruptBatch as `look_into`."""
-        if not self._wanted.limits:
+        """RecordTooLarge, UnsoundRecords as `look_into`."""
+        if not self._wanted.limits and self._wanted.checks.records == "none":
             return _check_openable(self._batches, self._wanted)
         found = _look(self._batches, self._wanted, None)
         assert found is not None
@@ -170,22 +201,67 @@ class Light:
     def __init__(self) -> None:
         self.bytes = LIGHT_BYTES
         self.records = LIGHT_RECORDS
-        # That were looked into.
+        # That were looked into, and what is in them where that is wanted.
         self.batches = 0
+        self.found: list[Contents] = []
 
 
 def look_into(
-    batches: Buffer, scanner: Scanner | None, dedup: DedupWindow | None, light: Light
+    batches: Buffer,
+    scanner: Scanner | None,
+    dedup: DedupWindow | None,
+    light: Light,
+    checks: Checks = SOUND,
 ) -> Found | Heavy:
-    """The contents of each of these dense batches; none where nothing is wanted, and they
-    hold no more than is opened. RecordTooLarge when a record is beyond what a message may
-    be, or a batch beyond what is opened or noted; CorruptBatch when one cannot be read;
-    ImpossibleId. Checksums are not checked."""
-    wanted = wanted_of(scanner, dedup)
-    if not wanted.limits:
-        return Heavy(batches, wanted) if _may_hold_too_much(batches, light) else ()
-    found = _look(batches, wanted, light)
-    return Heavy(batches, wanted) if found is None else found
+    """The contents of each of these dense batches; none where nothing is wanted of them
+    but that they pass the checks. RecordTooLarge when a record is beyond what a message may
+    be, or a batch beyond what is opened or noted; UnsoundRecords when one cannot be read, or
+    lacks keys; ImpossibleId. Checksums are not checked."""
+    wanted = wanted_of(scanner, dedup, checks)
+    if wanted.limits:
+        found = _look(batches, wanted, light)
+        return Heavy(batches, wanted) if found is None else found
+    if checks.records == "none":
+        is_light = not _may_hold_too_much(batches, light)
+    else:
+        is_light = _check_records(batches, wanted, light)
+    return () if is_light else Heavy(batches, wanted)
+
+
+def _check_records(batches: Buffer, wanted: Wanted, light: Light) -> bool:
+    """False when that would take long; UnsoundRecords."""
+    fault, compressed = find_fault_in_plain(batches, wanted.rules)
+    raise_fault(fault)
+    return not compressed or _check_compressed(batches, compressed, wanted, light)
+
+
+def _check_compressed(
+    batches: Buffer, compressed: list[tuple[int, int]], wanted: Wanted, light: Light
+) -> bool:
+    is_whole = wanted.checks.records == "all"
+    with memoryview(batches) as view:
+        for number, position in compressed:
+            light.batches = number
+            if light.bytes <= 0:
+                return False
+            header = read_header(view, position)
+            bytes_max = light.bytes if is_whole else min(light.bytes, BEGINNING_BYTES)
+            with view[position + HEADER_BYTES : position + header.size_bytes] as records:
+                try:
+                    block, is_all = open_for_a_look(header.codec, records, bytes_max)
+                except HoldsTooMuch:
+                    return False
+                except CorruptBatch as error:
+                    raise UnsoundRecords(str(error)) from error
+                if not is_all and (
+                    is_whole or may_hold_more(header.codec, records, limits.DECOMPRESSED_BYTES_MAX)
+                ):
+                    # What was uncompressed so far is spent.
+                    light.bytes -= len(block)
+                    return False
+            check_block(block, header.count, wanted.rules | (0 if is_all else PART))
+            light.bytes -= len(block)
+    return True
 
 
 def _may_hold_too_much(batches: Buffer, light: Light) -> bool:
@@ -224,6 +300,8 @@ def _check_openable(batches: Buffer, wanted: Wanted) -> list[Contents]:
 def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents] | None:
     """None when they hold more than that."""
     found: list[Contents] = []
+    if light is not None:
+        light.found = found
     view = memoryview(batches)
     for position, header in split_batches(batches):
         batch = view[position : position + header.size_bytes]
@@ -240,7 +318,9 @@ def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents
                 light.bytes = 0
                 return None
             raise _beyond(error) from error
-        check_block(block, header.count)
+        except CorruptBatch as error:
+            raise UnsoundRecords(str(error)) from error
+        check_block(block, header.count, wanted.rules)
         decodes = _decodes(block, wanted)
         if light is not None:
             light.bytes -= len(block) if header.codec else 0

@@ -18,7 +18,7 @@ from headrace.core.errors import (
     UnknownTopic,
 )
 from headrace.core.ports import Disk, Entropy
-from headrace.core.settings import TopicSettings
+from headrace.core.settings import CheckedRecords, TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import DEAD_LETTER_SUFFIX, check_name
 from headrace.core.wording import counted
@@ -31,6 +31,7 @@ from headrace.engine.catalog import (
     TopicDeleted,
     created,
 )
+from headrace.engine.contents import Checks
 from headrace.engine.creation_rate import CreationRate
 from headrace.engine.metadata import Metadata
 from headrace.engine.partition import Partition
@@ -65,6 +66,8 @@ class Topics:
         self._names_taken: set[str] = set()
         # With how many partitions a topic is made when it is first published to; 0: none is.
         self.auto_create_partitions = 0
+        # What of clients' batches is gone over before they are appended.
+        self.check_records: CheckedRecords = "beginning"
         # Topics to which partitions are being added.
         self._growing: set[bytes] = set()
 
@@ -106,6 +109,10 @@ class Topics:
     def find(self, topic_id: bytes, index: int) -> Partition | None:
         partitions = self._partitions.get(topic_id, [])
         return partitions[index] if 0 <= index < len(partitions) else None
+
+    def checks_of(self, topic: Topic) -> Checks:
+        """What batches of Kafka's clients to this topic are held to."""
+        return Checks(self.check_records, "compact" in topic.settings.cleanup)
 
     # Opening.
 

@@ -97,6 +97,7 @@ async def serve(
                 on_full=lambda: give_up_reserve(disk),
             )
         broker.topics.auto_create_partitions = settings.auto_create_partitions
+        broker.topics.check_records = settings.check_records
         broker.duties.keep(
             offsets_ms=settings.offsets_retention_ms,
             transactional_ids_ms=settings.transactional_id_expiration_ms,

@@ -16,6 +16,7 @@ much memory a bomb needs by allocating it.
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -63,6 +64,21 @@ _GROWTH: Final = 4
 # input's fault and is not worth a larger buffer.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
+# For a look in passing: most batches hold less, and memory that is made for each of them
+# costs as much as to open it.
+_SCRATCH_BYTES: Final = 2 * 1024 * 1024
+_DECOMPRESS_INTO: Final[dict[Codec, Callable[[Buffer, Buffer], int]]] = {
+    Codec.LZ4: cramjam.lz4.decompress_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+class _Scratch(threading.local):
+    memory: memoryview | None = None
+
+
+_scratch = _Scratch()
+
 
 def compress(codec: Codec, data: Buffer) -> bytes:
     """The bytes that stand in a batch for `data`."""
@@ -102,8 +118,35 @@ def decompress(codec: int, data: Buffer, limit: int = limits.DECOMPRESSED_BYTES_
         if codec == Codec.ZSTD:
             return _decompress_growing(cramjam.zstd.decompress_into, data, limit)
     except (zlib.error, cramjam.DecompressionError) as error:
-        raise CorruptBatch(f"records are not valid {Codec(codec).name.lower()}: {error}") from error
+        raise _invalid(codec, error) from error
     raise CorruptBatch(f"codec {codec} is unknown")
+
+
+def open_for_a_look(codec: int, data: Buffer, limit: int) -> tuple[Buffer, bool]:
+    """Like `decompress`, for a caller that is done with the bytes before it asks again:
+    they may lie in memory that this thread uses over and over. Where there are more than
+    `limit` of them, the first so many; and whether these are all."""
+    decompress_into = _DECOMPRESS_INTO.get(codec)  # type: ignore[call-overload]
+    try:
+        if decompress_into is not None and limit <= _SCRATCH_BYTES:
+            if _scratch.memory is None:
+                _scratch.memory = memoryview(bytearray(_SCRATCH_BYTES))
+            output = _scratch.memory[:limit]
+            try:
+                return output[: decompress_into(data, output)], True
+            except cramjam.DecompressionError as error:
+                if _OUTPUT_FULL not in str(error):
+                    raise
+                return output, False
+        if codec == Codec.GZIP:
+            found = zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(data, limit)
+            if len(found) == limit:
+                return found, False
+    except (zlib.error, cramjam.DecompressionError) as error:
+        raise _invalid(codec, error) from error
+    # Blocks of snappy are opened whole; and what is not at its limit is checked to its end.
+    found = decompress(codec, data, max(limit, _SCRATCH_BYTES))
+    return found, True
 
 
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
@@ -177,6 +220,10 @@ def _decompress_growing(
             continue
         with memoryview(output) as view:
             return bytes(view[:size])
+
+
+def _invalid(codec: int, error: Exception) -> CorruptBatch:
+    return CorruptBatch(f"records are not valid {Codec(codec).name.lower()}: {error}")
 
 
 def _too_large(limit: int) -> HoldsTooMuch:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Limits of records, compiled. What it means is said in record_limits.py."""
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from headrace.record.numbers cimport read_number
 
@@ -16,17 +16,35 @@ cdef int CORRUPT = 1
 cdef int LONG_KEY = 2
 cdef int MANY_HEADERS = 3
 cdef int LONG_HEADERS = 4
+cdef int NO_KEY = 5
+
+cdef int LIMITS = 1
+cdef int KEYED = 2
+cdef int PART = 4
+
+DEF HEADER_BYTES = 61
+DEF LENGTH_OVERHEAD = 12
+DEF BATCH_LENGTH_AT = 8
+DEF CODEC_AT = 22
+DEF CODEC_MASK = 7
+DEF COUNT_AT = 57
+
+
+cdef inline int64_t big32(const uint8_t* at) noexcept nogil:
+    return <int32_t>(
+        <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | <uint32_t>at[3]
+    )
 
 
 cdef int find_header_fault(
-    const uint8_t* position, const uint8_t* end, const uint8_t* stop, int64_t count
+    const uint8_t* position, const uint8_t* end, const uint8_t* stop, int64_t count, int rules
 ) noexcept nogil:
     cdef uint64_t raw
     cdef int64_t number
     cdef int64_t total = 0
     if 2 * count > end - position:
         return CORRUPT
-    if count > HEADERS_MAX:
+    if rules & LIMITS and count > HEADERS_MAX:
         return MANY_HEADERS
     for number in range(2 * count):
         position = read_number(position, stop, 32, &raw)
@@ -40,60 +58,119 @@ cdef int find_header_fault(
         position += raw >> 1
     if position != end:
         return CORRUPT
-    return LONG_HEADERS if total > HEADER_BYTES_MAX else WITHIN
+    return LONG_HEADERS if rules & LIMITS and total > HEADER_BYTES_MAX else WITHIN
 
 
-cdef int find(const uint8_t* position, const uint8_t* stop, int64_t count) noexcept nogil:
+cdef inline int cut_off(
+    const uint8_t* field, const uint8_t* stop, int64_t bytes_max, int rules
+) noexcept nogil:
+    """A number could not be read: was it cut off, and may it be?"""
+    while field < stop and bytes_max:
+        if field[0] < 0x80:
+            return CORRUPT
+        field += 1
+        bytes_max -= 1
+    return WITHIN if rules & PART and bytes_max else CORRUPT
+
+
+cdef int find(
+    const uint8_t* position, const uint8_t* stop, int64_t count, int rules
+) noexcept nogil:
     cdef const uint8_t* end
+    cdef const uint8_t* field
     cdef uint64_t raw
     cdef int64_t number
     cdef int which
     cdef int fault
     for number in range(count):
-        position = read_number(position, stop, 32, &raw)
-        if position == NULL or raw & 1 or <int64_t>(raw >> 1) > stop - position:
+        field = position
+        position = read_number(field, stop, 32, &raw)
+        if position == NULL:
+            return cut_off(field, stop, 5, rules)
+        if raw & 1 or (not rules & PART and <int64_t>(raw >> 1) > stop - position):
             return CORRUPT
         end = position + (raw >> 1)
         # Attributes, the time, the offset.
         if stop - position < 1:
-            return CORRUPT
-        position = read_number(position + 1, stop, 64, &raw)
+            return cut_off(position, stop, 1, rules)
+        field = position + 1
+        position = read_number(field, stop, 64, &raw)
         if position == NULL:
-            return CORRUPT
-        position = read_number(position, stop, 32, &raw)
+            return cut_off(field, stop, 10, rules)
+        field = position
+        position = read_number(field, stop, 32, &raw)
         if position == NULL:
+            return cut_off(field, stop, 5, rules)
+        if raw != <uint64_t>number << 1:
             return CORRUPT
         for which in range(2):
-            position = read_number(position, stop, 32, &raw)
+            field = position
+            position = read_number(field, stop, 32, &raw)
             if position == NULL:
-                return CORRUPT
+                return cut_off(field, stop, 5, rules)
             if raw == 1:
+                if which == 0 and rules & KEYED:
+                    return NO_KEY
                 continue
             if raw & 1:
                 return CORRUPT
-            if which == 0 and <int64_t>(raw >> 1) > KEY_BYTES_MAX:
+            if rules & LIMITS and which == 0 and <int64_t>(raw >> 1) > KEY_BYTES_MAX:
                 return LONG_KEY
-            if <int64_t>(raw >> 1) > stop - position:
+            if <int64_t>(raw >> 1) > end - position:
                 return CORRUPT
             position += raw >> 1
-        position = read_number(position, stop, 32, &raw)
-        if position == NULL or raw & 1 or position > end:
+            if position > stop:
+                return WITHIN
+        field = position
+        position = read_number(field, stop, 32, &raw)
+        if position == NULL:
+            return cut_off(field, stop, 5, rules)
+        if raw & 1 or position > end:
             return CORRUPT
+        if end > stop:
+            return WITHIN
         if raw:
-            fault = find_header_fault(position, end, stop, <int64_t>(raw >> 1))
+            fault = find_header_fault(position, end, stop, <int64_t>(raw >> 1), rules)
             if fault != WITHIN:
                 return fault
         elif position != end:
             return CORRUPT
         position = end
+        if rules & PART and position == stop:
+            return WITHIN
     return WITHIN if position == stop else CORRUPT
 
 
-def find_fault(data, int64_t count):
+def find_fault(data, int64_t count, int rules):
     cdef const uint8_t[::1] view = data
     cdef const uint8_t* start
     cdef int64_t size = view.shape[0]
     if not size:
-        return CORRUPT if count else WITHIN
+        return CORRUPT if count and not rules & PART else WITHIN
     start = &view[0]
-    return find(start, start + size, count)
+    return find(start, start + size, count, rules)
+
+
+def find_fault_in_plain(batches, int rules):
+    cdef const uint8_t[::1] view = batches
+    cdef int64_t end = view.shape[0]
+    cdef int64_t position = 0
+    cdef int64_t number = 0
+    cdef int64_t size
+    cdef const uint8_t* batch
+    cdef int fault
+    compressed = []
+    while end - position >= HEADER_BYTES:
+        batch = &view[position]
+        size = big32(batch + BATCH_LENGTH_AT) + LENGTH_OVERHEAD
+        if not HEADER_BYTES <= size <= end - position:
+            break
+        if batch[CODEC_AT] & CODEC_MASK:
+            compressed.append((number, position))
+        else:
+            fault = find(batch + HEADER_BYTES, batch + size, big32(batch + COUNT_AT), rules)
+            if fault != WITHIN:
+                return fault, []
+        position += size
+        number += 1
+    return WITHIN, compressed

@@ -27,6 +27,10 @@ _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
 
+class NumberCutOff(CorruptBatch):
+    """The bytes end before the number does."""
+
+
 def encode_varint(value: int) -> bytes:
     """The bytes of a number of at most 64 bits with its sign."""
     if 0 <= value < _SMALL_COUNT:
@@ -50,7 +54,7 @@ def decode_unsigned(buffer: bytes, position: int, bits: int = BITS_32) -> tuple[
     raw = 0
     for shift in range(0, bits, 7):
         if position >= len(buffer):
-            raise CorruptBatch("a number is cut off at the end of the batch")
+            raise NumberCutOff("a number is cut off at the end of the batch")
         byte = buffer[position]
         position += 1
         raw |= (byte & 0x7F) << shift

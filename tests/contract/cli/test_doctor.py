@@ -403,6 +403,7 @@ def test_a_batch_that_nobody_can_open_is_named(
     with monkeypatch.context() as patched:
         # As a version that did not look has stored it.
         patched.setattr(engine_contents, "may_hold_more", lambda *_: False)
+        patched.setattr(engine_contents, "_check_records", lambda *_: True)
         with contextlib.closing(Node.open(data)) as node:
             node.create_topic("raw", partitions=2)
             node.publish("raw", [Outgoing(b"before", partition=1)])
@@ -419,6 +420,7 @@ def test_of_a_large_log_the_first_batches_of_each_segment_are_opened(
 ) -> None:
     monkeypatch.setattr(doctor_contents, "WHOLE_BYTES", 0)
     monkeypatch.setattr(doctor_contents, "SAMPLE_BYTES", 1)
+    monkeypatch.setattr(engine_contents, "_check_records", lambda *_: True)
     with contextlib.closing(Node.open(data)) as node:
         node.create_topic("raw", partitions=1, settings={"segment_bytes": 8192})
         node.publish("raw", [Outgoing(b"before")])

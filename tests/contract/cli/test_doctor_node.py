@@ -40,6 +40,7 @@ from headrace.client.kafka.cluster import KafkaCluster
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.overview_values import NodeFigures
 from headrace.core.values import SPARK_PROGRESS, Outgoing, PlacedBatch, TopicInfo
+from headrace.engine import contents as engine_contents
 from headrace.node import Node
 from headrace.platform.clock import SystemClock
 from headrace.testing import ManualClock, MemoryDisk
@@ -67,7 +68,9 @@ def test_a_sound_node_has_no_findings(node: NodeProcess) -> None:
     assert f"open for writing by pid {node.process.pid}" in beside.stdout
 
 
-def test_batches_that_the_node_could_not_open_are_named(tmp_path: Path) -> None:
+def test_batches_that_the_node_could_not_open_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a version that did not look has stored them.
+    monkeypatch.setattr(engine_contents, "_check_records", lambda *_: True)
     node = LoopNode(MemoryDisk(), SystemClock())
     try:
         with closing(open_backend(str(node.address))) as backend:

@@ -11,7 +11,16 @@ import pytest
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
 from headrace.engine import contents, foreign
-from headrace.engine.contents import Contents, Heavy, ImpossibleId, Light, Wanted, look_into
+from headrace.engine.contents import (
+    SOUND,
+    Checks,
+    Contents,
+    Heavy,
+    ImpossibleId,
+    Light,
+    Wanted,
+    look_into,
+)
 from headrace.engine.scan import scan_batch
 from headrace.engine.unreadable import Unreadable
 from headrace.record import (
@@ -24,7 +33,9 @@ from headrace.record import (
     stamp_append_time,
 )
 from headrace.record.batch import HEADER_BYTES, LENGTH_OVERHEAD, seal_batch
+from headrace.record.compression import compress
 from headrace.record.reader import read_block
+from headrace.record.record_limits import UnsoundRecords
 
 QUEUE = Wanted(True, True, False, False)
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -99,17 +110,17 @@ def test_contents_are_what_a_scan_of_the_appended_batch_finds(
     assert bool(scanned.rows) == attributes
 
 
-def test_a_batch_whose_offsets_make_no_sense_holds_no_message() -> None:
+def test_a_batch_whose_offsets_make_no_sense_is_refused() -> None:
     batch = build_batch([HIGH, HIGH])
     # The second record's offset delta, behind its length, attributes and time.
     second = batch.index(bytes(batch[HEADER_BYTES : HEADER_BYTES + 3]), HEADER_BYTES + 1)
     batch[second + 3] = 0
     seal_batch(batch, 0, len(batch))
-    found = look(batch)
+    with pytest.raises(UnsoundRecords):
+        look(batch)
+    # One that was appended before that was so holds no message.
     header, noted = read_header(batch), Unreadable()
     scanned = scan_batch(batch, header, 0, attributes=True, keys=False, unreadable=noted)
-    assert found.fault
-    assert found.scan(header) == scanned
     assert scanned.absent == [0, 2]
 
 
@@ -155,9 +166,66 @@ def test_what_has_to_be_noted_of_a_batch_has_a_bound(
             look(build_batch([PLAIN] * 101, codec=codec), wanted)
 
 
-def test_a_topic_that_nobody_reads_as_a_queue_is_not_looked_into() -> None:
-    assert look_into(b"anything", None, None, Light()) == ()
-    assert look_into(b"anything" * 1_000, None, None, Light()) == ()
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+def test_nonsense_is_refused_though_no_queue_reads_it(codec: Codec) -> None:
+    sound = build_batch([PLAIN] * 3, codec=codec)
+    assert look_into(sound, None, None, Light()) == ()
+    inside = bytearray(build_batch([PLAIN] * 3)[HEADER_BYTES:])
+    inside[0] = 0x7E
+    unsound = sound[:HEADER_BYTES] + compress(codec, inside)
+    struct.pack_into(">i", unsound, 8, len(unsound) - LENGTH_OVERHEAD)
+    cut_off = sound[:-3]
+    struct.pack_into(">i", cut_off, 8, len(cut_off) - LENGTH_OVERHEAD)
+    for batch in (unsound, cut_off):
+        for place in (batch, sound + batch, batch + sound):
+            with pytest.raises(UnsoundRecords):
+                look_into(place, None, None, Light())
+        assert look_into(batch, None, None, Light(), Checks("none")) == ()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_nonsense_behind_the_beginning_of_a_large_batch_is_found_where_that_is_wanted(
+    codec: Codec,
+) -> None:
+    inside = bytearray(build_batch([PLAIN] * 10_000)[HEADER_BYTES:])
+    # The last header has no value; now it has one of an impossible length.
+    assert inside[-1] == 1
+    inside[-1] = 3
+    batch = build_batch([PLAIN] * 10_000, codec=codec)[:HEADER_BYTES] + compress(codec, inside)
+    struct.pack_into(">i", batch, 8, len(batch) - LENGTH_OVERHEAD)
+    with pytest.raises(UnsoundRecords):
+        look_into(batch, None, None, Light(), Checks("all"))
+    # Blocks of snappy are opened whole in any case.
+    if codec != Codec.SNAPPY:
+        assert look_into(batch, None, None, Light()) == ()
+    inside[0] ^= 2
+    batch = batch[:HEADER_BYTES] + compress(codec, inside)
+    struct.pack_into(">i", batch, 8, len(batch) - LENGTH_OVERHEAD)
+    with pytest.raises(UnsoundRecords):
+        look_into(batch, None, None, Light())
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])
+def test_records_without_keys_are_refused_where_all_need_one(codec: Codec) -> None:
+    keyed, keyless = (
+        build_batch([PLAIN, NewRecord(key, b"v")], codec=codec) for key in (b"", None)
+    )
+    for scanner in (None, SCANNER):
+        for batch in (keyed, keyless):
+            assert not isinstance(look_into(batch, scanner, None, Light()), Heavy)
+        look_into(keyed, scanner, None, Light(), Checks(keyed=True))
+        with pytest.raises(UnsoundRecords, match="key"):
+            look_into(keyless, scanner, None, Light(), Checks(keyed=True))
+
+
+def test_a_run_is_cut_where_too_much_would_be_opened_on_the_spot() -> None:
+    quarter = NewRecord(None, bytes(contents.LIGHT_BYTES // 4))
+    plain, packed = build_batch([PLAIN]), build_batch([quarter], codec=Codec.ZSTD)
+    for scanner, found in ((None, 0), (SCANNER, 6)):
+        light = Light()
+        run = plain + packed + packed + plain + packed + plain + packed
+        assert isinstance(look_into(run, scanner, None, light, Checks("all")), Heavy)
+        assert (light.batches, len(light.found)) == (6, found)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -167,23 +235,25 @@ def test_a_batch_that_nobody_could_open_is_refused_though_no_queue_reads_it(code
         build_batch([NewRecord(None, bytes(1024**2))] * count, codec=codec)
         for count in (most // 2, most)
     )
-    assert look_into(below, None, None, Light()) == ()
-    light = Light()
-    found = look_into(below + beyond, None, None, light)
-    assert isinstance(found, Heavy)
-    # The one in front of it can be appended without it.
-    assert light.batches == 1
-    with pytest.raises(RecordTooLarge, match="send smaller batches"):
-        found.look()
+    assert look_into(below, None, None, Light(), Checks("none")) == ()
+    for checks in (Checks("none"), Checks("all"), SOUND):
+        light = Light()
+        small = build_batch([PLAIN], codec=codec)
+        found = look_into(small + beyond, None, None, light, checks)
+        assert isinstance(found, Heavy)
+        # The one in front of it can be appended without it.
+        assert light.batches == 1
+        with pytest.raises(RecordTooLarge, match="send smaller batches"):
+            found.look()
 
 
 def test_what_only_might_hold_too_much_is_taken_when_it_does_not() -> None:
-    """Nonsense too, where no queue reads: a Kafka consumer gets it as it is."""
+    """Nonsense too, where nobody goes over it: a Kafka consumer gets it as it is."""
     batch = build_batch([NewRecord(None, bytes(64 * 1024))], codec=Codec.ZSTD)
     batch += bytes(4096)
     struct.pack_into(">i", batch, 8, len(batch) - LENGTH_OVERHEAD)
     seal_batch(batch, 0, len(batch))
-    found = look_into(batch, None, None, Light())
+    found = look_into(batch, None, None, Light(), Checks("none"))
     assert isinstance(found, Heavy)
     assert [each.fault for each in found.look()] == [""]
 

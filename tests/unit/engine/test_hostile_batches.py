@@ -116,6 +116,7 @@ def test_a_batch_in_the_log_that_cannot_be_opened_is_skipped_and_noted(
     with monkeypatch.context() as patched:
         # As a version that did not look has stored it.
         patched.setattr(contents, "may_hold_more", lambda *_: False)
+        patched.setattr(contents, "_check_records", lambda *_: True)
         append(bench, bad())
     bench.node.publish(TOPIC, [Outgoing(b"behind")])
     bench.node.open_queue(GROUP, [TOPIC], "ann")
@@ -134,6 +135,7 @@ def test_a_trace_says_that_a_batch_cannot_be_opened(
     bench: Any, bad: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contents, "may_hold_more", lambda *_: False)
+    monkeypatch.setattr(contents, "_check_records", lambda *_: True)
     bench.node.create_topic(TOPIC, partitions=1)
     append(bench, bad())
     with pytest.raises(UnknownMessage, match="cannot be read: of its batch, ."):

@@ -139,7 +139,7 @@ def test_what_nobody_could_open_is_refused_though_no_queue_reads_the_topic(
         bench.send(b"".join(bench.request(each) for each in batches))
         answers = await bench.answers(4)
         assert answers == [(1, 0, 0), (2, 0, 1), (3, Error.MESSAGE_TOO_LARGE, -1), (4, 0, 9)]
-        # What may be read is not opened here.
+        # Of what may be read the beginning is enough.
         assert not opened
 
     play(Producing, scenario)

@@ -14,8 +14,9 @@ from tests.unit.server import connected
 from tests.unit.server.connected import Producing
 
 from headrace.core.ports import Disk
-from headrace.record import NewRecord, build_batch
-from headrace.record.batch import CONTROL, seal_batch
+from headrace.engine import contents
+from headrace.record import Codec, NewRecord, build_batch
+from headrace.record.batch import CONTROL, HEADER_BYTES, seal_batch
 from headrace.server.kafka import produce_runs
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX
 from headrace.server.kafka.errors import Error
@@ -118,6 +119,34 @@ def test_a_damaged_batch_is_refused_alone(runs: list[int]) -> None:
         assert [code for _, code, _ in answers] == [0, 0, bad[0], 0, bad[1], 0, 0]
         assert [offset for _, _, offset in answers] == [0, 1, -1, 2, -1, 3, 4]
         assert runs == [1, 1, 2]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_batch_with_nonsense_in_it_is_refused_alone(codec: Codec, runs: list[int]) -> None:
+    async def scenario(bench: Producing) -> None:
+        good = [batch_of(b"%d" % number, codec=codec) for number in range(6)]
+        nonsense = good[0][:]
+        nonsense[HEADER_BYTES:] = bytes(len(nonsense) - HEADER_BYTES)
+        seal_batch(nonsense, 0, len(nonsense))
+        sent = [*good[:3], nonsense, *good[3:]]
+        bench.send(b"".join(bench.request(each) for each in sent))
+        answers = await bench.answers(7)
+        assert [code for _, code, _ in answers] == [0, 0, 0, Error.INVALID_RECORD, 0, 0, 0]
+        assert bench.stored() == [b"%d" % number for number in range(6)]
+
+    play(scenario)
+
+
+def test_what_holds_much_ends_a_run_and_goes_on_behind_it(runs: list[int]) -> None:
+    async def scenario(bench: Producing) -> None:
+        large = bytes(contents.LIGHT_BYTES // 3)
+        bench.broker.topics.check_records = "all"
+        batches = [batch_of(large, codec=Codec.ZSTD) for _ in range(7)]
+        bench.send(b"".join(map(bench.request, batches)))
+        assert [answer[1:] for answer in await bench.answers(7)] == [(0, at) for at in range(7)]
+        assert runs == [2, 2, 2]
 
     play(scenario)
 

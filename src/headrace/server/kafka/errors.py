@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core import errors
 from headrace.engine.contents import ImpossibleId
 from headrace.engine.conversion import InvalidTimestamp
+from headrace.record.record_limits import UnsoundRecords
 from headrace.wire.kafka.errors import ErrorCode as Error
 
 _CODES: dict[type[errors.HeadraceError], Error] = {
@@ -29,6 +30,7 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.InvalidReceipt: Error.INVALID_RECORD_STATE,
     ImpossibleId: Error.INVALID_RECORD,
     InvalidTimestamp: Error.INVALID_TIMESTAMP,
+    UnsoundRecords: Error.INVALID_RECORD,
     errors.GroupInUse: Error.NON_EMPTY_GROUP,
     errors.GroupKindMismatch: Error.INCONSISTENT_GROUP_PROTOCOL,
     errors.LimitExceeded: Error.POLICY_VIOLATION,

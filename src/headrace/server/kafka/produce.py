@@ -8,9 +8,10 @@
     other   INVALID_REQUIRED_ACKS, and nothing is written
 
 A request holds one batch for each partition. The broker checks its checksum and
-header, gives it its offsets in place and appends it. Where queues read the topic it
-is opened first, and its records are held to the limits of messages; one that holds much
-is opened in a thread, and the requests behind it wait until it is appended. What it gets
+header, goes over its records (INVALID_RECORD where they cannot be read, or have no key and
+the topic is compacted), gives it its offsets in place and appends it. Where queues read the
+topic its records are held to the limits of messages. One that holds much is opened in a
+thread, and the requests behind it wait until it is appended. What it gets
 the time of appending for, and what is left out as a duplicate, is said in
 `engine/foreign.py`; what its topic makes of it, as compressing it anew, in
 `engine/conversion.py`. An idempotent producer's retry is answered with the first offsets.
@@ -32,7 +33,6 @@ from typing import Any, NamedTuple
 
 from headrace.calls.batches import Outcome
 from headrace.core.errors import (
-    CorruptBatch,
     DiskFull,
     HeadraceError,
     InvalidName,
@@ -53,6 +53,7 @@ from headrace.engine.conversion import (
 from headrace.engine.foreign import append_foreign
 from headrace.engine.partition import Partition
 from headrace.record import BatchHeader, check_batch, read_header
+from headrace.record.record_limits import UnsoundRecords
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -276,7 +277,7 @@ def _check(
             raise InvalidName("internal topics are not written to from outside")
         # The frame's own bytes, which are ours to give their offsets.
         if not isinstance(records, memoryview) or not records:
-            raise CorruptBatch("there are no records")
+            raise UnsoundRecords("there are no records")
         header = check_batch(records)
         refused = _check_header(header, len(records))
         if refused is None and header.is_transactional:
@@ -290,8 +291,9 @@ def _check(
         check_times(topic.settings, header, now.now_ms)
         found: Outcome | Heavy = known or ()
         if not isinstance(known, HeadraceError):
-            found = known_of(known or (), partition.scanner, partition.dedup) or look_into(
-                records, partition.scanner, partition.dedup, now.light
+            checks = call.service.broker.topics.checks_of(topic)
+            found = known_of(known or (), partition.scanner, partition.dedup, checks) or look_into(
+                records, partition.scanner, partition.dedup, now.light, checks
             )
         if isinstance(found, Heavy):
             return found
@@ -367,7 +369,7 @@ def _check_header(header: BatchHeader, size: int) -> _Refused | None:
     if header.is_transactional and header.producer_id < 0:
         return _Refused(Error.INVALID_RECORD, "a transaction has a producer with an id")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        return _Refused(Error.INVALID_REQUEST, "a producer with an id numbers its records")
+        return _Refused(Error.INVALID_RECORD, "a producer with an id numbers its records")
     if header.has_log_append_time or header.has_delete_horizon:
         return _Refused(Error.INVALID_TIMESTAMP, "the time of appending is not a producer's to set")
     return None

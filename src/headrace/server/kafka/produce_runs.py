@@ -46,31 +46,32 @@ def handle_run(
     settings, now_ms = topic.settings, service.clock.now_ms()
     if not is_as_it_came(settings):
         return False, start
-    latest_ms, most = latest_time_ms(settings, now_ms), connection.requests_left
-    while True:
-        run = read_run(data, start, route, settings.record_bytes_max, most, latest_ms)
+    bytes_max, latest_ms = settings.record_bytes_max, latest_time_ms(settings, now_ms)
+    run = read_run(data, start, route, bytes_max, connection.requests_left, latest_ms)
+    if run is None:
+        return False, start
+    stop, correlation_ids, batches = run
+    is_single = len(correlation_ids) == 4
+    # More than a segment holds would be put into one, and ids that are remembered
+    # are looked at before each batch.
+    if topic.is_internal or (
+        not is_single
+        and (len(batches) > partition.log.settings.segment_bytes or partition.dedup is not None)
+    ):
+        return False, stop
+    light, checks = Light(), broker.topics.checks_of(topic)
+    try:
+        contents = look_into(batches, partition.scanner, partition.dedup, light, checks)
+    except HeadraceError:
+        return False, stop
+    if isinstance(contents, Heavy):
+        # The first that is heavy is for a thread, and those behind it wait.
+        count = light.batches
+        run = read_run(data, start, route, bytes_max, count, latest_ms) if count else None
         if run is None:
             return False, start
         stop, correlation_ids, batches = run
-        is_single = len(correlation_ids) == 4
-        # More than a segment holds would be put into one, and ids that are remembered
-        # are looked at before each batch.
-        if topic.is_internal or (
-            not is_single
-            and (len(batches) > partition.log.settings.segment_bytes or partition.dedup is not None)
-        ):
-            return False, stop
-        light = Light()
-        try:
-            contents = look_into(batches, partition.scanner, partition.dedup, light)
-        except HeadraceError:
-            return False, stop
-        if not isinstance(contents, Heavy):
-            break
-        if not light.batches:
-            # It is for a thread, and those behind it wait.
-            return False, start
-        most = light.batches
+        contents = light.found
     if any(each.counts_from_append for each in contents):
         # What is left out, and the time that the rest gets, is answered for each batch.
         return False, stop
