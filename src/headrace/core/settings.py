@@ -74,7 +74,7 @@ class SettingsModel:
 
 
 # What of batches that clients made is gone over before they are appended: all records; all
-# but those of compressed batches that lie behind the first 32 KiB; or nothing.
+# but those of compressed batches that lie behind the first 8 KiB; or nothing.
 CheckedRecords = Literal["all", "beginning", "none"]
 
 

@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.compiled import is_compiled
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
@@ -35,7 +36,7 @@ from headrace.record.attribute_headers import DEDUP_ID, check_dedup_id
 from headrace.record.attributes import block_may_have_attributes, iterate_attributes, later
 from headrace.record.batch import HEADER_BYTES, sizes_and_codecs
 from headrace.record.bounds import SMALL_BYTES, may_hold_more
-from headrace.record.compression import HoldsTooMuch, open_for_a_look
+from headrace.record.compression import HoldsTooMuch, decompress_beginning
 from headrace.record.reader import read_block, read_raw_block
 from headrace.record.record_limits import (
     KEYED,
@@ -55,9 +56,11 @@ if TYPE_CHECKING:
 # hold, and records that have to be decoded.
 LIGHT_BYTES = 2 * 1024 * 1024
 LIGHT_RECORDS = 2_000
-# Of a compressed batch that no queue reads: most hold less.
-BEGINNING_BYTES = 32 * 1024
+# Of a compressed batch that no queue reads, and of all of them where nothing is compiled:
+# most hold less.
+BEGINNING_BYTES = 8 * 1024
 _DEDUP_ID = DEDUP_ID.encode()
+_IS_COMPILED = is_compiled()
 
 
 class ImpossibleId(InvalidArgument):
@@ -230,7 +233,10 @@ def look_into(
 
 def _check_records(batches: Buffer, wanted: Wanted, light: Light) -> bool:
     """False when that would take long; UnsoundRecords."""
-    fault, compressed = find_fault_in_plain(batches, wanted.rules)
+    is_quick = _IS_COMPILED or wanted.checks.records == "all"
+    fault, compressed = find_fault_in_plain(
+        batches, wanted.rules, limits.BATCH_BYTES_MAX if is_quick else BEGINNING_BYTES
+    )
     raise_fault(fault)
     return not compressed or _check_compressed(batches, compressed, wanted, light)
 
@@ -248,7 +254,7 @@ def _check_compressed(
             bytes_max = light.bytes if is_whole else min(light.bytes, BEGINNING_BYTES)
             with view[position + HEADER_BYTES : position + header.size_bytes] as records:
                 try:
-                    block, is_all = open_for_a_look(header.codec, records, bytes_max)
+                    block, is_all = decompress_beginning(header.codec, records, bytes_max)
                 except HoldsTooMuch:
                     return False
                 except CorruptBatch as error:

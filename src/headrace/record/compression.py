@@ -16,7 +16,6 @@ much memory a bomb needs by allocating it.
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -27,6 +26,7 @@ import cramjam
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
+from headrace.record.lz4_beginning import OUTPUT_FULL, read_lz4_beginning
 
 
 class HoldsTooMuch(CorruptBatch):
@@ -52,6 +52,8 @@ _ZSTD_LEVEL: Final = 3
 XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+# What is opened of snappy where the beginning is asked for: its blocks have no end within.
+_BLOCK_BYTES_MAX: Final = 2 * 1024 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 # Snappy's best element makes 64 bytes of 3, so a claim beyond this ratio is a
 # lie that needs no memory to be found out.
@@ -60,24 +62,6 @@ _SNAPPY_RATIO_MAX: Final = 64
 _FIRST_GUESS_RATIO: Final = 6
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _GROWTH: Final = 4
-# How cramjam says that the output buffer is full. Any other failure is the
-# input's fault and is not worth a larger buffer.
-_OUTPUT_FULL: Final = "failed to write whole buffer"
-
-# For a look in passing: most batches hold less, and memory that is made for each of them
-# costs as much as to open it.
-_SCRATCH_BYTES: Final = 2 * 1024 * 1024
-_DECOMPRESS_INTO: Final[dict[Codec, Callable[[Buffer, Buffer], int]]] = {
-    Codec.LZ4: cramjam.lz4.decompress_into,
-    Codec.ZSTD: cramjam.zstd.decompress_into,
-}
-
-
-class _Scratch(threading.local):
-    memory: memoryview | None = None
-
-
-_scratch = _Scratch()
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
@@ -122,31 +106,34 @@ def decompress(codec: int, data: Buffer, limit: int = limits.DECOMPRESSED_BYTES_
     raise CorruptBatch(f"codec {codec} is unknown")
 
 
-def open_for_a_look(codec: int, data: Buffer, limit: int) -> tuple[Buffer, bool]:
-    """Like `decompress`, for a caller that is done with the bytes before it asks again:
-    they may lie in memory that this thread uses over and over. Where there are more than
-    `limit` of them, the first so many; and whether these are all."""
-    decompress_into = _DECOMPRESS_INTO.get(codec)  # type: ignore[call-overload]
-    try:
-        if decompress_into is not None and limit <= _SCRATCH_BYTES:
-            if _scratch.memory is None:
-                _scratch.memory = memoryview(bytearray(_SCRATCH_BYTES))
-            output = _scratch.memory[:limit]
-            try:
-                return output[: decompress_into(data, output)], True
-            except cramjam.DecompressionError as error:
-                if _OUTPUT_FULL not in str(error):
-                    raise
+def decompress_beginning(codec: int, data: Buffer, limit: int) -> tuple[Buffer, bool]:
+    """Like `decompress`; where there are more than `limit` bytes, the first so many or
+    more. And whether these are all."""
+    if codec == Codec.LZ4:
+        beginning = read_lz4_beginning(data, limit)
+        if beginning is not None:
+            return beginning
+    elif codec == Codec.GZIP:
+        beginning = _gzip_beginning(data, limit)
+        if not beginning[1]:
+            return beginning
+    elif codec == Codec.ZSTD:
+        output = bytearray(limit)
+        try:
+            return memoryview(output)[: cramjam.zstd.decompress_into(data, output)], True
+        except cramjam.DecompressionError as error:
+            if OUTPUT_FULL in str(error):
                 return output, False
-        if codec == Codec.GZIP:
-            found = zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(data, limit)
-            if len(found) == limit:
-                return found, False
-    except (zlib.error, cramjam.DecompressionError) as error:
-        raise _invalid(codec, error) from error
-    # Blocks of snappy are opened whole; and what is not at its limit is checked to its end.
-    found = decompress(codec, data, max(limit, _SCRATCH_BYTES))
-    return found, True
+    # A block of snappy is opened whole. Of the others what is wrong is said here.
+    return decompress(codec, data, max(limit, _BLOCK_BYTES_MAX)), True
+
+
+def _gzip_beginning(data: Buffer, limit: int) -> tuple[bytes, bool]:
+    try:
+        found = zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(data, limit)
+    except zlib.error:
+        return b"", True
+    return found, len(found) < limit
 
 
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
@@ -212,7 +199,7 @@ def _decompress_growing(
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            if _OUTPUT_FULL not in str(error):
+            if OUTPUT_FULL not in str(error):
                 raise
             if capacity == limit:
                 raise _too_large(limit) from error

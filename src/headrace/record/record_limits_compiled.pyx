@@ -151,24 +151,33 @@ def find_fault(data, int64_t count, int rules):
     return find(start, start + size, count, rules)
 
 
-def find_fault_in_plain(batches, int rules):
+def find_fault_in_plain(batches, int rules, int64_t bytes_max):
     cdef const uint8_t[::1] view = batches
-    cdef int64_t end = view.shape[0]
+    cdef int64_t stop = view.shape[0]
     cdef int64_t position = 0
     cdef int64_t number = 0
     cdef int64_t size
+    cdef int64_t end
+    cdef int part
     cdef const uint8_t* batch
     cdef int fault
     compressed = []
-    while end - position >= HEADER_BYTES:
+    while stop - position >= HEADER_BYTES:
         batch = &view[position]
         size = big32(batch + BATCH_LENGTH_AT) + LENGTH_OVERHEAD
-        if not HEADER_BYTES <= size <= end - position:
+        if not HEADER_BYTES <= size <= stop - position:
             break
         if batch[CODEC_AT] & CODEC_MASK:
             compressed.append((number, position))
         else:
-            fault = find(batch + HEADER_BYTES, batch + size, big32(batch + COUNT_AT), rules)
+            end = size
+            part = 0
+            if size - HEADER_BYTES > bytes_max:
+                end = HEADER_BYTES + bytes_max
+                part = PART
+            fault = find(
+                batch + HEADER_BYTES, batch + end, big32(batch + COUNT_AT), rules | part
+            )
             if fault != WITHIN:
                 return fault, []
         position += size

@@ -23,7 +23,7 @@ from headrace.record.record_limits import (
 )
 
 Find = Callable[[bytes, int, int], int]
-FindInPlain = Callable[[bytes, int], tuple[int, list[tuple[int, int]]]]
+FindInPlain = Callable[[bytes, int, int], tuple[int, list[tuple[int, int]]]]
 twins = pytest.mark.parametrize("find_fault", both("headrace.record.record_limits.find_fault"))
 
 PLAIN = NewRecord(b"key", b"value", (("name", b"content"), ("none", None)), 5)
@@ -91,7 +91,10 @@ def test_plain_batches_are_gone_over_and_compressed_ones_named(find_in_plain: Fi
     plain, packed = build_batch([PLAIN] * 3), build_batch([PLAIN], codec=Codec.ZSTD)
     run = plain + packed + plain + packed
     places = [(1, len(plain)), (3, 2 * len(plain) + len(packed))]
-    assert find_in_plain(bytes(run), 0) == (WITHIN, places)
-    assert find_in_plain(b"", 0) == (WITHIN, [])
+    assert find_in_plain(bytes(run), 0, 10_000) == (WITHIN, places)
+    assert find_in_plain(b"", 0, 1) == (WITHIN, [])
+    run[len(plain) + len(packed) - 1] ^= 0xFF
+    for bytes_max in (0, 1, 20, len(plain) - HEADER_BYTES - 1):
+        assert find_in_plain(bytes(run), 0, bytes_max) == (WITHIN, places)
     run[len(plain) + len(packed) + HEADER_BYTES] = 0x7E
-    assert find_in_plain(bytes(run), 0) == (CORRUPT, [])
+    assert find_in_plain(bytes(run), 0, 10_000) == (CORRUPT, [])

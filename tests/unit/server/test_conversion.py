@@ -163,7 +163,7 @@ def test_what_cannot_be_opened_is_refused_where_it_has_to_be() -> None:
         broken[HEADER_BYTES] ^= 0xFF
         seal_batch(broken, 0, len(broken))
         bench.send(bench.request(broken) + bench.request(batch_of(1)))
-        assert await bench.answers(2) == [(1, Error.CORRUPT_MESSAGE, -1), (2, 0, 0)]
+        assert await bench.answers(2) == [(1, Error.INVALID_RECORD, -1), (2, 0, 0)]
 
     play(scenario, compression="gzip")
 

@@ -27,8 +27,16 @@ from headrace.wire.kafka.produce_run import (
 )
 
 if TYPE_CHECKING:
+    from headrace.core.ports import Buffer
+    from headrace.engine.partition import Partition
     from headrace.server.kafka.connection import Connection
     from headrace.server.service import Service
+
+
+def _takes_run(partition: Partition, batches: Buffer) -> bool:
+    """More than a segment holds would be put into one, and ids that are remembered are
+    looked at before each batch."""
+    return len(batches) <= partition.log.settings.segment_bytes and partition.dedup is None
 
 
 def handle_run(
@@ -52,12 +60,7 @@ def handle_run(
         return False, start
     stop, correlation_ids, batches = run
     is_single = len(correlation_ids) == 4
-    # More than a segment holds would be put into one, and ids that are remembered
-    # are looked at before each batch.
-    if topic.is_internal or (
-        not is_single
-        and (len(batches) > partition.log.settings.segment_bytes or partition.dedup is not None)
-    ):
+    if topic.is_internal or not (is_single or _takes_run(partition, batches)):
         return False, stop
     light, checks = Light(), broker.topics.checks_of(topic)
     try:
