@@ -8,6 +8,9 @@ at as many as fit into a slice, then lets others run. What takes long is done by
 thread, a step at a time, and after each step it rests as long as it worked: compaction
 is never urgent, and the interpreter is shared.
 
+    compacted topics     every 15 s, as often as Kafka's cleaner looks for work
+    all of them          every second time
+
 Rejected: a process of its own. It would not compete for the interpreter, but hold a
 second copy of everything, and start anew for each of many small passes.
 """
@@ -27,7 +30,7 @@ from headrace.engine.broker import Broker
 from headrace.engine.partition import Partition
 from headrace.engine.retain import Steps
 
-MAINTAIN_SECONDS = 30.0
+COMPACT_SECONDS = 15.0
 # How long the loop looks at partitions before others get their turn.
 SLICE_SECONDS = 0.001
 STEP_BYTES = 256 * 1024
@@ -41,7 +44,7 @@ class Maintenance:
         on_done: Callable[[], None],
         on_failure: Callable[[SyncFailed], None],
     ) -> None:
-        """`on_done` is called after each round: what was written has to be synced."""
+        """`on_done` is called after each round for all: what was written has to be synced."""
         self._broker = broker
         self._clock = clock
         self._on_done = on_done
@@ -51,7 +54,8 @@ class Maintenance:
         self._logger = logging.getLogger("headrace")
         self._slice_end = 0.0
         self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(MAINTAIN_SECONDS, self._begin)
+        self._timer = self._loop.call_later(COMPACT_SECONDS, self._begin)
+        self._is_for_all = False
         # State logs that wait to be cut are seen to at once, or they would grow.
         self._following: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -80,11 +84,13 @@ class Maintenance:
         self._task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
-        await self.round()
-        self._on_done()
-        self._timer = self._loop.call_later(MAINTAIN_SECONDS, self._begin)
+        await self.round(compacted_only=not self._is_for_all)
+        if self._is_for_all:
+            self._on_done()
+        self._is_for_all = not self._is_for_all
+        self._timer = self._loop.call_later(COMPACT_SECONDS, self._begin)
 
-    async def round(self) -> None:
+    async def round(self, *, compacted_only: bool = False) -> None:
         """Everything that is due now."""
         self._slice_end = self._loop.time() + SLICE_SECONDS
         self._broker.space.look()
@@ -97,6 +103,8 @@ class Maintenance:
             if self._loop.time() > self._slice_end:
                 await self._let_others()
             if not partition.is_leader:
+                continue
+            if compacted_only and not partition.topic.settings.is_compacted:
                 continue
             await self._see_to(partition, make, "maintenance failed")
             self._tell_unreadable(partition)

@@ -19,6 +19,7 @@ from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch, check_batch
+from headrace.server import maintenance
 from headrace.server.deletion import delete_topics
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
@@ -89,6 +90,44 @@ def test_compaction_reads_in_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(kept) < 100
         assert kept[-1] == 199
         assert not bench.copies()
+        await bench.service.close()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("cleanup", ["compact", "compact,delete", "delete"])
+def test_a_round_for_compacted_topics_sees_to_those_alone(cleanup: str) -> None:
+    async def scenario() -> None:
+        bench = Bench(cleanup=cleanup, retention_ms=1_000, segment_bytes=4_096)
+        await bench.append(100, timestamp_ms=1)
+        await bench.append(100)
+        await bench.service.maintenance.round(compacted_only=True)
+        kept = bench.offsets()
+        assert (len(kept) < 100) == (cleanup != "delete")
+        is_deleted = bench.partition.log.start_offset > 0
+        assert is_deleted == (cleanup == "compact,delete")
+        await bench.service.close()
+
+    play(scenario)
+
+
+def test_rounds_are_for_all_topics_every_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "COMPACT_SECONDS", 0)
+
+    async def scenario() -> None:
+        bench = Bench()
+        rounds: list[bool] = []
+        ended = asyncio.Event()
+
+        async def note(*, compacted_only: bool = False) -> None:
+            rounds.append(compacted_only)
+            if len(rounds) == 4:
+                ended.set()
+
+        monkeypatch.setattr(bench.service.maintenance, "round", note)
+        bench.service.maintenance._begin()
+        await ended.wait()
+        assert rounds[:4] == [True, False, True, False]
         await bench.service.close()
 
     play(scenario)
