@@ -241,3 +241,18 @@ def test_producer_numbers_are_never_given_twice(node: NodeProcess) -> None:
                 seen.append(answer.producer_id)
         node.restart(kill=True)
     assert len(set(seen)) == len(seen)
+
+
+def test_tools_that_ask_for_security_are_told_that_there_is_none(admin: Any) -> None:
+    binding = confluent.AclBinding(
+        confluent.ResourceType.TOPIC,
+        TOPIC,
+        confluent.ResourcePatternType.LITERAL,
+        "User:ann",
+        "*",
+        confluent.AclOperation.READ,
+        confluent.AclPermissionType.ALLOW,
+    )
+    code, reason = code_of(admin.create_acls([binding]))
+    assert (code, reason) == (KafkaError.SECURITY_DISABLED, "No Authorizer is configured.")
+    assert admin.describe_user_scram_credentials().result(TIMEOUT_SECONDS) == {}

@@ -27,6 +27,10 @@ NOT_CARRIED = (
     "DeleteShare",
     "GetTelemetry",
     "PushTelemetry",
+    "CreateDelegation",
+    "RenewDelegation",
+    "ExpireDelegation",
+    "DescribeDelegation",
 )
 
 

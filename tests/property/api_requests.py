@@ -12,10 +12,11 @@ is there, and what it changes is seen by another.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from headrace.record import NewRecord, build_batch
-from headrace.wire.kafka.api import APIS
+from headrace.wire.kafka.api import APIS, module_name
 from headrace.wire.kafka.generated import (
     add_offsets_to_txn_request,
     add_partitions_to_txn_request,
@@ -69,6 +70,7 @@ from headrace.wire.kafka.generated import (
     share_group_heartbeat_request,
     sync_group_request,
     txn_offset_commit_request,
+    write_txn_markers_request,
 )
 
 TOPIC, SPARE = "orders", "spare"
@@ -287,6 +289,17 @@ def _transactions(at: Standing) -> list[Ask]:
             get_telemetry_subscriptions_request.GetTelemetrySubscriptionsRequest(b"i" * 16),
         ),
         ask("PushTelemetry", push_telemetry_request.PushTelemetryRequest(b"i" * 16)),
+        ask(
+            "WriteTxnMarkers",
+            write_txn_markers_request.WriteTxnMarkersRequest(
+                (
+                    write_txn_markers_request.WritableTxnMarker(
+                        at.producer_id, at.producer_epoch, False,
+                        (write_txn_markers_request.WritableTxnMarkerTopic(TOPIC, (0,)),),
+                    ),
+                )
+            ),
+        ),
         ask("ListConfigResources", list_config_resources_request.ListConfigResourcesRequest()),
         ask("ListTransactions", list_transactions_request.ListTransactionsRequest()),
         ask(
@@ -407,6 +420,28 @@ def _admin() -> list[Ask]:
     ]
 
 
+# What a node without security has nothing to say to.
+_WITHOUT_SECURITY = (
+    "DescribeAcls",
+    "CreateAcls",
+    "DeleteAcls",
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
+    "DescribeClientQuotas",
+    "AlterClientQuotas",
+    "DescribeUserScramCredentials",
+    "AlterUserScramCredentials",
+    "UpdateFeatures",
+)
+
+
+def _empty(name: str) -> Ask:
+    module = import_module(f"headrace.wire.kafka.generated.{module_name(name)}_request")
+    return ask(name, getattr(module, f"{name}Request")())
+
+
 def _cluster() -> list[Ask]:
     moved = alter_partition_reassignments_request
     return [
@@ -424,6 +459,7 @@ def _cluster() -> list[Ask]:
         # Later versions say how full the disk is, which others change.
         ask("DescribeLogDirs", describe_log_dirs_request.DescribeLogDirsRequest(None), 3),
         ask("ElectLeaders", elect_leaders_request.ElectLeadersRequest(0, None)),
+        *map(_empty, _WITHOUT_SECURITY),
         ask(
             "AlterPartitionReassignments",
             moved.AlterPartitionReassignmentsRequest(

@@ -26,7 +26,8 @@ from headrace.wire.kafka.generated.api_versions_response import (
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Call, Door
 
-_TRANSACTIONS = "transaction.version"
+FEATURE = "transaction.version"
+LEVEL_MAX = 2
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -49,9 +50,9 @@ def _made(handled: frozenset[int], level: int, code: int) -> ApiVersionsResponse
     return ApiVersionsResponse(
         error_code=code,
         api_keys=_offered(handled),
-        supported_features=(SupportedFeatureKey(_TRANSACTIONS, 0, 2),),
+        supported_features=(SupportedFeatureKey(FEATURE, 0, LEVEL_MAX),),
         finalized_features_epoch=0,
-        finalized_features=(FinalizedFeatureKey(_TRANSACTIONS, level, level),) if level else (),
+        finalized_features=(FinalizedFeatureKey(FEATURE, level, level),) if level else (),
     )
 
 

@@ -72,6 +72,10 @@ class LiveTransactions:
         """What the transaction is once its markers are written."""
         return await self._hear(self._end(name, producer_id, epoch, commit, bumps))
 
+    async def abort(self, name: str) -> Outcome:
+        """An operator ends what is open."""
+        return await self._hear(self._abort(name))
+
     async def _hear(self, answer: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
             return await answer
@@ -114,6 +118,15 @@ class LiveTransactions:
                     return outcome
                 if ending.is_done:
                     return ending.transaction
+        return TransactionError.CONCURRENT_TRANSACTIONS
+
+    async def _abort(self, name: str) -> Outcome:
+        outcome = self.table.abort(name, self.now_ms())
+        if isinstance(outcome, TransactionError):
+            return outcome
+        ending = await self._settle(name)
+        if ending is None or ending.is_done:
+            return outcome
         return TransactionError.CONCURRENT_TRANSACTIONS
 
     async def _settle(self, name: str) -> Ending | None:
