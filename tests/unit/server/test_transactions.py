@@ -146,6 +146,9 @@ def test_a_new_producer_ends_what_the_old_one_left(versions: dict[int, int]) -> 
         old = await begun(asking, versions, 0)
         await old.write(0, b"a")
         new = Transactor(asking, versions)
+        # As Kafka does: the old one is fenced, and the new one asks again.
+        assert await new.init() == Error.CONCURRENT_TRANSACTIONS
+        assert await old.write(0, b"zombie") == Error.INVALID_PRODUCER_EPOCH
         assert await new.init() == Error.NONE
         assert new.producer_id == old.producer_id and new.epoch > old.epoch
         assert await committed(asking) == []

@@ -6,7 +6,8 @@ cannot be mistaken for its own then. The number is answered when its reservation
 disk.
 
 With one, the number stays with the id and the epoch rises: whoever used the id before
-is fenced, and what they left open is aborted before the answer. From version 3 on a
+is fenced. What they left open is aborted: the answer is CONCURRENT_TRANSACTIONS then, when
+that is decided on disk, and the client asks again. From version 3 on a
 producer may say which number and epoch it has, to go on after an error.
 """
 

@@ -6,7 +6,8 @@ What is open for too long is aborted by `server.duties`, whichever doors there a
 
 Where Kafka says "not now" while an end is being written and has the client ask again
 after a pause, this node waits for the end itself and looks again; it says so only
-when the disk keeps it from ending.
+when the disk keeps it from ending, and, as Kafka always does, to the InitProducerId that
+finds a transaction open and has it aborted: its client asks again.
 
 A producer may send several batches without waiting for answers, and the first one of
 a partition has to wait until the coordinator's note of that partition is on disk. So
@@ -88,8 +89,11 @@ class LiveTransactions:
             outcome = self.table.init(name, timeout_ms, claim, self.now_ms())
             if _is_final(outcome):
                 return outcome
+            if isinstance(outcome, Transaction) and outcome.state is State.PREPARE_ABORT:
+                await self._abort_behind(name)
+                return TransactionError.CONCURRENT_TRANSACTIONS
             await self._settle(name)
-            if isinstance(outcome, Transaction) and outcome.state is State.EMPTY:
+            if isinstance(outcome, Transaction):
                 return outcome
         return TransactionError.CONCURRENT_TRANSACTIONS
 
@@ -128,6 +132,18 @@ class LiveTransactions:
         if ending is None or ending.is_done:
             return outcome
         return TransactionError.CONCURRENT_TRANSACTIONS
+
+    async def _abort_behind(self, name: str) -> None:
+        """Until the decision is on disk. Its markers are written meanwhile."""
+        commit = self._service.commit()
+        commit.data += self.table.depends(name)
+        ending = self.table.ending_of(name)
+        if ending is not None:
+            commit.endings.append(ending)
+        self._service.finish_later(commit)
+        noted = self.wait_for_note(name)
+        if noted is not None:
+            await noted
 
     async def _settle(self, name: str) -> Ending | None:
         """Until what this id is now is safe, and its end, if it has one, written."""
