@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.core import limits
-from headrace.core.errors import InvalidArgument, RecordTooLarge
+from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
 from headrace.core.settings import TopicSettings
 from headrace.engine.contents import Found, Heavy
@@ -33,6 +33,7 @@ from headrace.record.builder import recompress_batch
 from headrace.record.compression import Codec, HoldsTooMuch
 from headrace.record.reader import read_block, read_raw_block
 from headrace.record.record import NO_TIMESTAMP_MS
+from headrace.record.record_limits import UnsoundRecords, check_block
 
 # What one call converts on the spot, a millisecond or two: bytes as they are uncompressed,
 # times what a codec costs beside the fastest, and records that are looked at.
@@ -106,11 +107,15 @@ def convert(
     batch: bytearray | memoryview, header: BatchHeader, settings: TopicSettings, now_ms: int
 ) -> bytearray | memoryview:
     """The batch as the topic wants it, in bytes of its own if it changed. InvalidTimestamp,
-    RecordTooLarge; CorruptBatch when it cannot be opened."""
+    RecordTooLarge; UnsoundRecords when it cannot be read."""
     try:
         block = read_block(batch, header)
     except HoldsTooMuch as error:
         raise RecordTooLarge(f"the batch cannot be opened: {error}") from error
+    except CorruptBatch as error:
+        raise UnsoundRecords(str(error)) from error
+    # Those who looked into it before may have seen its beginning alone.
+    check_block(block, header.count, 0)
     if settings.timestamp_before_max_ms is not None and settings.timestamp_type == "CreateTime":
         for part in read_raw_block(block, header):
             for record in part:

@@ -4,6 +4,7 @@ and they are compressed as the topic says."""
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -21,6 +22,7 @@ from headrace.core.values import Outgoing, PlacedBatch
 from headrace.engine import conversion, publish
 from headrace.record import BatchHeader, Codec, NewRecord, build_batch, read_header, read_records
 from headrace.record.batch import HEADER_BYTES, seal_batch, split_batches
+from headrace.record.builder import recompress_batch
 from headrace.record.reader import read_block
 from headrace.server.kafka import produce_runs
 from headrace.server.kafka.errors import Error
@@ -164,6 +166,20 @@ def test_what_cannot_be_opened_is_refused_where_it_has_to_be() -> None:
         seal_batch(broken, 0, len(broken))
         bench.send(bench.request(broken) + bench.request(batch_of(1)))
         assert await bench.answers(2) == [(1, Error.INVALID_RECORD, -1), (2, 0, 0)]
+
+    play(scenario, compression="gzip")
+
+
+def test_nonsense_far_inside_is_found_where_the_batch_is_opened() -> None:
+    async def scenario(bench: Producing) -> None:
+        chance = random.Random(7)
+        records = [NewRecord(None, chance.randbytes(1_000)) for _ in range(400)]
+        plain = build_batch(records)
+        block = bytearray(plain[HEADER_BYTES:])
+        block[-1_005:] = bytes(1_005)
+        broken = recompress_batch(bytes(block), read_header(plain), Codec.LZ4)
+        bench.send(bench.request(broken))
+        assert await bench.answers(1) == [(1, Error.INVALID_RECORD, -1)]
 
     play(scenario, compression="gzip")
 
