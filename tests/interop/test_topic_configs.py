@@ -254,3 +254,17 @@ def test_times_that_a_topic_does_not_take_are_refused(
     )
     for timestamp_ms in (1_000, ahead_ms):
         assert produced(admin_node.bootstrap, name, [b"x"], timestamp_ms=timestamp_ms) == []
+
+
+def test_a_topic_that_was_refused_is_not_made_for_a_producer(
+    admin: Admin, admin_node: NodeProcess
+) -> None:
+    name = fresh_name()
+    with pytest.raises(KafkaException):
+        admin.create(name, configs={"min.insync.replicas": "2"})
+    producer = Producer({"bootstrap.servers": admin_node.bootstrap})
+    found = producer.list_topics(name, TIMEOUT_SECONDS).topics[name]
+    assert found.error is not None
+    assert found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    admin.create(name)
+    assert len(producer.list_topics(name, TIMEOUT_SECONDS).topics[name].partitions) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.core.errors import (
@@ -29,7 +30,9 @@ EVENTS: list[CatalogEvent] = [
     catalog.GroupCreated(2, "idle", "queue", {}),
     catalog.GroupSubscribed(1, b"a" * 16),
     catalog.GroupSubscribed(1, b"c" * 16),
-    catalog.TopicAltered(b"a" * 16, 4, {"ordering": "key", "retention": "acked"}),
+    catalog.TopicAltered(
+        b"a" * 16, 4, {"ordering": "key", "retention": "acked"}, {"preallocate": "true"}
+    ),
     catalog.GroupAltered(1, {"max_attempts": 7}),
     catalog.TopicDeleted(b"c" * 16),
     catalog.GroupDeleted(2),
@@ -71,6 +74,14 @@ def sync(log: Any) -> None:
     for file in ticket.files:
         file.sync()
     log.on_synced(ticket)
+
+
+def test_an_event_without_configurations_is_one_with_none() -> None:
+    """As versions before them wrote it."""
+    older = msgspec.msgpack.encode([1, b"d" * 16, "old", 1, {"cleanup": "compact"}, None])
+    topic = built([metadata._decode(older)]).topics["old"]
+    assert dict(topic.configs) == {}
+    assert (topic.settings.cleanup, topic.settings.compression) == ("compact", "producer")
 
 
 @pytest.mark.parametrize("synced", [True, False])
