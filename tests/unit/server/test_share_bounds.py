@@ -18,10 +18,27 @@ def test_no_more_of_a_partition_is_out_than_the_group_allows() -> None:
         await shared.beat()
         await shared.beat("m2")
         await shared.publish(*[b"x"] * 10)
-        assert ranges(await shared.fetch(0, count=2)) == [(0, 1, 1)]
-        assert ranges(await shared.fetch(0, "m2", count=500)) == [(2, 2, 1)]
-        assert ranges(await shared.fetch(1, "m2")) == []
-        assert ranges(await shared.fetch(1, acks=((0, 1, (ACCEPT,)),))) == [(3, 4, 1)]
+        assert ranges(await shared.fetch(0, count=2, exact=True)) == [(0, 1, 1)]
+        assert ranges(await shared.fetch(0, "m2", exact=True)) == [(2, 2, 1)]
+        assert ranges(await shared.fetch(1, "m2", exact=True)) == []
+        acks = ((0, 1, (ACCEPT,)),)
+        assert ranges(await shared.fetch(1, acks=acks, exact=True)) == [(3, 4, 1)]
+
+    run(scenario)
+
+
+def test_a_batch_is_given_whole_whatever_a_client_asks_for_unless_it_says_otherwise() -> None:
+    async def scenario() -> None:
+        shared = Shared(leases_per_partition_max=12)
+        await shared.beat()
+        for _ in range(3):
+            await shared.publish(*[b"x"] * 10)
+        assert ranges(await shared.fetch(0, count=5)) == [(0, 9, 1)]
+        # There is room for two, and the batch in which they are has ten.
+        assert ranges(await shared.fetch(1, count=5)) == [(10, 19, 1)]
+        assert ranges(await shared.fetch(2, count=5)) == []
+        acks = ((0, 19, (ACCEPT,)),)
+        assert ranges(await shared.fetch(3, count=5, acks=acks, exact=True)) == [(20, 24, 1)]
 
     run(scenario)
 

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import NamedTuple
 
+from headrace.core import limits
 from headrace.core.errors import HeadraceError, TooManyLeases, UnknownTopic
 from headrace.engine.catalog import Group
 from headrace.engine.partition import Partition
@@ -35,8 +36,8 @@ from headrace.wire.kafka.generated.share_fetch_response import (
 
 WAIT_MS_MAX = 60_000
 RECORDS_DEFAULT = 500
-# Whoever asks for fewer than that gets no more than that: its work takes long.
-WHOLE_FROM = 100
+# How a client wants to be served: with whole batches, or with no more than it says (1).
+BATCH_OPTIMIZED = 0
 # Beyond it, one answer would keep everybody else waiting for too long.
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -198,9 +199,10 @@ class _Poll:
         self._session = session
         self._partitions = partitions
         self._count = request.max_records if request.max_records > 0 else RECORDS_DEFAULT
-        # Unless it says otherwise, a client would rather have whole batches.
-        is_flexible = request.share_acquire_mode == 0 and self._count >= WHOLE_FROM
-        self._more = self._count if is_flexible else 0
+        # Unless it says otherwise, a client gets the whole of the batch in which the last
+        # record is that it asks for, as with Kafka.
+        is_flexible = request.share_acquire_mode == BATCH_OPTIMIZED
+        self._more = max(0, limits.LEASE_MESSAGES_MAX - self._count) if is_flexible else 0
         self._bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
         self._wait_ms = max(0, min(request.max_wait_ms, WAIT_MS_MAX))
 
