@@ -168,5 +168,5 @@ class StreamCalls(Served):
             return {
                 index: cursor.offset
                 for (topic_id, index), cursor in self._broker.cursors.of(group).items()
-                if topic_id == found.id
+                if topic_id == found.id and cursor.offset >= 0
             }

@@ -43,6 +43,8 @@ NO_PRODUCER = -1
 
 
 class Cursor(NamedTuple):
+    # Below 0 it is no position: what a Kafka client wrote for "from the beginning" or "from
+    # the end", for others of its kind to read.
     offset: int
     at_ms: int
     # What the committer wanted to remember, and the epoch of what it read last.
@@ -314,9 +316,8 @@ class Cursors:
 
     def lowest(self, place: Place) -> int | None:
         """The offset that every cursor on this partition has reached."""
-        return min(
-            (table[place].offset for table in self._table.values() if place in table), default=None
-        )
+        offsets = (table[place].offset for table in self._table.values() if place in table)
+        return min((offset for offset in offsets if offset >= 0), default=None)
 
     def forget(self, group: str, now_ms: int) -> tuple[Partition, int] | None:
         if self._groups.get(group, StreamGroup()).members:

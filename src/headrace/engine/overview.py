@@ -225,9 +225,9 @@ class _Look:
             if partition is None or topic_id not in wholes:
                 continue
             end, at = partition.high_watermark, max(cursor.offset, partition.log.start_offset)
-            read += cursor.offset
+            read += max(0, cursor.offset)
             read_lately |= is_lately(cursor.at_ms, self._now_ms)
-            self._delivered[topic_id] += cursor.offset
+            self._delivered[topic_id] += max(0, cursor.offset)
             behind[topic_id] += max(0, end - at) - wholes[topic_id].counts.get(index, 0)
             if end > at:
                 waiting.append((end - at, partition, partial(int, at)))

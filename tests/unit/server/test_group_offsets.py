@@ -131,7 +131,6 @@ def test_a_consumer_member_commits_and_reads_with_its_own_epoch_alone() -> None:
     [
         ({"partition_index": 3}, Error.UNKNOWN_TOPIC_OR_PARTITION),
         ({"partition_index": -1}, Error.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"committed_offset": -5}, Error.OFFSET_OUT_OF_RANGE),
         (
             {"committed_metadata": "ü" * (limits.METADATA_BYTES_MAX // 2 + 1)},
             Error.OFFSET_METADATA_TOO_LARGE,
@@ -145,6 +144,21 @@ def test_a_commit_that_cannot_be_right_is_refused(changes: dict[str, Any], error
         asking = door_with_topic()
         assert await commit(asking, 9, committing(asking, 1, **changes)) == error
         assert bool(asking.broker.cursors.of(GROUP)) == (error == 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("offset", [-1, -2, -5])
+def test_what_is_no_position_is_kept_for_clients_that_know_it(offset: int) -> None:
+    async def scenario() -> None:
+        asking = door_with_topic()
+        assert await commit(asking, 9, committing(asking, offset)) == 0
+        assert (await committed(asking, 9)).committed_offset == offset
+        place = next(iter(asking.broker.cursors.of(GROUP)))
+        # Nothing is kept for it.
+        assert asking.broker.cursors.lowest(place) is None
+        assert await commit(asking, 9, committing(asking, 3)) == 0
+        assert asking.broker.cursors.lowest(place) == 3
 
     run(scenario)
 

@@ -116,7 +116,7 @@ async def _stream_lag(call: Call, info: GroupInfo) -> list[group_bodies.Partitio
                 group_bodies.PartitionLag(
                     topic=name,
                     partition=each.index,
-                    offset=None if cursor is None else cursor.offset,
+                    offset=None if cursor is None or cursor.offset < 0 else cursor.offset,
                     end_offset=end,
                     lag=max(0, end - begin) if name in known else 0,
                 )

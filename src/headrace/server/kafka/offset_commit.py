@@ -5,6 +5,9 @@
     a member of a consumer group     its epoch
     nobody in particular             -1, and only while the group has no members
 
+Offsets below 0 are kept as they are, as Kafka keeps them: KafkaJS commits -1 and -2 for "from
+the end" and "from the beginning" and reads them back. For everybody else they are no position.
+
 Answered once the offsets are on disk. Retention that a client asks for (up to
 version 4) is not kept: what a group has committed stays until it is deleted.
 """
@@ -121,8 +124,6 @@ def check_topic(
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
         elif len(text.encode()) > limits.METADATA_BYTES_MAX:
             error = Error.OFFSET_METADATA_TOO_LARGE
-        elif offset < 0:
-            error = Error.OFFSET_OUT_OF_RANGE
         else:
             error = Error.NONE
             positions[found.id, index] = Commitment(offset, text, leader_epoch)

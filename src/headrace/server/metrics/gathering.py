@@ -215,7 +215,7 @@ class Gathering:
     ) -> int:
         start = partition.log.start_offset
         if cursor is not None:
-            sums.position += cursor.offset
+            sums.position += max(0, cursor.offset)
             sums.committed_ms = max(sums.committed_ms or 0, cursor.at_ms)
             start = max(start, cursor.offset)
         lag = max(0, partition.high_watermark - start)
