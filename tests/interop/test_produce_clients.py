@@ -269,3 +269,23 @@ def test_topics_with_two_underscores_belong_to_users(shared: NodeProcess) -> Non
     name = f"__debezium-heartbeat.{fresh_name()}"
     write_confluent(shared.bootstrap, name, ROWS, "none", "all")
     assert len(read_confluent(shared.bootstrap, name, len(ROWS))) == len(ROWS)
+
+
+def test_records_without_a_key_are_named_where_a_topic_is_compacted(shared: NodeProcess) -> None:
+    name = fresh_name()
+    make_topic(shared.bootstrap, name, 1, {"cleanup.policy": "compact"})
+    told: list[int | None] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        told.append(None if error is None else error.code())
+
+    for batch_size, others in ((1_000_000, KafkaError._INVALID_DIFFERENT_RECORD), (1, None)):
+        settings = {"linger.ms": 1_000, "batch.size": batch_size}
+        producer = Producer({**quiet(shared.bootstrap), **settings})
+        for number in range(20):
+            key = b"k" if number % 10 else None
+            producer.produce(name, b"v", key, 0, on_delivery=on_delivery)
+        assert producer.flush(60) == 0
+        assert told.count(KafkaError.INVALID_RECORD) == 2
+        assert told.count(others) == 18
+        told.clear()

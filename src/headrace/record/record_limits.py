@@ -51,6 +51,10 @@ class UnsoundRecords(CorruptBatch):
     """A batch whose checksum is right has records in it that cannot be stored."""
 
 
+class KeylessRecords(UnsoundRecords):
+    """Some records have no key, and every record of their topic needs one."""
+
+
 def check_block(block: Buffer, count: int, rules: int) -> None:
     """RecordTooLarge when one of the `count` records in these uncompressed bytes is
     beyond what a message may be; UnsoundRecords when they cannot be read or lack a key."""
@@ -61,7 +65,7 @@ def raise_fault(fault: int) -> None:
     if fault == CORRUPT:
         raise UnsoundRecords("the records of the batch cannot be read")
     if fault == NO_KEY:
-        raise UnsoundRecords("a topic that is compacted takes no records without a key")
+        raise KeylessRecords("a topic that is compacted takes no records without a key")
     if fault:
         raise RecordTooLarge(f"{_FAULTS[fault]}; one in the batch has more")
 

@@ -59,6 +59,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import topic_of
 from headrace.server.kafka.parts import is_whole, joined, parts_of
+from headrace.server.kafka.record_errors import record_errors
 from headrace.server.looking import look_into_heavy
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.produce_request import (
@@ -67,6 +68,7 @@ from headrace.wire.kafka.generated.produce_request import (
     TopicProduceData,
 )
 from headrace.wire.kafka.generated.produce_response import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -76,6 +78,8 @@ from headrace.wire.kafka.generated.produce_response import (
 class _Refused(NamedTuple):
     code: int
     why: str
+    # The records at fault, where it is not the batch as a whole.
+    records: tuple[BatchIndexAndErrorMessage, ...] = ()
 
 
 class _Checked(NamedTuple):
@@ -302,7 +306,7 @@ def _check(
         if converted is None and not is_as_it_came(topic.settings):
             return _convert(topic, partition, header, records, found, now)
     except HeadraceError as error:
-        return _Refused(code_of(error), str(error))
+        return _Refused(code_of(error), str(error), record_errors(error, records))
     return _Checked(topic, partition, header, records, found)
 
 
@@ -339,7 +343,8 @@ def _append(
 ) -> PartitionProduceResponse:
     assert not isinstance(checked, Heavy)
     if isinstance(checked, _Refused):
-        return PartitionProduceResponse(index, checked.code, -1, error_message=checked.why)
+        code, why, at_fault = checked
+        return PartitionProduceResponse(index, code, -1, record_errors=at_fault, error_message=why)
     topic, partition, header, records, contents = checked
     try:
         call.service.broker.check_space(header.size_bytes)

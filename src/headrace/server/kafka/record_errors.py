@@ -1,0 +1,35 @@
+"""Which records of a refused batch were at fault, for clients that tell their callers.
+
+Java and librdkafka give the callers of the named records the reason, and those of the
+others that their batch was refused because of them.
+"""
+
+from __future__ import annotations
+
+from headrace.core import limits
+from headrace.core.errors import CorruptBatch, HeadraceError
+from headrace.core.ports import Buffer
+from headrace.record import read_header
+from headrace.record.reader import read_records
+from headrace.record.record_limits import KeylessRecords
+from headrace.wire.kafka.generated.produce_response import BatchIndexAndErrorMessage
+
+
+def record_errors(
+    error: HeadraceError, batch: Buffer | None
+) -> tuple[BatchIndexAndErrorMessage, ...]:
+    """None where the batch is at fault as a whole, or too large to be decoded for this."""
+    if not isinstance(error, KeylessRecords) or batch is None:
+        return ()
+    header = read_header(batch)
+    if header.count > limits.BATCH_NOTES_MAX:
+        return ()
+    try:
+        records = read_records(bytes(batch), header)
+    except CorruptBatch:
+        return ()
+    return tuple(
+        BatchIndexAndErrorMessage(number, str(error))
+        for number, record in enumerate(records)
+        if record.key is None
+    )
