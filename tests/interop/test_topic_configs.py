@@ -21,9 +21,11 @@ from tests.interop.conftest import NodeProcess
 from tests.interop.wire_client import WireClient, fresh_name
 
 from headrace.engine.conversion import CODECS
+from headrace.record import NewRecord, build_batch
 from headrace.record.batch import split_batches
 from headrace.record.compression import Codec
 from headrace.wire.kafka.generated import fetch_request as fetch
+from headrace.wire.kafka.generated import produce_request as produce
 
 confluent: Any = import_module("confluent_kafka.admin")
 
@@ -268,3 +270,20 @@ def test_a_topic_that_was_refused_is_not_made_for_a_producer(
     assert found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     admin.create(name)
     assert len(producer.list_topics(name, TIMEOUT_SECONDS).topics[name].partitions) == 1
+
+
+def test_of_a_batch_the_record_of_a_wrong_time_is_named(
+    admin: Admin, admin_node: NodeProcess
+) -> None:
+    name = admin.make()
+    now_ms = int(time.time() * 1000)
+    times = [now_ms, now_ms, now_ms + 7_200_000, now_ms]
+    batch = build_batch([NewRecord(None, b"x", (), each) for each in times])
+    data = produce.TopicProduceData(
+        name, partition_data=(produce.PartitionProduceData(0, bytes(batch)),)
+    )
+    with WireClient(admin_node.bootstrap) as client:
+        answer = client.call("Produce", 9, produce.ProduceRequest(None, -1, 30_000, (data,)))
+    (part,) = answer.responses[0].partition_responses
+    assert part.error_code == KafkaError.INVALID_TIMESTAMP
+    assert [each.batch_index for each in part.record_errors] == [2]

@@ -55,6 +55,19 @@ CODECS: Final = {
 class InvalidTimestamp(InvalidArgument):
     """A record is older or younger than its topic takes."""
 
+    def __init__(self, why: str, settings: TopicSettings, now_ms: int) -> None:
+        super().__init__(why)
+        self._settings = settings
+        self._now_ms = now_ms
+
+    def is_about(self, timestamp_ms: int) -> bool:
+        """Whether a record of this time is one that it is refused for."""
+        try:
+            check_time(self._settings, timestamp_ms, self._now_ms)
+        except InvalidTimestamp:
+            return True
+        return False
+
 
 def is_as_it_came(settings: TopicSettings) -> bool:
     """Whether batches are appended as they are, after a look at their headers."""
@@ -80,12 +93,16 @@ def check_time(settings: TopicSettings, timestamp_ms: int, now_ms: int) -> None:
     if after_ms is not None and timestamp_ms - now_ms > after_ms:
         raise InvalidTimestamp(
             f"a record is of {timestamp_ms}, {timestamp_ms - now_ms} ms from now, and this topic "
-            f"takes {after_ms} at most (timestamp_after_max_ms, message.timestamp.after.max.ms)"
+            f"takes {after_ms} at most (timestamp_after_max_ms, message.timestamp.after.max.ms)",
+            settings,
+            now_ms,
         )
     if before_ms is not None and now_ms - timestamp_ms > before_ms:
         raise InvalidTimestamp(
             f"a record is of {timestamp_ms}, {now_ms - timestamp_ms} ms ago, and this topic takes "
-            f"{before_ms} at most (timestamp_before_max_ms, message.timestamp.before.max.ms)"
+            f"{before_ms} at most (timestamp_before_max_ms, message.timestamp.before.max.ms)",
+            settings,
+            now_ms,
         )
 
 

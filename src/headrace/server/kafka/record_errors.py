@@ -9,8 +9,10 @@ from __future__ import annotations
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch, HeadraceError
 from headrace.core.ports import Buffer
+from headrace.engine.conversion import InvalidTimestamp
 from headrace.record import read_header
 from headrace.record.reader import read_records
+from headrace.record.record import Record
 from headrace.record.record_limits import KeylessRecords
 from headrace.wire.kafka.generated.produce_response import BatchIndexAndErrorMessage
 
@@ -19,7 +21,7 @@ def record_errors(
     error: HeadraceError, batch: Buffer | None
 ) -> tuple[BatchIndexAndErrorMessage, ...]:
     """None where the batch is at fault as a whole, or too large to be decoded for this."""
-    if not isinstance(error, KeylessRecords) or batch is None:
+    if batch is None or not isinstance(error, KeylessRecords | InvalidTimestamp):
         return ()
     header = read_header(batch)
     if header.count > limits.BATCH_NOTES_MAX:
@@ -31,5 +33,11 @@ def record_errors(
     return tuple(
         BatchIndexAndErrorMessage(number, str(error))
         for number, record in enumerate(records)
-        if record.key is None
+        if _is_at_fault(record, error)
     )
+
+
+def _is_at_fault(record: Record, error: KeylessRecords | InvalidTimestamp) -> bool:
+    if isinstance(error, InvalidTimestamp):
+        return error.is_about(record.timestamp_ms)
+    return record.key is None
