@@ -64,9 +64,9 @@ def test_topics_are_made_as_asked(client: WireClient, version: int) -> None:
         (1, 1, (), ("retention.ms", "soon"), ErrorCode.INVALID_CONFIG),
         (1, 1, (), ("min.insync.replicas", "2"), ErrorCode.INVALID_CONFIG),
         (-1, -1, ((0, (99,)),), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (-1, -1, ((1, (0,)),), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (1, 1, ((0, (0,)),), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (-1, -1, ((0, (0,)), (1, (0,))), (), ErrorCode.NONE),
+        (-1, -1, ((1, (1,)),), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (1, 1, ((0, (1,)),), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (-1, -1, ((0, (1,)), (1, (1,))), (), ErrorCode.NONE),
     ],
 )
 def test_topics_that_cannot_be_are_refused_and_say_why(
@@ -287,7 +287,7 @@ def test_a_group_that_reads_streams_may_be_configured_too(client: WireClient) ->
 def test_a_nodes_configuration_changes_where_it_can_at_run_time(client: WireClient) -> None:
     def alter(name: str, operation: int, value: str | None) -> int:
         config = incremental.AlterableConfig(name, operation, value)
-        resource = incremental.AlterConfigsResource(4, "0", (config,))
+        resource = incremental.AlterConfigsResource(4, "1", (config,))
         request = incremental.IncrementalAlterConfigsRequest((resource,))
         (answer,) = client.call("IncrementalAlterConfigs", 1, request).responses
         return int(answer.error_code)

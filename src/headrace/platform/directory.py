@@ -41,6 +41,9 @@ LOCK = "lock"
 # What a first opening that was cut short can leave.
 _BEFORE_THE_FORMAT = (LOCK, FORMAT_FILE + TEMPORARY_SUFFIX)
 RESERVE_FILE = "reserve"
+# Of a node in a new directory: what a broker of Kafka alone is called by its own settings,
+# and by tools that name a broker.
+NODE_ID = 1
 RESERVE_BYTES = 4 * 1024 * 1024
 
 
@@ -99,7 +102,7 @@ def claim(disk: Disk, entropy: Entropy) -> Lock:
     lock = disk.lock(LOCK, describe_holder())
     try:
         if not disk.exists(FORMAT_FILE):
-            _write(disk, Identity(FORMAT, entropy.random_bytes(16).hex()))
+            _write(disk, Identity(FORMAT, entropy.random_bytes(16).hex(), NODE_ID))
         else:
             _raise_format(disk)
     except BaseException:
