@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -142,7 +142,11 @@ class Member:
         assert not self._thread.is_alive()
 
 
-def share(members: Iterable[Member], partitions: int, topic: str = TOPIC) -> bool:
+class HasPart(Protocol):
+    owned: set[tuple[str, int]]
+
+
+def share(members: Iterable[HasPart], partitions: int, topic: str = TOPIC) -> bool:
     """Whether these members, each with a part, have all of it, each once."""
     parts = [member.owned for member in members]
     count = sum(map(len, parts))

@@ -43,7 +43,14 @@ JARS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Share consumers came with 4.0.
 PROGRAMS = {
-    "4.3.0": ("RoundTrip", "ShareMember", "ShareOffsets", "ShareWorker", "Transformer"),
+    "4.3.0": (
+        "GroupMember",
+        "RoundTrip",
+        "ShareMember",
+        "ShareOffsets",
+        "ShareWorker",
+        "Transformer",
+    ),
     "3.9.0": ("RoundTrip", "Transformer"),
 }
 DOWNLOAD_SECONDS = 600
