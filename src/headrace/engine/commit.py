@@ -25,20 +25,30 @@ class Commit:
         self.endings: list[Ending] = []
 
     def partitions(self) -> set[Partition]:
-        return {partition for partition, _ in self.data} | {
-            partition for partition, _ in self.state
-        }
+        found = set()
+        for partition, _ in self.data:
+            found.add(partition)
+        for partition, _ in self.state:
+            found.add(partition)
+        return found
 
     def seal(self) -> None:
         """Whatever the catalog said while the call ran has to last as well."""
         self._metadata_end = self._metadata.log.end_offset
 
     def is_done(self) -> bool:
+        # In plain loops: it is asked several times for each call, and most have one entry.
         # Of a partition without a leader nothing more will come: its topic is gone.
-        return (
-            all(p.high_watermark >= end or not p.is_leader for p, end in self.data)
-            and all(p.state_end >= end or not p.is_leader for p, end in self.state)
-            and all(move.is_done or move.is_blocked for move in self.moves)
-            and all(ending.is_done or ending.is_blocked for ending in self.endings)
-            and self._metadata.log.synced_end >= self._metadata_end
-        )
+        for partition, end in self.data:
+            if partition.high_watermark < end and partition.is_leader:
+                return False
+        for partition, end in self.state:
+            if partition.state_end < end and partition.is_leader:
+                return False
+        for move in self.moves:
+            if not move.is_done and not move.is_blocked:
+                return False
+        for ending in self.endings:
+            if not ending.is_done and not ending.is_blocked:
+                return False
+        return self._metadata.log.synced_end >= self._metadata_end

@@ -19,8 +19,9 @@ from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.grpc.door import _answer, _answers, _conversation
 from headrace.server.grpc.measured import Measured
-from headrace.server.grpc.places import Places, host_of
+from headrace.server.grpc.places import Client, Places, host_of
 from headrace.server.service import Service
+from headrace.server.shares import Account, Line
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,7 @@ def test_places_are_counted_by_address_and_come_back() -> None:
     service: Any = SimpleNamespace(counts=SimpleNamespace(cuts=Counter()))
     places = Places(service, NodeSettings(connections_per_address_max=1))
     one, other, own = (
-        SimpleNamespace(peer=lambda peer=peer: peer)
-        for peer in ("ipv4:10.0.0.1:5000", "ipv4:10.0.0.2:5000", "ipv4:127.0.0.1:5000")
+        Client(host, Account(Line(1, 1))) for host in ("10.0.0.1", "10.0.0.2", "127.0.0.1")
     )
     for _ in range(2):
         with places.taken(one), places.taken(other), places.taken(own), places.taken(own):
@@ -55,8 +55,12 @@ def test_places_are_counted_by_address_and_come_back() -> None:
 class Context:
     """What grpc tells of a call."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: object = "request") -> None:
         self.aborted: grpc.StatusCode | None = None
+        self._request = request
+
+    async def read(self) -> object:
+        return self._request
 
     def peer(self) -> str:
         return "ipv4:10.0.0.1:5000"
@@ -71,7 +75,7 @@ class Context:
 def test_no_more_calls_are_under_way_than_there_may_be_connections() -> None:
     service: Any = SimpleNamespace(counts=SimpleNamespace(cuts=Counter()))
     places = Places(service, NodeSettings(connections_max=1))
-    own = SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:5000")
+    own = Client("127.0.0.1", Account(Line(1, 1)))
     for _ in range(2):
         with places.taken(own):
             with pytest.raises(LimitExceeded, match="raise connections_max"):
@@ -96,14 +100,12 @@ def test_a_client_that_is_gone_when_it_is_refused_is_no_failure_of_the_node(
         service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="c")
         measured = Measured(service, Places(service, NodeSettings()), "Queues/Lease")
 
-        async def asked() -> AsyncIterator[Any]:
-            yield LimitExceeded("too much")
-
+        gone = Gone(LimitExceeded("too much"))
         # grpc expects its own error, and is silent about it when the client is gone.
         with pytest.raises(grpc.aio.InternalError):
-            await _answer(None, measured)(asked(), Gone())
-        await _answers(None, measured)(asked(), Gone())
-        await _conversation(None, measured)(asked(), Gone())
+            await _answer(None, measured)(None, gone)
+        await _answers(None, measured)(None, gone)
+        await _conversation(None, measured)(None, gone)
         await service.close()
         broker.close()
 
@@ -127,25 +129,69 @@ def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on(
         async def act_often(request: Any, context: Any) -> AsyncIterator[str]:
             yield await act(request, context)
 
-        async def asked() -> AsyncIterator[str]:
-            yield "request"
-
         async def converse(first: Any, _requests: Any, context: Any) -> str:
             return await act(first, context)
 
-        first = asyncio.create_task(_answer(act, measured)(asked(), Context()))
+        first = asyncio.create_task(_answer(act, measured)(None, Context()))
         await asyncio.sleep(0)
         for beyond in (_answer(act, measured), _answers(act_often, measured)):
             context = Context()
-            await beyond(asked(), context)
+            await beyond(None, context)
             assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await _conversation(converse, measured)(asked(), context := Context())
+        await _conversation(converse, measured)(None, context := Context())
         assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
         may_end.set()
         assert await first == "answer"
-        assert await _answer(act, measured)(asked(), Context()) == "answer"
+        assert await _answer(act, measured)(None, Context()) == "answer"
         assert +service.counts.cuts == {("grpc", "address"): 3}
         await service.close()
         broker.close()
+
+    asyncio.run(play())
+
+
+class Silent(Context):
+    """Of a client whose request does not come."""
+
+    async def read(self) -> object:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
+def test_requests_that_do_not_come_are_given_up_and_those_that_came_are_not() -> None:
+    async def play() -> None:
+        counts = SimpleNamespace(cuts=Counter())
+        service: Any = SimpleNamespace(counts=counts, loop=asyncio.get_running_loop())
+        places = Places(service, NodeSettings(stall_timeout_ms=100))
+        late = [asyncio.create_task(places.first_request(Silent())) for _ in range(3)]
+        left = asyncio.create_task(places.first_request(Silent()))
+        assert await places.first_request(Context("came")) == "came"
+        assert await places.first_request(Context(grpc.aio.EOF)) is None
+        left.cancel()
+        for each in late:
+            with pytest.raises(LimitExceeded, match=r"within 0\.1 s \(stall_timeout_ms\)"):
+                await each
+            assert each.cancelling() == 0
+        # Who was cancelled by somebody else was not late.
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        assert +counts.cuts == {("grpc", "body"): 3}
+
+    asyncio.run(play())
+
+
+def test_a_call_that_is_late_and_cancelled_as_well_is_cancelled() -> None:
+    async def play() -> None:
+        counts = SimpleNamespace(cuts=Counter())
+        service: Any = SimpleNamespace(counts=counts, loop=asyncio.get_running_loop())
+        places = Places(service, NodeSettings(stall_timeout_ms=100))
+        both = asyncio.create_task(places.first_request(Silent()))
+        await asyncio.sleep(0)
+        places._reading[both] = 0.0
+        places._cut_late()
+        both.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await both
+        assert not +counts.cuts
 
     asyncio.run(play())

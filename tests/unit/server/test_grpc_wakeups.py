@@ -79,8 +79,8 @@ def test_grpc_reads_its_socket_through_it() -> None:
     try:
         server = loop.run_until_complete(make_server())
         readers = [callback for source, callback in loop.added if isinstance(source, socket.socket)]
-        names = [getattr(getattr(each, "func", None), "__name__", "") for each in readers]
-        assert "_take_pile" in names
+        names = [getattr(each, "__qualname__", "") for each in readers]
+        assert "_Pile.take" in names
         loop.run_until_complete(server.stop(None))
     finally:
         loop.close()

@@ -61,3 +61,23 @@ def test_counting_ends_with_the_first_that_is_too_many() -> None:
 )
 def test_what_are_no_messages_is_left_to_the_decoder(body: object) -> None:
     check(body)
+
+
+def test_a_long_body_with_few_messages_is_not_gone_through_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_count, "_check", lambda *_: pytest.fail("it was counted"))
+    check_msgpack_count(msgspec.msgpack.encode({"messages": [{"value": b"x" * 100}] * 1_000}))
+
+
+@pytest.mark.parametrize("count", [MAX + 1, 100_000])
+def test_msgpack_is_counted_however_it_spells_its_messages(count: int) -> None:
+    """A name may be written in four ways, and may stand in a value before it counts."""
+    size = count.to_bytes(4)
+    for name in (b"\xa8", b"\xd9\x08", b"\xda\x00\x08", b"\xdb\x00\x00\x00\x08"):
+        fields = name + b"messages\xdd" + size + b"\x80" * count
+        with pytest.raises(TooManyMessages):
+            check_msgpack_count(b"\x81" + fields)
+        decoy = msgspec.msgpack.encode("messages" * 100)
+        with pytest.raises(TooManyMessages):
+            check_msgpack_count(b"\x82" + msgspec.msgpack.encode("topic") + decoy + fields)

@@ -28,7 +28,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.core import limits
-from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
+from headrace.core.errors import HeadraceError, LimitExceeded
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
@@ -36,7 +36,7 @@ from headrace.server.grpc.groups import Groups
 from headrace.server.grpc.letters import Letters
 from headrace.server.grpc.measured import Measured, MeasuredCall, count_connections
 from headrace.server.grpc.messages import Messages
-from headrace.server.grpc.places import Places
+from headrace.server.grpc.places import Places, checked
 from headrace.server.grpc.queues import Queues
 from headrace.server.grpc.requests import decoder_of
 from headrace.server.grpc.sdk import SdkStreams
@@ -206,8 +206,8 @@ def _connection(sdk: SdkStreams, places: Places) -> Any:
 
     async def connection(requests: Any, context: Any) -> None:
         try:
-            with places.taken(context):
-                first = await places.first_request(requests)
+            with places.taken(places.client(context)):
+                first = await places.first_request(context)
                 if first is not None:
                     await sdk.connect(first, requests, context)
         except LimitExceeded as error:
@@ -234,15 +234,16 @@ def _handler(method: Any, nouns: tuple[Any, ...], service: Service, places: Plac
 
 
 def _answer(act: Any, measured: Measured) -> Any:
-    async def answer(requests: Any, context: Any) -> Any:
+    async def answer(_requests: Any, context: Any) -> Any:
         with measured.call(context) as call:
             try:
-                account = measured.places.account(context)
-                await account.turn()
-                with measured.places.taken(context):
-                    request = await _first(requests, measured.places)
+                client = measured.places.client(context)
+                if client.account.is_spent:
+                    await client.account.turn()
+                with measured.places.taken(client):
+                    request = checked(await measured.places.first_request(context))
                     call.begin(request)
-                    return await Metered(act(request, context), account)
+                    return await Metered(act(request, context), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -251,14 +252,15 @@ def _answer(act: Any, measured: Measured) -> Any:
 
 
 def _answers(act: Any, measured: Measured) -> Any:
-    async def answers(requests: Any, context: Any) -> None:
+    async def answers(_requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
-                account = measured.places.account(context)
-                await account.turn()
-                with measured.places.taken(context):
-                    request = await _first(requests, measured.places)
-                    await Metered(_write_all(act(request, context), context), account)
+                client = measured.places.client(context)
+                if client.account.is_spent:
+                    await client.account.turn()
+                with measured.places.taken(client):
+                    request = checked(await measured.places.first_request(context))
+                    await Metered(_write_all(act(request, context), context), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -275,25 +277,17 @@ def _conversation(act: Any, measured: Measured) -> Any:
     async def conversation(requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
-                account = measured.places.account(context)
-                await account.turn()
-                with measured.places.taken(context):
-                    first = await _first(requests, measured.places)
-                    await Metered(act(first, requests, context), account)
+                client = measured.places.client(context)
+                if client.account.is_spent:
+                    await client.account.turn()
+                with measured.places.taken(client):
+                    first = checked(await measured.places.first_request(context))
+                    await Metered(act(first, requests, context), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
 
     return conversation
-
-
-async def _first(requests: Any, places: Places) -> Any:
-    request = await places.first_request(requests)
-    if isinstance(request, HeadraceError):
-        raise request
-    if request is None:
-        raise InvalidArgument("a call has a request, which may be empty; there was none")
-    return request
 
 
 @contextlib.contextmanager

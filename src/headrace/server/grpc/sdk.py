@@ -109,7 +109,12 @@ class _Stream:
             await self._open_calls.acquire()
         who = {"peer": self._context.peer()}
         self._answering.begin(
-            self._session, request, correlation_id, who, partial(self._on_frame, is_call)
+            self._session,
+            request,
+            correlation_id,
+            who,
+            partial(self._on_frame, is_call),
+            may_wait=not is_call,
         )
         return True
 

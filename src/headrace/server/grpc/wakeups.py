@@ -18,6 +18,10 @@ from typing import Any
 # Few bytes are left to grpc, for which a turn more costs nothing.
 PILE = 32
 READ_BYTES = 65_536
+# In so few turns a small pile does not fill the socket, or not for long.
+TURNS_BETWEEN = 8
+# Without the second flag a read would wait: on some systems the socket is a blocking one.
+_PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 
 
 @contextlib.contextmanager
@@ -28,7 +32,7 @@ def no_pile(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
     def add(source: Any, callback: Callable[..., object], *args: Any) -> None:
         if isinstance(source, socket.socket):
-            callback = partial(_take_pile, source, partial(callback, *args))
+            callback = _Pile(source, partial(callback, *args)).take
             args = ()
         add_reader(source, callback, *args)
 
@@ -40,11 +44,29 @@ def no_pile(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         del loop.add_reader
 
 
-def _take_pile(source: socket.socket, handle_events: Callable[[], object]) -> None:
-    # Without a flag for it a read would wait: on some systems the socket is a blocking one.
-    with contextlib.suppress(BlockingIOError):
-        piled = len(source.recv(READ_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        if piled > PILE:
-            # All but one, which grpc takes.
-            source.recv(piled - 1)
-    handle_events()
+class _Pile:
+    """What is in grpc's socket. Looking at it costs about as much as grpc's own work in a
+    turn, so where it was small it is not looked at for some turns."""
+
+    def __init__(self, source: socket.socket, handle_events: Callable[[], object]) -> None:
+        self._source = source
+        self._handle_events = handle_events
+        self._turns_left = 0
+
+    def take(self) -> None:
+        self._turns_left -= 1
+        if self._turns_left <= 0:
+            self._turns_left = self._look()
+        self._handle_events()
+
+    def _look(self) -> int:
+        """Take all bytes but one, where there are many; when to look again."""
+        try:
+            piled = len(self._source.recv(READ_BYTES, _PEEK))
+        except BlockingIOError:
+            return TURNS_BETWEEN
+        if piled <= PILE:
+            return TURNS_BETWEEN
+        # The one is for grpc.
+        self._source.recv(piled - 1)
+        return 0

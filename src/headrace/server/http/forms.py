@@ -22,6 +22,8 @@ from headrace.wire.http import bodies, frames
 from headrace.wire.http.content import given_value
 from headrace.wire.http.message_count import check_json_count, check_msgpack_count
 
+_unpack = msgspec.msgpack.Decoder().decode
+
 
 class _Named(msgspec.Struct):
     id: frames.Id
@@ -81,18 +83,20 @@ class _Msgpack:
         return _id_of(self._named.decode, frame)
 
     def outgoing(self, message: bodies.NewMessage) -> Outgoing:
-        value = _checked(msgspec.msgpack.decode, given_value(message.value))
+        # Looked at here, since there is one for each message.
+        raw = given_value(message.value) if message.value is msgspec.UNSET else bytes(message.value)
+        value = _checked(_unpack, raw)
         if value is None or isinstance(value, bytes):
             return outgoing_of(message, value, None)
         if isinstance(value, str):
             return outgoing_of(message, value.encode(), TEXT)
         try:
-            raw = msgspec.json.encode(value)
+            text = msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgument(f"this value cannot be stored as JSON: {error}") from error
-        if b"null" in raw:
+        if b"null" in text:
             check_numbers(value)
-        return outgoing_of(message, raw, JSON)
+        return outgoing_of(message, text, JSON)
 
     def delivery(self, delivery: Delivery) -> Any:
         return self._plain(shown_delivery(delivery), delivery)

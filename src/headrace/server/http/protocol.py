@@ -117,7 +117,7 @@ class GuardedHttp(HttpToolsProtocol):
         # They refer to each other and to this: garbage that is not found for long.
         self.pipeline.clear()
         self._note_pipeline()
-        self.cycle = self._answering = cast(Any, None)
+        self.cycle = self._answering = self.scope = cast(Any, None)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._answering = cycle

@@ -112,19 +112,23 @@ def outgoing_of(
 
 
 def _attributes(message: bodies.NewMessage) -> tuple[tuple[str, bytes], ...]:
-    deliver_at = message.deliver_at if message.deliver_at is not None else message.deliverAt
-    attempts = message.max_attempts if message.max_attempts is not None else message.maxAttempts
-    dedup_id = message.dedup_id if message.dedup_id is not None else message.dedupId
     if (
         message.priority is None
         and message.delay is None
-        and deliver_at is None
+        and message.deliver_at is None
+        and message.deliverAt is None
         and message.ttl is None
-        and attempts is None
+        and message.max_attempts is None
+        and message.maxAttempts is None
         and message.visibility is None
-        and dedup_id is None
+        and message.dedup_id is None
+        and message.dedupId is None
     ):
+        # As most are.
         return ()
+    deliver_at = message.deliver_at if message.deliver_at is not None else message.deliverAt
+    attempts = message.max_attempts if message.max_attempts is not None else message.maxAttempts
+    dedup_id = message.dedup_id if message.dedup_id is not None else message.dedupId
     return attribute_headers(
         priority=message.priority,
         deliver_at_ms=None if deliver_at is None else milliseconds_at("deliver_at", deliver_at),

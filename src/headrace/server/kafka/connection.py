@@ -50,6 +50,7 @@ _LENGTH = struct.Struct(">i")
 # The key of the API comes right behind the length.
 _KEY = struct.Struct(">h")
 _KEY_END = _LENGTH.size + _KEY.size
+_HEAD = struct.Struct(">ih")
 # Of a frame too short to have one, which is refused when its turn has come.
 _NO_KEY = -1
 SCRATCH_BYTES = 256 * 1024
@@ -181,14 +182,18 @@ class Connection(asyncio.BufferedProtocol):
         start, end = 0, len(data)
         left, leave_at = REQUESTS_PER_TURN, self.account.turn_end()
         while end - start >= 4 and not self._is_paused and not self.is_closed:
-            (length,) = _LENGTH.unpack_from(data, start)
+            if end - start >= _KEY_END:
+                length, key = _HEAD.unpack_from(data, start)
+            else:
+                (length,), key = _LENGTH.unpack_from(data, start), _NO_KEY
             if not 0 < length <= self._door.request_bytes_max:
                 self.close(f"a frame of {length} bytes")
                 return
             stop = start + 4 + length
-            if end - start < min(_KEY_END, 4 + length):
+            if length < _KEY.size:
+                key = _NO_KEY
+            elif end - start < _KEY_END:
                 break
-            key = _key_of(data, start, stop)
             if self._slots and not may_start(key, self._under_way):
                 self._wait_for_turn(key)
                 break
@@ -336,18 +341,19 @@ class Connection(asyncio.BufferedProtocol):
             self._held_bytes -= sum(map(len, held))
             ready += held
         if ready:
-            self._hand_out(ready)
+            self._gather(ready, are_more_open=bool(slots))
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
 
-    def _hand_out(self, parts: list[Buffer]) -> None:
+    def _gather(self, parts: list[Buffer], *, are_more_open: bool) -> None:
         """Send them, and with them what waits. While more requests are open, their
         answers may be known in this turn of the loop, as those of one sync are: what
         is small waits for the turn's end, since every send costs more than an answer."""
         is_flush_due = bool(self._unsent)
         self._unsent += parts
         size = sum(map(len, parts))
-        if not self._slots or size > TOGETHER_BYTES_MAX or len(self._unsent) > TOGETHER_PARTS_MAX:
+        is_much = size > TOGETHER_BYTES_MAX or len(self._unsent) > TOGETHER_PARTS_MAX
+        if is_much or not are_more_open:
             self._flush()
         elif not is_flush_due:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -374,8 +380,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed or self.transport is None:
             return
         self._open_requests -= weight
-        self._sent_bytes += len(data)
-        self.transport.write(data)
+        self._gather([data], are_more_open=self._open_requests > 0)
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
 

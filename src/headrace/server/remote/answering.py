@@ -26,12 +26,14 @@ from headrace.wire.remote.codec import (
 
 OnFrame = Callable[[bytes], None]
 
+_ANY = float("inf")
+
 
 def checked_request(body: Buffer) -> Request:
     """MalformedMessage when this is no request; InvalidArgument, LimitExceeded for one
     that cannot be carried out."""
     request = decode_request(body)
-    if waits(request) and len(body) > limits.REMOTE_WATCH_BYTES_MAX:
+    if len(body) > limits.REMOTE_WATCH_BYTES_MAX and waits(request):
         raise LimitExceeded("too many topics to watch at once; watch some of them")
     return request
 
@@ -63,12 +65,15 @@ class Answering:
         correlation_id: int,
         who: Mapping[str, object],
         on_frame: OnFrame,
+        *,
+        may_wait: bool,
     ) -> None:
-        """Carry it out; `on_frame` hears the answer, unless we are closed before."""
+        """Carry it out; `on_frame` hears the answer, unless we are closed before.
+        `may_wait` as `waits` says it of the request."""
         service = self._service
         endpoint = service.counts.endpoint("sdk", request.method.name)
         began = perf_counter()
-        task = asyncio.ensure_future(session.carry_out(request), loop=service.loop)
+        task = service.loop.create_task(session.carry_out(request))
         self._tasks.add(task)
 
         def answer(done: asyncio.Future[object]) -> None:
@@ -89,7 +94,7 @@ class Answering:
             service.requests.done(
                 endpoint,
                 began,
-                waited_ms=float("inf") if waits(request) else 0,
+                waited_ms=_ANY if may_wait else 0,
                 code=error.code if isinstance(error, HeadraceError) else "",
                 who={**who, "correlation_id": correlation_id},
             )

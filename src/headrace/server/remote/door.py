@@ -56,7 +56,8 @@ class RemoteDoor:
             connection.leave_order(slot, CALL_WEIGHT)
             connection.send(self._answering.refuse(correlation_id, error), CALL_WEIGHT)
             return
-        weight = 0 if waits(request) else CALL_WEIGHT
+        may_wait = waits(request)
+        weight = 0 if may_wait else CALL_WEIGHT
         connection.leave_order(slot, weight)
         self._answering.begin(
             self._session_of(connection),
@@ -64,6 +65,7 @@ class RemoteDoor:
             correlation_id,
             {"peer": connection.peer_host},
             lambda frame: connection.send(frame, weight),
+            may_wait=may_wait,
         )
 
     # Sessions.

@@ -16,6 +16,12 @@ import msgspec
 from headrace.core import limits
 from headrace.core.errors import LimitExceeded
 
+_NAME = b"messages"
+# The bytes of a length behind the byte that begins a list; a shorter list is short.
+_LENGTHS = {b"\xdc": 2, b"\xdd": 4}
+# More would take as long as counting.
+LOOKS_MAX = 16
+
 
 class TooManyMessages(LimitExceeded):
     code = "too-many-messages"
@@ -32,8 +38,24 @@ def check_json_count(body: bytes | str) -> None:
 
 def check_msgpack_count(body: bytes) -> None:
     """Likewise."""
-    if len(body) >= limits.HTTP_MESSAGES_MAX:
+    if len(body) >= limits.HTTP_MESSAGES_MAX and _says_too_many(body):
         _check(_MSGPACK.decode, body)
+
+
+def _says_too_many(body: bytes) -> bool:
+    """Whether it may be so, by what it says itself: in msgpack a list begins with its length,
+    and that of the messages comes right behind its name."""
+    at = body.find(_NAME)
+    # The name may stand in a value, too.
+    for _ in range(LOOKS_MAX):
+        if at < 0:
+            return False
+        at += len(_NAME)
+        size = _LENGTHS.get(body[at : at + 1], 0)
+        if int.from_bytes(body[at + 1 : at + 1 + size]) > limits.HTTP_MESSAGES_MAX:
+            return True
+        at = body.find(_NAME, at)
+    return True
 
 
 def _check(decode: Callable[[Any], object], body: bytes | str) -> None:
