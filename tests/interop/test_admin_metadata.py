@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.interop.conftest import NodeProcess
 from tests.interop.wire_client import (
@@ -214,3 +216,18 @@ def test_where_an_epoch_ended(
     request = epochs.OffsetForLeaderEpochRequest(-1, (wanted,))
     (found,) = client.call("OffsetForLeaderEpoch", version, request).topics[0].partitions
     assert (found.error_code, found.leader_epoch, found.end_offset) == answer
+
+
+@pytest.mark.parametrize(("wanted", "number"), [(None, 1), ("7", 7)])
+def test_a_node_has_the_number_of_its_settings_or_of_a_broker_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str | None, number: int
+) -> None:
+    if wanted is not None:
+        monkeypatch.setenv("HEADRACE_NODE_ID", wanted)
+    node = NodeProcess(tmp_path / "data")
+    try:
+        with WireClient(node.bootstrap) as client:
+            (broker,) = client.call("Metadata", 9, metadata.MetadataRequest(())).brokers
+            assert broker.node_id == number
+    finally:
+        node.stop()

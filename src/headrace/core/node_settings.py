@@ -128,6 +128,8 @@ class NodeSettings(SettingsModel):
     # 2 is Kafka's protocol with the cure of KIP-890. 0 is the one before it, in which
     # a request that comes late can end up in the next transaction.
     transaction_version: int = 2
+    # By which number Kafka's clients know the node; -1: the one that is in its directory.
+    node_id: int = -1
     # What of the records of clients' batches is gone over before they are appended.
     check_records: CheckedRecords = "beginning"
     # How long the committed offsets of a group without members are kept.
@@ -181,6 +183,7 @@ class NodeSettings(SettingsModel):
             raise InvalidArgument(
                 f"otlp_endpoint looks like http://127.0.0.1:4318, not {self.otlp_endpoint!r}"
             )
+        check_between("node_id", self.node_id, -1, 2**31 - 1)
         if self.transaction_version not in (0, 2):
             raise InvalidArgument(f"transaction_version is 0 or 2, not {self.transaction_version}")
         for name, door in (("kafka", self.kafka), ("http", self.http), ("grpc", self.grpc)):

@@ -109,7 +109,7 @@ async def serve(
             disk,
             clock,
             entropy,
-            node_id=identity.node_id,
+            node_id=identity.node_id if settings.node_id < 0 else settings.node_id,
             cluster_id=identity.directory_id[:22],
             slow_request_ms=settings.slow_request_ms,
             lease_grace_ms=settings.lease_grace_ms,
