@@ -99,7 +99,7 @@ def test_a_run_that_may_be_longer_ends_with_a_batch_where_it_can(
     elif before >= (start + enough) // 2 and before > start and more:
         assert last == (before if enough < reach else enough)
     else:
-        assert last == enough
+        assert last == reach
     offsets = [
         record.offset
         for sent in covered.batches

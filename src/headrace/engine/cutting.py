@@ -4,8 +4,8 @@
     log     | 0 ....... 7 | 8 ...... 15 | 16 ........................ 99 |
     sent    | whole       | whole       | cut: 20 alone, at its offset   |
 
-Whoever takes what comes next is given whole batches where that is near what was
-asked for: a batch that is given out in two parts is sent twice, or opened and cut.
+Whoever takes what comes next is given whole batches where there is room for that: a
+batch that is given out in two parts is sent twice, or opened and cut.
 
 A batch goes out as it lies on disk when a good part of it is asked for. When less
 than a quarter is, a batch with only those records is made, so that a few urgent
@@ -149,7 +149,7 @@ class Cutter:
         One run may reach farther than is asked for, which is up to `enough`: then it
         is covered up to the end of the batch in which that is. Where the run does not
         reach so far, it is covered up to the batch before, if that is half of it, or
-        up to `enough`."""
+        as far as it reaches."""
         if enough is None:
             enough = runs[-1] if runs else 0
         half = (runs[0] + enough) // 2 if runs else 0
@@ -167,7 +167,6 @@ class Cutter:
                 if enough < runs[-1] < next_offset:
                     if batches and runs[0] >= half:
                         return Covered(batches, merged(held), merged(missing), since.built())
-                    runs = below_ascending(runs, enough)
                 own = below_ascending(runs, next_offset)
                 if not own:
                     continue

@@ -39,7 +39,7 @@ from headrace.engine.grant import count_attempts
 from headrace.engine.groups import Groups
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Since, on_acked, on_leased
-from headrace.engine.leasing import Leasing, fair_part
+from headrace.engine.leasing import Leasing, fair_part, within_room
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, below, count_of, merged, offsets_of, pairs, runs_of
@@ -119,8 +119,7 @@ class Sharing:
         for partition, view, taken in chosen:
             granted = 0
             if bytes_max > 0:
-                # What may be out of a partition bounds where a batch begins, not its end.
-                longer = _longer(view, taken, more)
+                longer = _longer(view, taken, within_room(view, more, taken))
                 found = self._acquire_in(
                     partition, view, longer, taken[-1], member, nonce, bytes_max, now_ms
                 )

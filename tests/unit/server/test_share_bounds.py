@@ -34,11 +34,19 @@ def test_a_batch_is_given_whole_whatever_a_client_asks_for_unless_it_says_otherw
         for _ in range(3):
             await shared.publish(*[b"x"] * 10)
         assert ranges(await shared.fetch(0, count=5)) == [(0, 9, 1)]
-        # There is room for two, and the batch in which they are has ten.
-        assert ranges(await shared.fetch(1, count=5)) == [(10, 19, 1)]
+        # There is room for two.
+        assert ranges(await shared.fetch(1, count=5)) == [(10, 11, 1)]
         assert ranges(await shared.fetch(2, count=5)) == []
-        acks = ((0, 19, (ACCEPT,)),)
-        assert ranges(await shared.fetch(3, count=5, acks=acks, exact=True)) == [(20, 24, 1)]
+        acks = ((0, 11, (ACCEPT,)),)
+        assert ranges(await shared.fetch(3, count=1, acks=acks)) == [(12, 19, 1)]
+        # Of a batch that is larger than what may be out, as much as that.
+        await shared.publish(*[b"x"] * 30)
+        acks = ((12, 19, (ACCEPT,)),)
+        assert ranges(await shared.fetch(4, count=10, acks=acks)) == [(20, 29, 1)]
+        acks = ((20, 29, (ACCEPT,)),)
+        assert ranges(await shared.fetch(5, count=5, acks=acks)) == [(30, 41, 1)]
+        acks = ((30, 41, (ACCEPT,)),)
+        assert ranges(await shared.fetch(6, count=5, acks=acks, exact=True)) == [(42, 46, 1)]
 
     run(scenario)
 
