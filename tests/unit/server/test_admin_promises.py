@@ -220,7 +220,7 @@ def test_what_a_topic_that_finds_duplicates_cannot_read_is_refused_and_not_store
         batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
         data = TopicProduceData("once", partition_data=(PartitionProduceData(0, bytes(batch)),))
         answer = await asking.ask(PRODUCE, 9, ProduceRequest(None, -1, 30_000, (data,)))
-        assert answer.responses[0].partition_responses[0].error_code == Error.CORRUPT_MESSAGE
+        assert answer.responses[0].partition_responses[0].error_code == Error.INVALID_RECORD
         assert asking.broker.topics.partition(topic, 0).log.end_offset == 0
 
     run(scenario)

@@ -131,9 +131,9 @@ def describe_credentials(
             describe_user_scram_credentials_response.DescribeUserScramCredentialsResult(
                 name,
                 Error.RESOURCE_NOT_FOUND if count == 1 else Error.DUPLICATE_RESOURCE,
-                f"Attempt to describe a user credential that does not exist: {name}"
+                "Attempt to describe a user credential that does not exist"
                 if count == 1
-                else f"Cannot describe SCRAM credentials for the same user twice: {name}",
+                else "Cannot describe SCRAM credentials for the same user twice",
             )
             for name, count in names.items()
         ],

@@ -36,7 +36,8 @@ def handle(call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse
 
 def _refuse(update: FeatureUpdateKey, level: int) -> str | None:
     wanted = update.max_version_level
-    says = f"Invalid update version {wanted} for feature {update.feature}."
+    # A name may be as long as the longest text that fits into an answer.
+    says = f"Invalid update version {wanted} for feature {update.feature[:100]}."
     if update.feature != FEATURE:
         # To take away what is not there is no change.
         return None if not wanted else f"{says} This node does not support this feature."
