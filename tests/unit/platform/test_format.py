@@ -37,13 +37,16 @@ ADDED: dict[int, dict[str, set[Any]]] = {
             "backoff_max_ms", "leases_per_consumer_max", "starvation_ms", "isolation",
         },
     },
-    # A message that is redriven in place.
+    # A message that is redriven in place; what is configured of groups and of the node by
+    # Kafka's names.
     2: {
         "state events": {17},
+        "catalog events": {12},
         "topic settings": {
             "compaction_lag_min_ms", "compaction_lag_max_ms", "dirty_ratio_min",
             "timestamp_type", "timestamp_after_max_ms", "timestamp_before_max_ms", "compression",
         },
+        "group settings": {"leases_per_partition_max"},
     },
 }  # fmt: skip
 
