@@ -14,6 +14,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from tests.interop.conftest import NodeProcess
 from tests.interop.group_members import (
     TOPIC,
@@ -135,8 +137,19 @@ def test_a_pattern_follows_topics_that_are_made_later(node: NodeProcess) -> None
         reader.close()
 
 
-def test_members_of_two_protocols_are_not_mixed(node: NodeProcess) -> None:
+def test_members_of_two_protocols_are_not_mixed_where_the_policy_forbids_it(
+    node: NodeProcess,
+) -> None:
     make_topic(node.bootstrap)
+    admin = AdminClient(quiet(node.bootstrap))
+    (broker,) = admin.list_topics(timeout=10).brokers
+    policy = ConfigEntry(
+        "group.consumer.migration.policy",
+        "disabled",
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[policy])
+    only(admin.incremental_alter_configs([resource]))
     first = Member(node.bootstrap, "billing", "range")
     try:
         wait_until(lambda: share([first], 4), "the first member has everything")
