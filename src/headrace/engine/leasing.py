@@ -122,7 +122,11 @@ class Leasing:
         """Decide which messages come next: lanes first, then partitions in turn. Returns
         the schedule's plan, and what of each partition serves it."""
         available = [view.ready() for _, view in views]
-        ready = [sum(lanes) for lanes in zip(*available, strict=True)] or [0] * LANE_COUNT
+        ready = (
+            available[0].copy()
+            if len(available) == 1
+            else [sum(lanes) for lanes in zip(*available, strict=True)] or [0] * LANE_COUNT
+        )
         wanted: dict[int, int] = {}
         plan = serving.schedule.plan(ready, count, now_ms)
         for lane, planned in plan:

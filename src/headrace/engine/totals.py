@@ -21,8 +21,11 @@ def count_event(totals: Counter[str], event: events.GroupEvent) -> None:
     match event:
         case events.Granted():
             totals["delivered"] += count_of(event.runs)
-            again = zip(pairs(event.runs), event.attempts, strict=True)
-            totals["redelivered"] += sum(end - start for (start, end), each in again if each > 1)
+            if max(event.attempts, default=0) > 1:
+                again = zip(pairs(event.runs), event.attempts, strict=True)
+                totals["redelivered"] += sum(
+                    end - start for (start, end), each in again if each > 1
+                )
         case events.Acked():
             totals["acked"] += count_of(event.runs)
         case events.Retried():
