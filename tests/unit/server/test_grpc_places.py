@@ -150,6 +150,32 @@ def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on(
     asyncio.run(play())
 
 
+def test_who_has_gone_without_a_request_is_not_refused() -> None:
+    """What grpc is told to send to who is gone, it keeps for ever."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+        broker = Broker(disk, entropy, clock.now_ms())
+        service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="c")
+        measured = Measured(service, Places(service, NodeSettings()), "Queues/Lease")
+        gone = Context(grpc.aio.EOF)
+        call = asyncio.create_task(_answer(None, measured)(None, gone))
+        # grpc finds out in a turn after the one in which the request did not come.
+        await asyncio.sleep(0)
+        loop.call_soon(call.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert gone.aborted is None
+        # Who is there and has sent none is told.
+        await _answer(None, measured)(None, there := Context(grpc.aio.EOF))
+        assert there.aborted is grpc.StatusCode.INVALID_ARGUMENT
+        await service.close()
+        broker.close()
+
+    asyncio.run(play())
+
+
 class Silent(Context):
     """Of a client whose request does not come."""
 
