@@ -1,9 +1,10 @@
 """Histories of transactions at the door, against a naive twin.
 
 Two transactional ids write to the same partitions. Producers come and take an id over
-from the one before, who goes on as a zombie; requests arrive late, or once more at any
-later time; the node is killed between any two requests. The twin knows only what was
-answered: who may write, what is open, what was committed.
+from the one before, who goes on as a zombie, and ask twice where it left a transaction open;
+requests arrive late, or once more at any later time; the node is killed between any two
+requests. The twin knows only what was answered: who may write, what is open, what was
+committed.
 
     log        every write that was taken, in order, with its transaction
     seen       those of committed transactions, up to the first that is undecided
@@ -39,6 +40,8 @@ PARTITIONS = 2
 OPEN, COMMITTED, ABORTED = range(3)
 
 which = st.integers(0, 20)
+# From this number on, the node is killed between the two times that a producer has to ask.
+KILLED_BETWEEN_FROM = 14
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("take_over"), which),
@@ -119,22 +122,29 @@ class History:
 
     async def take_over(self, number: int) -> None:
         producer = Transactor(self.asking, NEW, NAMES[number % len(NAMES)])
-        assert await producer.init() == Error.NONE
-        self.twin.end(producer.name, ABORTED)
-        self.twin.owners[producer.name] = producer
         self.producers.append(producer)
+        await self._begin(producer, number, claim=False)
+        self.twin.owners[producer.name] = producer
 
     async def go_on(self, number: int) -> None:
         """A producer asks for its next epoch, as after an error."""
         producer = self.pick(number)
         if producer is None:
             return
-        code = await producer.init(claim=True)
         if self.is_owner(producer):
-            assert code == Error.NONE
-            self.twin.end(producer.name, ABORTED)
+            await self._begin(producer, number, claim=True)
         else:
-            assert code == Error.PRODUCER_FENCED
+            assert await producer.init(claim=True) == Error.PRODUCER_FENCED
+
+    async def _begin(self, producer: Transactor, number: int, *, claim: bool) -> None:
+        """Whoever finds a transaction open is told to ask again, once: its abort is
+        decided then, also when the node is killed before it is asked again."""
+        if producer.name in self.twin.open:
+            assert await producer.init(claim=claim) == Error.CONCURRENT_TRANSACTIONS
+            self.twin.end(producer.name, ABORTED)
+            if number >= KILLED_BETWEEN_FROM:
+                await self.kill(number)
+        assert await producer.init(claim=claim) == Error.NONE
 
     async def write(self, number: int) -> None:
         producer = self.pick(number)
