@@ -47,7 +47,10 @@ class Runner:
         self._command = shell_command
         self._endures = endures
         self._running: set[subprocess.Popen[bytes]] = set()
+        # Deliveries whose command was started and that are not settled.
+        self._unsettled = 0
         self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
         self._stopping = False
 
     def run(self, message: Message[Any]) -> None:
@@ -58,6 +61,24 @@ class Runner:
             process = self._start(message, value)
         if process is None:
             return
+        try:
+            self._run_to_its_end(message, process)
+        finally:
+            with self._lock:
+                self._unsettled -= 1
+                self._news.notify_all()
+
+    def unsettled(self) -> int:
+        """How many commands were started whose messages are not settled."""
+        with self._lock:
+            return self._unsettled
+
+    def wait_all_settled(self, seconds: float) -> bool:
+        """False when the time was over before."""
+        with self._lock:
+            return self._news.wait_for(lambda: not self._unsettled, seconds)
+
+    def _run_to_its_end(self, message: Message[Any], process: subprocess.Popen[bytes]) -> None:
         last_line = _LastLine(process)
         message.keep(partial(_on_lost, process))
         try:
@@ -100,7 +121,7 @@ class Runner:
                 _send(process, signal.SIGKILL)
 
     def _start(self, message: Message[Any], value: IO[bytes]) -> subprocess.Popen[bytes] | None:
-        """None when we are stopping. Under the lock, so that `stop` misses none."""
+        """None when we are stopping. Under the lock, so that `stop` and `unsettled` miss none."""
         with self._lock:
             if self._stopping:
                 return None
@@ -113,6 +134,7 @@ class Runner:
                 process_group=0,
             )
             self._running.add(process)
+            self._unsettled += 1
             return process
 
 

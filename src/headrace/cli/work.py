@@ -258,19 +258,20 @@ class _Grace:
         self._handle = handle
         self._seconds = seconds
 
-    def wait(self, begun: set[Future[None]]) -> None:
+    def wait(self, runner: Runner) -> None:
         """Another signal ends the wait by raising, as the first one did."""
         self._give_up_after(self._seconds)
-        # Those that have ended are collected when their places are needed.
-        running = {future for future in begun if not future.done()}
+        # The runner is asked, and not the futures: a signal can come when a command was
+        # started and nobody was given its future yet.
+        running = runner.unsettled()
         if not running or not self._seconds:
             return
-        commands = counted(len(running), "command")
+        commands = counted(running, "command")
         grace = shown_duration(round(1000 * self._seconds))
         say(f"waiting up to {grace} for {commands} to end; the next signal ends them now")
         try:
             wait_in_slices(
-                lambda seconds: [] if wait(running, seconds).not_done else [True], self._seconds
+                lambda seconds: [True] if runner.wait_all_settled(seconds) else [], self._seconds
             )
         except BaseException:
             self._give_up_after(0)
@@ -313,7 +314,7 @@ def _run_commands(
         while running:
             _collect(running)
     except (KeyboardInterrupt, SystemExit):
-        grace.wait(running)
+        grace.wait(runner)
         raise
     finally:
         runner.stop()
