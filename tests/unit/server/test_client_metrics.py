@@ -19,6 +19,7 @@ from tests.unit.server.configuring import CLIENT_METRICS, alter, describe
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import Codec, compress
 from headrace.server.kafka.errors import Error
+from headrace.wire.kafka.generated.api_versions_request import ApiVersionsRequest
 from headrace.wire.kafka.generated.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -64,6 +65,25 @@ def test_a_client_that_nobody_subscribed_to_is_asked_for_nothing() -> None:
         again = await asked(asking, told.client_instance_id)
         assert again.client_instance_id == told.client_instance_id
         assert again.subscription_id == told.subscription_id
+
+    run(scenario)
+
+
+async def offered(asking: Asking) -> set[int]:
+    answer = await asking.ask(18, 4, ApiVersionsRequest("test", "1"))
+    return {each.api_key for each in answer.api_keys}
+
+
+def test_clients_hear_of_it_while_there_is_a_subscription() -> None:
+    """librdkafka writes a line for each client that could push."""
+
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        assert not {GET, PUSH} & await offered(asking)
+        await alter(asking, CLIENT_METRICS, "all", metrics="*")
+        assert {GET, PUSH} <= await offered(asking)
+        await alter(asking, CLIENT_METRICS, "all", metrics=None)
+        assert not {GET, PUSH} & await offered(asking)
 
     run(scenario)
 

@@ -2,7 +2,9 @@
 
 An unknown version gets a version 0 answer with error 35 and the same list, so that
 any client learns what to say next. Only APIs that have a handler are listed: what
-is advertised is used.
+is advertised is used. So those of client metrics are listed while somebody has subscribed
+to some, as they are by a Kafka that has a use for them: librdkafka writes a line for each
+client that finds them.
 
 The one feature is `transaction.version`: a client that finds 2 finalised there lets
 every transaction have its own epoch.
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 FEATURE = "transaction.version"
 LEVEL_MAX = 2
+# GetTelemetrySubscriptions, PushTelemetry.
+CLIENT_METRICS = frozenset((71, 72))
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -42,7 +46,10 @@ def unsupported(door: Door) -> ApiVersionsResponse:
 
 
 def _answer(door: Door, code: int) -> ApiVersionsResponse:
-    return _made(frozenset(door.handlers), door.settings.transaction_version, code)
+    handled = frozenset(door.handlers)
+    if not door.client_metrics.are_wanted:
+        handled -= CLIENT_METRICS
+    return _made(handled, door.settings.transaction_version, code)
 
 
 @lru_cache(8)

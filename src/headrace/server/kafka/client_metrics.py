@@ -158,6 +158,11 @@ class ClientMetrics:
         number = (digest ^ crc32(instance_id)) & 0xFFFFFFFF
         return Asked(number - (1 << 32) if number >> 31 else number, names, interval_ms)
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether there is a subscription at all."""
+        return bool(self._current())
+
     def _current(self) -> list[Subscription]:
         configs = self._service.broker.topics.catalog.configs
         if configs is not self._seen:
