@@ -227,9 +227,13 @@ async def transactions_that_are_left(target: Target) -> None:
         for _ in range(10):
             name = target.fresh("transaction")
             asked = init_producer_id_request.InitProducerIdRequest(name, 600_000)
-            await peer.send(frame("InitProducerId", asked, version=3))
-            answer = await peer.take_frame()
-            producer_id = int.from_bytes(answer[11:19], "big")
+            producer_id = -1
+            # The transaction of that name that was left before is ended first, and who finds
+            # it open asks again.
+            while producer_id < 0:
+                await peer.send(frame("InitProducerId", asked, version=3))
+                answer = await peer.take_frame()
+                producer_id = int.from_bytes(answer[11:19], "big", signed=True)
             topic = add_partitions_to_txn_request.AddPartitionsToTxnTopic("quiet", (0,))
             adding = add_partitions_to_txn_request.AddPartitionsToTxnRequest(
                 name, producer_id, 0, (topic,)
