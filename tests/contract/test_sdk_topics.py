@@ -70,3 +70,30 @@ def test_records_before_an_offset_can_be_deleted(handle: headrace.Headrace) -> N
     handle.delete_records("orders", 0, 2)
     with handle.stream("orders") as stream:
         assert [record.offset for record in stream.poll(wait=0)] == [2]
+
+
+def test_topics_in_which_the_node_keeps_offsets_are_neither_changed_nor_deleted(
+    handle: headrace.Headrace,
+) -> None:
+    handle.create_topic("orders", 1)
+    handle.publish("orders", b"x")
+    with handle.stream("orders", "audit", start="earliest") as stream:
+        assert len(stream.poll(wait=30)) == 1
+        stream.commit()
+    kept = handle.topic("__cursors")
+    for change in (
+        lambda: handle.delete_topic("__cursors"),
+        lambda: handle.alter_topic("__cursors", retention_ms=1, cleanup="delete"),
+        lambda: handle.grow_topic("__cursors", 99),
+    ):
+        with pytest.raises(headrace.InvalidArgument, match="the node's own"):
+            change()
+    assert handle.topic("__cursors") == kept
+
+
+def test_a_setting_that_is_no_number_is_refused(handle: headrace.Headrace) -> None:
+    handle.create_topic("orders", 1)
+    with pytest.raises(headrace.InvalidArgument, match="trace_sample"):
+        handle.alter_topic("orders", trace_sample=float("nan"))
+    with pytest.raises(headrace.InvalidArgument, match="backoff_factor"):
+        handle.queue("orders", backoff_factor=float("nan"))

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.calls.served import Served
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Headers, Outgoing, PartitionInfo, Published, TopicInfo
-from headrace.engine.catalog import Topic
+from headrace.engine.catalog import STATE_TOPICS, Topic
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 
@@ -57,13 +57,13 @@ class TopicCalls(Served):
     def delete_topic(self, name: str) -> None:
         broker = self._broker
         with self._writing() as (now_ms, commit):
-            topic = broker.topics.named(name)
+            topic = _changeable(broker.topics.named(name))
             self._remove(broker.delete_topic(topic, now_ms, commit), commit)
         self._notify_changed()
 
     def alter_topic(self, name: str, settings: Mapping[str, Any]) -> TopicInfo:
         with self._writing() as (now_ms, _):
-            topic = self._broker.topics.named(name)
+            topic = _changeable(self._broker.topics.named(name))
             return self._describe(self._broker.topics.alter(topic, settings, now_ms))
 
     def grow_topic(self, name: str, partitions: int, *, break_key_order: bool = False) -> TopicInfo:
@@ -75,7 +75,7 @@ class TopicCalls(Served):
         """The same in steps of one partition."""
         broker = self._broker
         with self._writing() as (now_ms, commit):
-            topic = broker.topics.named(name)
+            topic = _changeable(broker.topics.named(name))
             grown = yield from broker.topic_growth(
                 topic, partitions, now_ms, commit, break_key_order=break_key_order
             )
@@ -166,3 +166,13 @@ def _describe_partition(partition: Partition) -> PartitionInfo:
         len(partition.log.segments()),
         partition.last_stable_offset,
     )
+
+
+def _changeable(topic: Topic) -> Topic:
+    """InvalidArgument for those in which the node keeps offsets and transactions."""
+    if topic.name in STATE_TOPICS:
+        raise InvalidArgument(
+            f"{topic.name} is the node's own, and holds what it has promised to clients: it is "
+            "neither changed nor deleted"
+        )
+    return topic

@@ -212,7 +212,8 @@ def start_age_ms(start: str) -> int:
 def check_between(name: str, value: float | None, low: float, high: float | None) -> None:
     if value is None:
         return
-    if value < low or (high is not None and value > high):
+    # What is no number is within no bounds.
+    if not value >= low or (high is not None and value > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InvalidArgument(f"{name} must be {bounds}, not {value}")
 

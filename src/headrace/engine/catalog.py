@@ -26,6 +26,8 @@ CURSOR_TOPIC = "__cursors"
 TRANSACTION_TOPIC = "__transaction_state"
 TRACE_TOPIC = "__trace"
 INTERNAL_TOPICS = frozenset((CURSOR_TOPIC, TRANSACTION_TOPIC, TRACE_TOPIC))
+# In which the node keeps what it has promised; how long traces are kept is the users' to say.
+STATE_TOPICS = frozenset((CURSOR_TOPIC, TRANSACTION_TOPIC))
 # No user's topic has one of these names: the node's own, and those in which Kafka's
 # clients expect what a broker keeps for itself.
 RESERVED_TOPICS = INTERNAL_TOPICS | {
