@@ -1,9 +1,10 @@
 """Record batches that a client made: appended as they are, after checks.
 
-The checksum and the header are looked at; the records are only where queues read the
-topic, to hold them to the limits of messages. What was compressed stays compressed,
-unless the topic wants another codec (`engine/conversion.py`). Batches of transactions are
-refused: who decides them has to be told of them first, which Kafka's protocol does.
+The checksum and the header are looked at, and the records gone over; where queues read the
+topic, they are held to the limits of messages (`engine/contents.py`). What was compressed
+stays compressed, unless the topic wants another codec (`engine/conversion.py`). Batches of
+transactions are refused: who decides them has to be told of them first, which Kafka's
+protocol does.
 
 A producer that numbers its batches sends one again when it has no answer: what is
 there already is known by its number and not stored twice. Several batches are one

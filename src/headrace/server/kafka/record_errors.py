@@ -6,9 +6,9 @@ others that their batch was refused because of them.
 
 from __future__ import annotations
 
-from headrace.core import limits
 from headrace.core.errors import CorruptBatch, HeadraceError
 from headrace.core.ports import Buffer
+from headrace.engine.contents import LIGHT_BYTES, LIGHT_RECORDS
 from headrace.engine.conversion import InvalidTimestamp
 from headrace.record import read_header
 from headrace.record.reader import read_records
@@ -20,14 +20,15 @@ from headrace.wire.kafka.generated.produce_response import BatchIndexAndErrorMes
 def record_errors(
     error: HeadraceError, batch: Buffer | None
 ) -> tuple[BatchIndexAndErrorMessage, ...]:
-    """None where the batch is at fault as a whole, or too large to be decoded for this."""
+    """None where the batch is at fault as a whole, or holds more than is opened on the spot:
+    it is refused all the same."""
     if batch is None or not isinstance(error, KeylessRecords | InvalidTimestamp):
         return ()
     header = read_header(batch)
-    if header.count > limits.BATCH_NOTES_MAX:
+    if header.count > LIGHT_RECORDS:
         return ()
     try:
-        records = read_records(bytes(batch), header)
+        records = read_records(bytes(batch), header, LIGHT_BYTES)
     except CorruptBatch:
         return ()
     return tuple(
