@@ -10,38 +10,20 @@ Rejected: the release archive. It is several times as large, and only on mirrors
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+from benchmarks import maven
 from benchmarks.kafka.brokers import HOST, Broker, Durability, free_port
 
 VERSION = "4.3.1"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "kafka"
-DOWNLOAD_SECONDS = 600
-JAVA_MAJOR_MIN = 17
+CACHE = maven.CACHE / "kafka"
 
 VIRTUAL_MACHINE = (
     "-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )  # fmt: skip
-
-PROJECT_FILE = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>headrace</groupId><artifactId>benchmarks</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{version}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
 
 # Everything that is not said here is as Kafka has it. Copies: there is one node.
 # Groups: as ours, which do not wait for more members; and the same heartbeat. Checks for
@@ -67,16 +49,14 @@ log.retention.check.interval.ms=30000
 """
 
 
-class NoKafka(Exception):
-    """It cannot be had here; says why."""
-
-
 class Kafka(Broker):
     name = "kafka"
+    settings = SETTINGS
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, folder: Path | None = None) -> None:
+        """`folder` has its jars; None is where they are fetched to."""
         super().__init__(place)
-        self._jars = jars()
+        self._jars = folder or jars()
 
     def command(self) -> list[str]:
         return [*self._java(), "kafka.Kafka", str(self._settings)]
@@ -87,7 +67,7 @@ class Kafka(Broker):
 
     def prepare(self) -> None:
         self._settings.write_text(
-            SETTINGS.format(
+            self.settings.format(
                 host=HOST, port=self.port, controller=free_port(), data=self.place / "data"
             )
         )
@@ -109,45 +89,8 @@ class Kafka(Broker):
 
 
 def jars() -> Path:
-    """The folder that holds them, filled from Maven if it is not there; NoKafka if
+    """The folder that holds them, filled from Maven if it is not there; NoJars if
     that cannot be done."""
-    _check_java()
-    folder = CACHE / VERSION
-    if folder.exists():
-        return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NoKafka("mvn, which fetches Apache Kafka, is not installed")
-    partial = folder.with_name(f"{VERSION}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
-        (partial / "pom.xml").write_text(PROJECT_FILE.format(version=VERSION))
-        print(f"fetching Apache Kafka {VERSION}, about 45 MB, from Maven", file=sys.stderr)
-        done = subprocess.run(
-            [
-                maven, "--batch-mode", "--file", partial / "pom.xml",
-                "dependency:copy-dependencies", "-DincludeScope=runtime",
-                f"-DoutputDirectory={partial}",
-            ],
-            # Maven's own lines are the progress.
-            stdout=sys.stderr,
-            check=False,
-            timeout=DOWNLOAD_SECONDS,
-        )  # fmt: skip
-        if done.returncode:
-            raise NoKafka(f"Apache Kafka {VERSION} cannot be fetched from Maven")
-        partial.rename(folder)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NoKafka(f"Apache Kafka {VERSION} cannot be fetched: {error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return folder
-
-
-def _check_java() -> None:
-    if shutil.which("java") is None:
-        raise NoKafka("java is not installed")
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    version = said.partition('"')[2].partition('"')[0].split(".")[0]
-    if not version.isdecimal() or int(version) < JAVA_MAJOR_MIN:
-        raise NoKafka(f"Apache Kafka {VERSION} needs Java {JAVA_MAJOR_MIN}; here is {version}")
+    maven.check_java()
+    wanted = [maven.artifact(f"org.apache.kafka:kafka_2.13:{VERSION}")]
+    return maven.jars(CACHE / VERSION, wanted, f"Apache Kafka {VERSION}, about 45 MB,")

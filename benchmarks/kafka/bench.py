@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.kafka.apache import Kafka, NoKafka
+from benchmarks.kafka.apache import Kafka
 from benchmarks.kafka.brokers import Broker, Headrace
 from benchmarks.kafka.generator import Generator
 from benchmarks.kafka.sizes import Sizes
+from benchmarks.maven import NoJars
 
 # Partitions of the topic that brokers are warmed up with.
 WARM_PARTITIONS = 6
@@ -50,7 +51,7 @@ class Bench:
         if "kafka" not in self._running:
             try:
                 Kafka(self.place)
-            except NoKafka as error:
+            except NoJars as error:
                 self.no_kafka = str(error)
                 self.progress(f"without Apache Kafka: {error}")
                 return False

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import machine
-from benchmarks.spark.kafka_jars import NoConnector, connector
+from benchmarks.maven import NoJars
+from benchmarks.spark.kafka_jars import connector
 
 PROJECT = Path(__file__).parent.parent.parent
 
@@ -38,7 +39,7 @@ def main() -> int:
     else:
         try:
             described["spark-sql-kafka"], jars = connector(version("pyspark"))
-        except NoConnector as error:
+        except NoJars as error:
             described["spark-sql-kafka"] = f"not run: {error}"
     spark = _session(place, jars)
     from benchmarks.spark.measuring import Bench, Measured
