@@ -179,7 +179,8 @@ def config_of(client: WireClient, name: str, key: str, kind: int = 2) -> Any:
 @each_version("DescribeConfigs")
 def test_configurations_are_described(client: WireClient, version: int) -> None:
     name = fresh_name()
-    make(client, name, configs={"retention.ms": "-1", "headrace.durability": "interval"})
+    given = {"retention.ms": "-1", "retention.bytes": "9", "headrace.durability": "interval"}
+    make(client, name, configs=given)
     node = client.call("Metadata", 1, metadata.MetadataRequest(())).brokers[0].node_id
     request = describe_configs.DescribeConfigsRequest(
         tuple(
@@ -192,7 +193,12 @@ def test_configurations_are_described(client: WireClient, version: int) -> None:
     topic, broker, group, unknown = client.call("DescribeConfigs", version, request).results
     shown = {each.name: each for each in topic.configs}
     assert shown["retention.ms"].value == "-1"
-    assert [each.source for each in shown["retention.ms"].synonyms] == [1, 5]
+    # As in Kafka, where log.retention.ms is not set, and log.retention.bytes is.
+    assert list(shown["retention.ms"].synonyms) == [("retention.ms", "-1", 1)]
+    assert list(shown["retention.bytes"].synonyms) == [
+        ("retention.bytes", "9", 1),
+        ("log.retention.bytes", "-1", 5),
+    ]
     assert shown["headrace.durability"].config_source == 1
     assert shown["flush.ms"].value == str(2**63 - 1) and not shown["flush.ms"].read_only
     assert shown["cleanup.policy"].config_source == 5

@@ -94,7 +94,7 @@ def test_a_value_that_was_set_shows_as_set_and_goes_back_when_deleted() -> None:
         assert await alter(shared, GROUP, NAME, share_delivery_count_limit=5) == (0, None)
         shown = (await describe(shared, GROUP, NAME))[name]
         assert (shown.value, shown.source) == ("5", OF_GROUP)
-        assert shown.synonyms == [(name, "5", OF_GROUP), (name, "5", DEFAULT)]
+        assert shown.synonyms == [(name, "5", OF_GROUP), (f"group.{name}", "5", DEFAULT)]
         assert await alter(shared, GROUP, NAME, share_delivery_count_limit=None) == (0, None)
         shown = (await describe(shared, GROUP, NAME))[name]
         assert (shown.value, shown.source) == ("5", DEFAULT)

@@ -25,7 +25,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import TopicSettings
 from headrace.server.kafka.configs import PREFIX, Entry, Given, InvalidConfig, Kind, Source, Synonym
-from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
+from headrace.server.kafka.topic_configs import BROKER_NAMES, TOPIC_CONFIGS
 
 
 class Ours(NamedTuple):
@@ -151,34 +151,6 @@ _IDLE = {
     )
 }
 
-# What topics begin with, by the names that Kafka has for it on a broker.
-_OF_TOPICS = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.type": "compression.type",
-    "delete.retention.ms": "log.cleaner.delete.retention.ms",
-    "file.delete.delay.ms": "log.segment.delete.delay.ms",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "local.retention.bytes": "log.local.retention.bytes",
-    "local.retention.ms": "log.local.retention.ms",
-    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
-    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
-    "min.insync.replicas": "min.insync.replicas",
-    "preallocate": "log.preallocate",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "segment.jitter.ms": "log.roll.jitter.ms",
-    "segment.ms": "log.roll.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
 _SECRET = ("password", "sasl.jaas.config", "keystore.key", "secret")
 _AT_START = "it is given when the node starts: change it there"
 
@@ -238,7 +210,7 @@ def _checked(name: str, value: str) -> str:
     ours, idle = _OURS.get(name), _IDLE.get(name)
     if any(word in name for word in _SECRET):
         raise InvalidConfig(f"{name} is a secret, and there is nothing here that it would be for")
-    if name in _OF_TOPICS.values():
+    if name in BROKER_NAMES.values():
         raise InvalidConfig(f"{name} cannot change for all topics: change it for a topic")
     if (ours is not None and not ours.is_dynamic) or name.startswith(PREFIX) or name in _FIXED:
         raise InvalidArgument(f"{name} cannot change at run time: {_AT_START}")
@@ -291,8 +263,8 @@ def describe_node(levels: Levels, shown: Mapping[str, object]) -> list[Entry]:
         for name, kind in _FIXED.items()
     ]  # fmt: skip
     for topic in TOPIC_CONFIGS.describe(TopicSettings()):
-        if topic.name in _OF_TOPICS:
-            name = _OF_TOPICS[topic.name]
+        if topic.name in BROKER_NAMES:
+            name = BROKER_NAMES[topic.name]
             synonym = Synonym(name, topic.default, Source.DEFAULT)
             entries.append(
                 Entry(

@@ -93,7 +93,14 @@ class ClientMetricsConfigs:
     def describe(self, given: Given) -> list[Entry]:
         return sorted(
             Entry(
-                name, given.get(name, default), False, name in given, default, kind, documentation
+                name,
+                given.get(name, default),
+                False,
+                name in given,
+                default,
+                kind,
+                documentation,
+                default_name=None,
             )
             for name, (default, kind, documentation) in _DEFAULTS.items()
         )

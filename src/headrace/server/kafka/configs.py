@@ -100,6 +100,9 @@ class Entry(NamedTuple):
     # than the default and what was set.
     synonyms: tuple[Synonym, ...] = ()
     is_sensitive: bool = False
+    # What the default is called where it comes from; empty: the same. None where Kafka
+    # shows no default below what was set.
+    default_name: str | None = ""
 
 
 class Mapped(NamedTuple):
@@ -170,8 +173,10 @@ class Table(Generic[Settings]):
         *,
         constant: Iterable[str] = (),
         kept: Iterable[Kept[Settings]] = (),
+        default_names: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """`constant` are settings that cannot change after the beginning."""
+        """`constant` are settings that cannot change after the beginning; `default_names`,
+        what defaults are called on a broker, where that is not the same."""
         self.defaults = defaults
         mapped = list(named)
         known = {each.setting for each in mapped}
@@ -185,6 +190,7 @@ class Table(Generic[Settings]):
         self.fixed = {each.name: each for each in fixed}
         self.kept = {each.name: each for each in kept}
         self._constant = frozenset(constant)
+        self._default_names = default_names
 
     def describe(
         self,
@@ -209,7 +215,10 @@ class Table(Generic[Settings]):
             if wanted is None or name in wanted:
                 value = fixed.show(settings)
                 entries.append(Entry(name, value, True, False, value, fixed.kind, fixed.instead))
-        return sorted(entries)
+        names_of = self._default_names
+        return sorted(
+            entry._replace(default_name=names_of.get(entry.name, "")) for entry in entries
+        )
 
     def _entry(self, mapped: Mapped, settings: Settings, given: str | None) -> Entry:
         setting = getattr(settings, mapped.setting)

@@ -57,13 +57,14 @@ def _describe(
 def _result(
     entry: Entry, source: Source, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
+    synonyms = _synonyms(entry, source)
     return DescribeConfigsResourceResult(
         entry.name,
         None if entry.is_sensitive else entry.value,
         entry.is_read_only,
-        _synonyms(entry, source)[0].source,
+        synonyms[0].source if synonyms else Source.DEFAULT,
         entry.is_sensitive,
-        _synonyms(entry, source) if request.include_synonyms else (),
+        synonyms if request.include_synonyms else (),
         entry.kind,
         entry.documentation if request.include_documentation else None,
     )
@@ -75,7 +76,10 @@ def _synonyms(entry: Entry, source: Source) -> Sequence[DescribeConfigsSynonym]:
             DescribeConfigsSynonym(name, None if entry.is_sensitive else value, each)
             for name, value, each in entry.synonyms
         ]
-    default = DescribeConfigsSynonym(entry.name, entry.default, Source.DEFAULT)
+    synonyms = []
     if entry.is_set:
-        return (DescribeConfigsSynonym(entry.name, entry.value, source), default)
-    return (default,)
+        synonyms.append(DescribeConfigsSynonym(entry.name, entry.value, source))
+    if entry.default_name is not None:
+        name = entry.default_name or entry.name
+        synonyms.append(DescribeConfigsSynonym(name, entry.default, Source.DEFAULT))
+    return synonyms

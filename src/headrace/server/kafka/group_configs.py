@@ -127,6 +127,14 @@ def queue_table(node: NodeSettings) -> Table[GroupSettings]:
             "leases_per_consumer_max": "how many messages one consumer may hold",
             "starvation_ms": "after how long a waiting lane earns a message",
         },
+        default_names={
+            name: f"group.{name}"
+            for name in (
+                "share.delivery.count.limit",
+                "share.partition.max.record.locks",
+                "share.record.lock.duration.ms",
+            )
+        },
     )  # fmt: skip
 
 

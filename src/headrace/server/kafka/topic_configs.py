@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
+from typing import Final
 
 from headrace.core.settings import TopicSettings
 from headrace.server.kafka.configs import Kept, Kind, Mapped, Table
@@ -69,6 +70,38 @@ def _refuse_remote(value: str, settings: TopicSettings) -> str | None:
 def _refuse_throttled(value: str, settings: TopicSettings) -> str | None:
     return None if _THROTTLED.fullmatch(value) else "it is * or a list of partition:broker"
 
+
+# What topics begin with, by the names that Kafka has for it on a broker.
+BROKER_NAMES: Final = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+# Kafka shows no default below these: on a broker they are unset, and other names hold, such as
+# log.retention.hours.
+_UNSET_ON_BROKERS = ("flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms")
 
 _LEVEL = "means nothing: the node compresses at a level of its own"
 _ALONE = "means nothing on one node"
@@ -181,4 +214,17 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         Kept("segment.jitter.ms", "0", Kind.LONG, _FILES, 0),
         Kept("unclean.leader.election.enable", "false", Kind.BOOLEAN, _ALONE),
     ),
+    default_names={
+        **BROKER_NAMES,
+        **dict.fromkeys(_UNSET_ON_BROKERS),
+        **dict.fromkeys(
+            (
+                "follower.replication.throttled.replicas",
+                "leader.replication.throttled.replicas",
+                "remote.log.copy.disable",
+                "remote.log.delete.on.disable",
+                "remote.storage.enable",
+            )
+        ),
+    },
 )  # fmt: skip
