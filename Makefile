@@ -5,7 +5,7 @@ PYTHON ?=
 # How many test processes run at once.
 PARALLEL ?= 2
 # Debian packages whose programs some tests run.
-DEBIAN_TOOLS ?= kcat curl jq chromium prometheus
+DEBIAN_TOOLS ?= kcat curl jq chromium prometheus maven
 # More arguments for pytest, as in: make test ARGS="-k lease"
 ARGS ?=
 
@@ -18,7 +18,7 @@ SHORT_TESTS := tests/test_tidy.py tests/unit tests/property
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check lint format bench bench-kafka bench-doors screenshots tools wheel crash power-loss rot transactions \
-	load hostile spark-soak properties soak clean
+	load hostile spark-soak ecosystem properties soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,9 @@ hostile: $(STAMP) ## two hours of a hostile client: memory, waiting times and pr
 
 spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)
+
+ecosystem: $(STAMP) ## Kafka's tools, frameworks and collectors on a node, beside Apache Kafka (needs Maven)
+	@HEADRACE_ECOSYSTEM=1 $(PYTEST) -q tests/ecosystem --timeout 0 $(ARGS)
 
 properties: $(STAMP) ## every property at length: 2,000 examples each
 	@HEADRACE_LONG=1 $(PYTEST) -q -n $(PARALLEL) --dist loadgroup tests/property tests/interop/test_wire_kio.py --timeout 0 $(ARGS)

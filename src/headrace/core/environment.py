@@ -54,6 +54,7 @@ TOLD = (
 # How long and how strict the tests of this repository are, for nodes that they start.
 TESTING = (
     "HEADRACE_COMMAND",
+    "HEADRACE_ECOSYSTEM",
     "HEADRACE_FLAKY_MAX",
     "HEADRACE_FLIPS",
     "HEADRACE_HOSTILE_ATTACKS",
