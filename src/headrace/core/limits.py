@@ -101,6 +101,10 @@ UNTAKEN_BYTES_MAX: Final = 128 * 1024 * 1024
 SPARE_BYTES_MAX: Final = 64 * 1024 * 1024
 # Of one answer to a fetch. Whoever wants more asks again.
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
+# Of topics whose records are written in another format before they go out: what an answer
+# reads of one, and what is rewritten in one piece.
+COORDINATOR_READ_BYTES_MAX: Final = 256 * 1024
+COORDINATOR_PART_BYTES: Final = 32 * 1024
 # Partitions that all fetch sessions together remember.
 FETCH_SESSION_PARTITIONS_MAX: Final = 1_000_000
 FETCH_SESSIONS_MAX: Final = 10_000

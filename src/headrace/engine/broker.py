@@ -222,7 +222,7 @@ class Broker:
             closing += self.topics.delete(each, now_ms)
             self.moves.forget(each.id)
             self.publisher.forget(each)
-            self.cursors.forget_topic(each.id, now_ms)
+            self.cursors.forget_topic(each, now_ms)
             self.cursors.on_topic_changed(each)
         for partition in closing:
             partition.resign()

@@ -23,6 +23,8 @@ from headrace.core.values import DEAD_LETTER_SUFFIX
 # redrives or purges them.
 DEAD_LETTER_GROUP = "__dead-letters"
 CURSOR_TOPIC = "__cursors"
+# What Kafka's clients call that topic.
+CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 TRACE_TOPIC = "__trace"
 INTERNAL_TOPICS = frozenset((CURSOR_TOPIC, TRANSACTION_TOPIC, TRACE_TOPIC))
@@ -31,7 +33,7 @@ STATE_TOPICS = frozenset((CURSOR_TOPIC, TRANSACTION_TOPIC))
 # No user's topic has one of these names: the node's own, and those in which Kafka's
 # clients expect what a broker keeps for itself.
 RESERVED_TOPICS = INTERNAL_TOPICS | {
-    "__consumer_offsets",
+    CONSUMER_OFFSETS,
     "__share_group_state",
     "__cluster_metadata",
 }

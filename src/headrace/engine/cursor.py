@@ -3,6 +3,9 @@
     key     group, topic id, partition       msgpack
     value   offset, committed at, metadata,  msgpack, or null: forgotten
             leader epoch
+    header  "topic", of what is forgotten:   UTF-8
+            the topic's name, which nobody
+            may know any more
 
 The table is built by reading that topic from its start; a commit is an append to
 it and counts once it is synced. Members of a group share its partitions by range,
@@ -31,7 +34,9 @@ from headrace.engine.records import iterate_batches
 from headrace.engine.topics import Topics
 from headrace.record import (
     ControlKind,
+    Headers,
     NewRecord,
+    Record,
     build_batch,
     read_control,
     read_header,
@@ -40,6 +45,7 @@ from headrace.record import (
 
 Place = tuple[bytes, int]
 NO_PRODUCER = -1
+TOPIC_HEADER = "topic"
 
 
 class Cursor(NamedTuple):
@@ -60,6 +66,16 @@ class Commitment(NamedTuple):
     leader_epoch: int = -1
 
 
+class StoredCursor(NamedTuple):
+    """What a record of the topic says: None as the cursor forgets it."""
+
+    group: str
+    place: Place
+    cursor: Cursor | None
+    # Of what is forgotten; "" in records of versions that did not write it.
+    topic_name: str
+
+
 class _Position(NamedTuple):
     """A record of the topic: its offset there, and what it says."""
 
@@ -76,6 +92,14 @@ _key_decoder: msgspec.msgpack.Decoder[tuple[str, bytes, int]] = msgspec.msgpack.
 )
 _value_decoder: msgspec.msgpack.Decoder[Cursor] = msgspec.msgpack.Decoder(Cursor)
 _encoder = msgspec.msgpack.Encoder()
+
+
+def decode_cursor(record: Record) -> StoredCursor:
+    group, topic_id, index = _key_decoder.decode(record.key or b"")
+    if record.value is not None:
+        return StoredCursor(group, (topic_id, index), _value_decoder.decode(record.value), "")
+    name = dict(record.headers).get(TOPIC_HEADER) or b""
+    return StoredCursor(group, (topic_id, index), None, name.decode())
 
 
 class StreamGroup:
@@ -133,10 +157,11 @@ class Cursors:
                     self._apply(each)
                 continue
             for record in read_records(batch, header):
-                group, topic_id, index = _key_decoder.decode(record.key or b"")
-                value = None if record.value is None else _value_decoder.decode(record.value)
+                stored = decode_cursor(record)
                 producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-                read = _Position(record.offset, group, (topic_id, index), value, producer_id)
+                read = _Position(
+                    record.offset, stored.group, stored.place, stored.cursor, producer_id
+                )
                 if header.is_transactional:
                     self._hold(read)
                 else:
@@ -182,9 +207,10 @@ class Cursors:
 
     def place(self, now_ms: int) -> Place:
         """Where positions are written: what a transaction names to commit some."""
-        return self._ensure(now_ms).topic.id, 0
+        return self.ensure_topic(now_ms).topic.id, 0
 
-    def _ensure(self, now_ms: int) -> Partition:
+    def ensure_topic(self, now_ms: int) -> Partition:
+        """Where positions are written, made if it is not there."""
         partition = self._partition()
         if partition is None:
             settings = TopicSettings(cleanup="compact", retention_ms=None, segment_bytes=1 << 20)
@@ -198,13 +224,15 @@ class Cursors:
         positions: Mapping[Place, Commitment | None],
         now_ms: int,
         producer: tuple[int, int] | None = None,
+        gone: Topic | None = None,
     ) -> tuple[Partition, int]:
         """Write positions (None forgets one); the partition and the end to wait
         for before they count. Those of a producer, by id and epoch, are part of
-        its transaction and count when that is committed."""
+        its transaction and count when that is committed. `gone` is a topic that
+        is in the catalog no longer."""
         if group in self._topics.catalog.groups and not self.knows(group):
             raise GroupKindMismatch(f"group {group!r} reads as a queue; choose another name")
-        partition = self._ensure(now_ms)
+        partition = self.ensure_topic(now_ms)
         records = []
         cursors: list[tuple[Place, Cursor | None]] = []
         for place, wanted in positions.items():
@@ -213,7 +241,8 @@ class Cursors:
                 cursor = Cursor(wanted.offset, now_ms, wanted.metadata, wanted.leader_epoch)
             cursors.append((place, cursor))
             value = None if cursor is None else _encoder.encode(cursor)
-            records.append(NewRecord(_encoder.encode((group, *place)), value, (), now_ms))
+            headers = self._topic_header(place[0], gone) if cursor is None else ()
+            records.append(NewRecord(_encoder.encode((group, *place)), value, headers, now_ms))
         if producer is None:
             batch = build_batch(records)
         else:
@@ -227,6 +256,14 @@ class Cursors:
             else:
                 self._hold(_Position(first + number, group, place, cursor, producer[0]))
         return partition, end
+
+    def _topic_header(self, topic_id: bytes, gone: Topic | None) -> Headers:
+        """Names the topic for readers who learn that a position is forgotten: when they
+        do, the catalog may not know the topic any more."""
+        topic = gone
+        if topic is None or topic.id != topic_id:
+            topic = self._topics.catalog.topics_by_id.get(topic_id)
+        return () if topic is None else ((TOPIC_HEADER, topic.name.encode()),)
 
     def on_synced(self) -> None:
         partition = self._partition()
@@ -326,11 +363,12 @@ class Cursors:
         places = self._table.get(group)
         return None if not places else self.commit(group, dict.fromkeys(places), now_ms)
 
-    def forget_topic(self, topic_id: bytes, now_ms: int) -> None:
+    def forget_topic(self, topic: Topic, now_ms: int) -> None:
+        """Forget all positions in a topic that is in the catalog no longer."""
         for group, table in list(self._table.items()):
-            places = [place for place in table if place[0] == topic_id]
+            places = [place for place in table if place[0] == topic.id]
             if places:
-                self.commit(group, dict.fromkeys(places), now_ms)
+                self.commit(group, dict.fromkeys(places), now_ms, gone=topic)
 
     # Members.
 

@@ -123,7 +123,7 @@ class Transactions:
                 if record.value is None:
                     self._entries.pop(name, None)
                 else:
-                    self._entries[name] = _Entry(_decode(record.value), 0)
+                    self._entries[name] = _Entry(decode_transaction(record.value), 0)
         for name, entry in self._entries.items():
             self._follow(name, entry)
 
@@ -131,13 +131,18 @@ class Transactions:
         topic = self._topics.catalog.topics.get(TRANSACTION_TOPIC)
         return None if topic is None else self._topics.partitions(topic)[0]
 
-    def _write(self, changed: Sequence[tuple[str, Transaction | None]], now_ms: int) -> int:
-        """As one batch; the end of the log behind it."""
+    def ensure_topic(self, now_ms: int) -> Partition:
+        """Where transactions are written, made if it is not there."""
         partition = self._partition()
         if partition is None:
             settings = TopicSettings(cleanup="compact", retention_ms=None, segment_bytes=1 << 20)
             topic = self._topics.create(TRANSACTION_TOPIC, 1, settings, now_ms, internal=True)
             partition = self._topics.partitions(topic)[0]
+        return partition
+
+    def _write(self, changed: Sequence[tuple[str, Transaction | None]], now_ms: int) -> int:
+        """As one batch; the end of the log behind it."""
+        partition = self.ensure_topic(now_ms)
         batch = build_batch(
             [
                 NewRecord(
@@ -419,7 +424,7 @@ class Transactions:
         }
 
 
-def _decode(data: bytes) -> Transaction:
+def decode_transaction(data: bytes) -> Transaction:
     try:
         return _decoder.decode(data)
     except msgspec.DecodeError as error:

@@ -74,12 +74,15 @@ def test_a_name_that_kafka_takes_is_an_ordinary_topic(name: str) -> None:
 def test_a_producer_to_one_of_the_nodes_own_topics_is_told_at_once(name: str) -> None:
     async def scenario() -> None:
         asking = Asking(MemoryDisk())
-        assert (await find(asking, name)).error_code == Error.INVALID_TOPIC_EXCEPTION
         unasked = await find(asking, name, may_create=False)
         assert unasked.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
         code, reason = await create(asking, name)
         assert code == Error.INVALID_TOPIC_EXCEPTION
         assert "Headrace" in reason
+        # Those that Kafka's clients read are made, and not written to.
+        found = await find(asking, name)
+        code = found.error_code or await produce(asking, name)
+        assert code == Error.INVALID_TOPIC_EXCEPTION
 
     run(scenario)
 
@@ -90,8 +93,8 @@ def test_the_nodes_own_topics_are_not_written_to() -> None:
         assert await create(asking, "orders") == (0, "")
         moved = OffsetCommitRequestTopic("orders", partitions=(OffsetCommitRequestPartition(0, 0),))
         await asking.ask(OFFSET_COMMIT, 8, OffsetCommitRequest("g", topics=(moved,)))
-        assert (await find(asking, "__cursors")).is_internal
-        assert await produce(asking, "__cursors") == Error.INVALID_TOPIC_EXCEPTION
+        assert (await find(asking, "__consumer_offsets")).is_internal
+        assert await produce(asking, "__consumer_offsets") == Error.INVALID_TOPIC_EXCEPTION
 
     run(scenario)
 

@@ -199,9 +199,10 @@ def test_partitions_are_added_all_or_none() -> None:
         await producer.init()
         unknown, skipped = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.OPERATION_NOT_ATTEMPTED
         assert await producer.add(0, 9) == [skipped, unknown]
-        assert await producer.add(0, topic="__cursors") == [unknown]
+        offsets = "__consumer_offsets"
+        assert await producer.add(0, topic=offsets) == [unknown]
         await producer.add_offsets()
-        assert await producer.add(0, topic="__cursors") == [Error.TOPIC_AUTHORIZATION_FAILED]
+        assert await producer.add(0, topic=offsets) == [Error.TOPIC_AUTHORIZATION_FAILED]
         assert await producer.write(0, b"a") == Error.TRANSACTION_ABORTABLE
 
     run(scenario)

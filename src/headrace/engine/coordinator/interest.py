@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
+from headrace.engine.catalog import RESERVED_TOPICS
 from headrace.engine.coordinator.topic_pattern import TopicPattern, Visits
 from headrace.engine.coordinator.values import Topics
 
@@ -106,6 +107,8 @@ class Interest:
                 # must not grow for ever.
                 judged = {name: judged[name] for name in topics if name in judged}
                 self._judged[text] = judged
+            # Who wants the node's own topics names them.
+            judged.update((name, False) for name in RESERVED_TOPICS if name in topics)
             try:
                 yield from pattern.match_all(topics, judged)
             except InvalidArgument as error:

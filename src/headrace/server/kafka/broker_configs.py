@@ -246,9 +246,11 @@ _FIXED = {
     "log.dirs": Kind.STRING,
     "node.id": Kind.INT,
     "offsets.retention.minutes": Kind.INT,
+    "offsets.topic.num.partitions": Kind.INT,
     "offsets.topic.replication.factor": Kind.INT,
     "process.roles": Kind.LIST,
     "transaction.partition.verification.enable": Kind.BOOLEAN,
+    "transaction.state.log.num.partitions": Kind.INT,
 }
 
 

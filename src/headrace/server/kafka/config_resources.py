@@ -41,6 +41,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.group_configs import GroupConfigs
 from headrace.server.kafka.groups import is_group_id
+from headrace.server.kafka.names import topic_named
 from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
 
 
@@ -78,7 +79,7 @@ def describe(
     """The entries, and where those come from that are set."""
     broker = call.service.broker
     if kind == Resource.TOPIC:
-        topic = broker.topics.named(name)
+        topic = topic_named(broker.topics, name)
         return Source.TOPIC, TOPIC_CONFIGS.describe(topic.settings, names, topic.configs)
     if kind == Resource.GROUP:
         _check_group(name)
@@ -114,7 +115,7 @@ def alter(
     service = call.service
     broker, now_ms = service.broker, service.clock.now_ms()
     if kind == Resource.TOPIC:
-        topic = broker.topics.named(name)
+        topic = topic_named(broker.topics, name)
         if topic.is_internal:
             raise InvalidArgument(f"{name} is the node's own")
         wanted, given = change(TOPIC_CONFIGS, topic.settings, topic.configs)
@@ -199,9 +200,11 @@ def _describe_node(call: Call, levels: Levels) -> list[Entry]:
             "log.dirs": started.data,
             "node.id": call.service.node_id,
             "offsets.retention.minutes": started.offsets_retention_ms // 60_000,
+            "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": 1,
             "process.roles": "broker,controller",
             "transaction.partition.verification.enable": started.transaction_version >= 2,
+            "transaction.state.log.num.partitions": 1,
         },
     )
 

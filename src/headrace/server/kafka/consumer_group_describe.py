@@ -16,6 +16,7 @@ from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import kafka_name
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.consumer_group_describe_request import (
     ConsumerGroupDescribeRequest,
@@ -83,7 +84,7 @@ def _assignment(call: Call, assignment: values.Assignment) -> Assignment:
     topics = call.service.broker.topics.catalog.topics_by_id
     return Assignment(
         tuple(
-            TopicPartitions(topic_id, topics[topic_id].name, partitions)
+            TopicPartitions(topic_id, kafka_name(topics[topic_id]), partitions)
             for topic_id, partitions in assignment
             # A topic that was deleted leaves with the members' next heartbeats.
             if topic_id in topics

@@ -20,6 +20,7 @@ from headrace.engine.commit import Commit
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.names import topic_named
 from headrace.server.slices import Slices, in_slices
 from headrace.wire.kafka.generated.create_partitions_request import (
     CreatePartitionsRequest,
@@ -55,7 +56,7 @@ async def _grow(
     name, total, assignments = wanted
     code = Error.INVALID_PARTITIONS
     try:
-        topic = service.broker.topics.named(name)
+        topic = topic_named(service.broker.topics, name)
         if topic.is_internal:
             raise InvalidArgument(f"{name} is the node's own")
         if not topic.partitions < total <= PARTITIONS_PER_TOPIC_MAX:

@@ -32,7 +32,7 @@ from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import Given, InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.names import check_no_collision
+from headrace.server.kafka.names import check_no_collision, check_not_shown
 from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
 from headrace.server.slices import SMALL, in_slices
 from headrace.wire.kafka.generated.create_topics_request import (
@@ -119,6 +119,7 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
         return _create_letters(call, source)
     try:
         # An existing topic is told of first: that is what a client asks again for.
+        check_not_shown(topics.catalog, name)
         topics.check_new(name, 1)
         check_no_collision(topics.catalog, name)
         code = Error.INVALID_REPLICATION_FACTOR

@@ -15,7 +15,7 @@ from headrace.engine.catalog import Topic
 from headrace.server.deletion import delete_topics
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.names import kafka_name, topic_of
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.delete_topics_request import (
     DeleteTopicsRequest,
@@ -61,7 +61,9 @@ def _find(
     except HeadraceError as error:
         return _failed(wanted, code_of(error), str(error))
     if topic.is_internal:
-        return _failed(wanted, Error.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the node's own")
+        return _failed(
+            wanted, Error.INVALID_TOPIC_EXCEPTION, f"{kafka_name(topic)} is the node's own"
+        )
     if topic.id in found:
         return _failed(wanted, Error.INVALID_REQUEST, "the request names this topic twice")
     found[topic.id] = topic

@@ -15,6 +15,7 @@ from headrace.core.steps import Steps
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import find_topic, kafka_name
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from headrace.wire.kafka.generated.describe_log_dirs_response import (
@@ -33,11 +34,8 @@ def handle(
     if request.topics is None:
         wanted = [(topic, range(topic.partitions)) for _, topic in sorted(catalog.topics.items())]
     else:
-        wanted = [
-            (catalog.topics[name], partitions)
-            for name, partitions in request.topics
-            if name in catalog.topics
-        ]
+        named = ((find_topic(catalog, name), indexes) for name, indexes in request.topics)
+        wanted = [(topic, indexes) for topic, indexes in named if topic is not None]
     size = sum(1 + len(partitions) for _, partitions in wanted)
     return answer(size, _describe_all(call, wanted))
 
@@ -65,4 +63,4 @@ def _describe(call: Call, topic: Topic, wanted: Sequence[int]) -> Steps[Describe
         if partition is not None:
             found.append(DescribeLogDirsPartition(index, partition.log.size_bytes))
         yield
-    return DescribeLogDirsTopic(topic.name, found)
+    return DescribeLogDirsTopic(kafka_name(topic), found)

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions, version 0: topics in pages of partitions.
 
-Topics come by name, ascending; none named means all but internal ones. A page holds
+Topics come by name, ascending; none named means all, of the node's
+own those that Kafka has. A page holds
 at most as many partitions as the request or the node allows; `next_cursor` is the
 first that did not fit, and the next request sends it back.
 
@@ -19,6 +20,7 @@ from headrace.core.values import check_name
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import find_topic, is_listed, kafka_name
 from headrace.server.kafka.nodes import TOPIC_OPERATIONS
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_topic_partitions_request import (
@@ -49,7 +51,7 @@ def _describe_page(
     catalog = call.service.broker.topics.catalog
     names = sorted({topic.name for topic in request.topics})
     if not names:
-        names = sorted(name for name, topic in catalog.topics.items() if not topic.is_internal)
+        names = sorted(kafka_name(topic) for topic in catalog.topics.values() if is_listed(topic))
     after = request.cursor
     left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
     described: list[DescribeTopicPartitionsResponseTopic] = []
@@ -62,7 +64,7 @@ def _describe_page(
             first = max(after.partition_index, 0)
         if not left:
             return DescribeTopicPartitionsResponse(0, described, Cursor(name, first))
-        topic = catalog.topics.get(name)
+        topic = find_topic(catalog, name)
         if topic is None:
             described.append(_unknown(name))
             continue
@@ -100,7 +102,7 @@ def _describe(
         yield
     return DescribeTopicPartitionsResponseTopic(
         Error.NONE,
-        topic.name,
+        kafka_name(topic),
         topic.id,
         topic.is_internal,
         partitions,

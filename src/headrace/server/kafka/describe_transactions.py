@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core.steps import Steps
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import kafka_name
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_transactions_request import DescribeTransactionsRequest
 from headrace.wire.kafka.generated.describe_transactions_response import (
@@ -42,7 +43,7 @@ def _describe(call: Call, name: str) -> TransactionState:
     partitions: dict[str, list[int]] = {}
     for topic_id, index in sorted(found.partitions):
         if topic_id in topics:
-            partitions.setdefault(topics[topic_id].name, []).append(index)
+            partitions.setdefault(kafka_name(topics[topic_id]), []).append(index)
     return TransactionState(
         Error.NONE,
         name,

@@ -8,6 +8,9 @@ When there is less than min_bytes the answer waits for
 more, at most max_wait_ms, and not while another request waits for its turn behind this
 one (see turns.py). Followers do not exist yet, so a replica id is ignored.
 
+Records of the node's own topics that Kafka has, too, go out in Kafka's format
+(coordinator_topics.py), in slices and so much at a time.
+
 What is in memory is read at once, on the loop; for the rest a thread waits for the
 disk, and the answer for the thread.
 
@@ -25,11 +28,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
-from headrace.core.limits import FETCH_BYTES_MAX
+from headrace.core.limits import COORDINATOR_READ_BYTES_MAX, FETCH_BYTES_MAX
 from headrace.core.ports import Buffer, WouldWait
 from headrace.core.steps import Steps, run_to_end
 from headrace.engine.partition import Partition
 from headrace.record import read_header
+from headrace.server.kafka.coordinator_topics import (
+    is_any_rewritten,
+    is_rewritten,
+    rewriting,
+    sync_soon,
+)
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.fetch_session import FetchSession, Key, Told
@@ -62,7 +71,10 @@ def handle(
         return FetchResponse(error_code=session)
     is_full = request.session_epoch <= 0
     reading = _Reading(call, request, session, is_full=is_full)
-    return reading.start() if len(session.wanted) <= MANY else reading.answer_in_slices()
+    catalog = call.service.broker.topics.catalog
+    if len(session.wanted) <= MANY and not is_any_rewritten(catalog, session.wanted):
+        return reading.start()
+    return reading.answer_in_slices()
 
 
 class _Reading:
@@ -82,6 +94,8 @@ class _Reading:
         self._passed: dict[Key, tuple[str, int]] = {}
         # What was read from at the last look, and how much there was to read then.
         self._partitions: list[Partition] = []
+        # Those whose records are still in the node's own format.
+        self._unwritten: dict[Key, Partition] = {}
         # How many bytes of the answer are left.
         self._left = 0
         self._log_bytes = 0
@@ -211,10 +225,10 @@ class _Reading:
         else:
             self._answer.set_result(self.response())
 
-    # Very many partitions.
+    # Very many partitions, or records to be rewritten.
 
     async def answer_in_slices(self) -> FetchResponse:
-        """The same, with turns for others while it looks. It listens before it looks for
+        """`start` with turns for others while it looks. It listens before it looks for
         the last time, so nothing that comes between the two is missed."""
         service, connection = self._call.service, self._call.connection
         wait_ms = min(max(self._request.max_wait_ms, 0), WAIT_MS_MAX)
@@ -290,6 +304,8 @@ class _Reading:
         for key, wanted in self._wanted.items():
             with self._patience():
                 self._look_at(key, wanted)
+            if key in self._unwritten:
+                await self._rewrite(key, wanted)
             await slices.rest()
         self._end_look()
 
@@ -297,6 +313,7 @@ class _Reading:
         self._found = {}
         self._passed = {}
         self._partitions = []
+        self._unwritten = {}
         self._size = 0
         self._cold = []
         self._left = min(self._request.max_bytes, FETCH_BYTES_MAX)
@@ -337,6 +354,8 @@ class _Reading:
         except UnknownPartition:
             return _failed(index, Error.UNKNOWN_TOPIC_OR_PARTITION), 0
         self._partitions.append(partition)
+        if is_rewritten(topic.name):
+            sync_soon(service, partition)
         stale = _check_epoch(partition, wanted.current_leader_epoch, service.node_id)
         if stale is not None:
             return stale, 0
@@ -352,6 +371,8 @@ class _Reading:
             )
             if records:
                 self._passed[key] = (topic.name, behind - wanted.fetch_offset)
+                if is_rewritten(topic.name):
+                    self._unwritten[key] = partition
             if self._is_committed:
                 aborted = _aborted_in(partition, wanted.fetch_offset, records)
         except WouldWait as cold:
@@ -378,10 +399,42 @@ class _Reading:
         if wanted.fetch_offset >= end or (left <= 0 and not is_first):
             return b"", 0
         limit = max(1, min(wanted.partition_max_bytes, left))
+        if is_rewritten(partition.topic.name):
+            limit = min(limit, COORDINATOR_READ_BYTES_MAX)
         records, behind = partition.log.read_to(wanted.fetch_offset, limit, end)
         # The first batch of an answer goes out whatever its size, so that whoever
         # asks for little still gets on. Any other waits for the next answer.
         return (records, behind) if is_first or len(records) <= left else (b"", 0)
+
+    async def _rewrite(self, key: Key, wanted: FetchPartition) -> None:
+        """Put what was read of a partition into Kafka's format. It may be larger then, and
+        less of it fit."""
+        partition, data = self._unwritten.pop(key), self._found[key]
+        batches = data.records or b""
+        self._size -= len(batches)
+        self._left += len(batches)
+        try:
+            records, behind = await in_slices(
+                rewriting(
+                    self._call.service.broker.topics.catalog,
+                    partition.topic.name,
+                    batches,
+                    wanted.fetch_offset,
+                    min(wanted.partition_max_bytes, self._left),
+                    force=not self._size,
+                )
+            )
+        except CorruptLog as error:
+            partition.stopped = error
+            records, behind = b"", wanted.fetch_offset
+            data = _failed(
+                partition.index, code_of(error), data.log_start_offset, data.high_watermark
+            )
+            self._has_errors = True
+        self._found[key] = data._replace(records=records)
+        self._passed[key] = (partition.topic.name, behind - wanted.fetch_offset)
+        self._size += len(records)
+        self._left -= len(records)
 
     # Answering.
 

@@ -13,6 +13,7 @@ from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.values import Assignment
 from headrace.server.kafka.groups import LiveGroups
+from headrace.server.kafka.names import kafka_name
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.service import Service
 from headrace.wire.kafka.embedded import decode_assignment
@@ -61,7 +62,7 @@ def _opened(assignment: bytes) -> Places:
 def _named(service: Service, assignment: Assignment) -> Places:
     topics = service.broker.topics.catalog.topics_by_id
     return tuple(
-        (topics[topic_id].name, index)
+        (kafka_name(topics[topic_id]), index)
         for topic_id, partitions in assignment
         if topic_id in topics
         for index in partitions

@@ -52,6 +52,7 @@ from headrace.engine.coordinator.values import (
 )
 from headrace.server.kafka.held import Held
 from headrace.server.kafka.live_settings import LiveSettings
+from headrace.server.kafka.names import is_listed, kafka_name
 from headrace.server.service import Service
 
 # Between two turns of matching patterns; others are served meanwhile.
@@ -249,9 +250,9 @@ class LiveGroups:
         if catalog is not self._catalog:
             self._catalog = catalog
             self._topics = {
-                name: (topic.id, topic.partitions)
-                for name, topic in catalog.topics.items()
-                if not topic.is_internal
+                kafka_name(topic): (topic.id, topic.partitions)
+                for topic in catalog.topics.values()
+                if is_listed(topic)
             }
         return self._topics
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from headrace.server.kafka.configs import Resource
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import is_listed, kafka_name
 from headrace.wire.kafka.generated.list_config_resources_request import ListConfigResourcesRequest
 from headrace.wire.kafka.generated.list_config_resources_response import (
     ConfigResource,
@@ -30,7 +31,7 @@ def handle(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourc
     catalog = call.service.broker.topics.catalog
     found = [(name, kind) for kind, name in catalog.configs if kind != Resource.BROKER]
     found += [
-        (each.name, Resource.TOPIC) for each in catalog.topics.values() if not each.is_internal
+        (kafka_name(each), Resource.TOPIC) for each in catalog.topics.values() if is_listed(each)
     ]
     found.append((str(call.service.node_id), Resource.BROKER))
     return ListConfigResourcesResponse(

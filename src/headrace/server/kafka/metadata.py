@@ -1,11 +1,12 @@
 """Metadata, versions 0 to 13: which topics there are, and who leads them.
 
     topics      answered
-    null        all of them; internal topics only when asked for by name
+    null        all of them; of the node's own topics those that Kafka has, too
     none        none, and the node itself (in version 0, all)
     by name     a topic that does not exist is made when both the request and the
                 node's settings allow it; beyond the rate of that, LEADER_NOT_AVAILABLE,
                 and the client asks again
+                the node's own that Kafka has are made whatever the settings say
     by id       from version 10 on; an unknown id is an error, never a new topic
 
 What is told is on disk: while the catalog is ahead of its log's sync, the answer
@@ -23,13 +24,20 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from headrace.core.errors import DiskFull, HeadraceError, LimitExceeded
+from headrace.core.errors import DiskFull, HeadraceError, InvalidName, LimitExceeded, UnknownTopic
 from headrace.core.steps import Steps
 from headrace.core.values import check_name
-from headrace.engine.catalog import Topic
+from headrace.engine.catalog import RESERVED_TOPICS, Topic
+from headrace.server.kafka.coordinator_topics import make_topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.names import check_no_collision
+from headrace.server.kafka.names import (
+    check_no_collision,
+    find_topic,
+    is_listed,
+    kafka_name,
+    topic_named,
+)
 from headrace.server.kafka.nodes import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -107,7 +115,7 @@ def _answer(call: Call, request: MetadataRequest, is_all: bool) -> Steps[Metadat
 
 
 def _shown(topics: Iterable[Topic]) -> list[Topic]:
-    return sorted((topic for topic in topics if not topic.is_internal), key=lambda each: each.name)
+    return sorted(filter(is_listed, topics), key=kafka_name)
 
 
 def _find(
@@ -122,7 +130,7 @@ def _find(
             return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, name, wanted.topic_id)
         return _describe(call, topic, request)
     name = wanted.name or ""
-    topic = catalog.topics.get(name)
+    topic = find_topic(catalog, name)
     if topic is None:
         try:
             check_name("topic", name)
@@ -142,6 +150,12 @@ def _find(
 def _make(call: Call, name: str, *, may_create: bool) -> Topic:
     """A topic that is missing. Dead letters are made too: to them Kafka's clients may write."""
     broker, now_ms = call.service.broker, call.service.clock.now_ms()
+    if name in RESERVED_TOPICS:
+        if may_create and make_topic(broker, name, now_ms):
+            return topic_named(broker.topics, name)
+        if may_create:
+            raise InvalidName(f"{name!r} is a topic that Headrace keeps for itself")
+        raise UnknownTopic(f"there is no topic {name!r}")
     if may_create and broker.topics.auto_create_partitions:
         check_no_collision(broker.topics.catalog, name)
         source = broker.topics.catalog.source_of(name)
@@ -155,7 +169,7 @@ def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataRes
     may = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponseTopic(
         Error.NONE,
-        topic.name,
+        kafka_name(topic),
         topic.id,
         topic.is_internal,
         _partitions(call.service.node_id, tuple(map(_epoch_of, partitions))),

@@ -24,7 +24,7 @@ from headrace.core.event_log import log_event
 from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
-from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.names import is_listed, topic_of
 from headrace.server.kafka.parts import is_whole, joined, parts_of
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.offset_commit_request import (
@@ -120,7 +120,7 @@ def check_topic(
         text = metadata or ""
         if found is None:
             error = unknown
-        elif found.is_internal or not 0 <= index < found.partitions:
+        elif not is_listed(found) or not 0 <= index < found.partitions:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
         elif len(text.encode()) > limits.METADATA_BYTES_MAX:
             error = Error.OFFSET_METADATA_TOO_LARGE

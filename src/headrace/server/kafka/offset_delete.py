@@ -15,7 +15,7 @@ from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
-from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.names import kafka_name, topic_of
 from headrace.server.kafka.parts import joined, parts_of
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.offset_delete_request import (
@@ -102,7 +102,7 @@ def _check_topic(
     for (index,) in wanted.partitions:
         if topic is None or not 0 <= index < topic.partitions:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
-        elif topic.name in subscribed:
+        elif kafka_name(topic) in subscribed:
             error = Error.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             error = Error.NONE

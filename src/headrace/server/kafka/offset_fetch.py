@@ -22,7 +22,7 @@ from headrace.engine.catalog import Topic
 from headrace.engine.cursor import Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
-from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.names import kafka_name, topic_of
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.offset_fetch_request import (
     OffsetFetchRequest,
@@ -141,7 +141,7 @@ def _everything(call: Call, group: str, stable: bool) -> Steps[Sequence[OffsetFe
         yield
     topics = broker.topics.catalog.topics_by_id
     return tuple(
-        OffsetFetchResponseTopics(topics[topic_id].name, topic_id, tuple(partitions))
+        OffsetFetchResponseTopics(kafka_name(topics[topic_id]), topic_id, tuple(partitions))
         for topic_id, partitions in by_topic.items()
         if topic_id in topics
     )

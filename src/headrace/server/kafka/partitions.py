@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from headrace.engine.partition import Partition
 from headrace.server.kafka.errors import Error
+from headrace.server.kafka.names import topic_named
 from headrace.server.service import Service
 
 
 def partition_of(service: Service, name: str, index: int) -> Partition:
     """UnknownTopic, InvalidName or UnknownPartition when there is none."""
     topics = service.broker.topics
-    return topics.partition(topics.named(name), index)
+    return topics.partition(topic_named(topics, name), index)
 
 
 def epoch_error(partition: Partition, epoch: int) -> Error:
