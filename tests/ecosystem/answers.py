@@ -19,7 +19,7 @@ _ERROR = re.compile(r".*?\b([A-Za-z]+Exception)\b.*")
 _NOISE = re.compile(r"\s+at [\w.$/<>]+\(.*\)|\s+\.\.\. \d+ more|SLF4J: .*|Tools\$Ended|null")
 _WORDS = (
     (re.compile(r"(TopicId: |Cluster ID: |ClusterId: +)\S+"), r"\1ID"),
-    (re.compile(r'("directoryId": ")[^"]+'), r"\1ID"),
+    (re.compile(r'("(?:directoryId|topicId)": ?")[^"]+'), r"\1ID"),
     # A cell of its own: an id of 16 bytes.
     (re.compile(r"(^|\t)[\w-]{22}(\s)", re.MULTILINE), r"\1ID\2"),
     (re.compile(r"console-(share-)?consumer-\d+"), r"console-\1consumer-N"),
