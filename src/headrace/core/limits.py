@@ -30,6 +30,8 @@ GROUP_MEMBERS_MAX: Final = 1_000
 SHARE_GROUP_MEMBERS_MAX: Final = 200
 # The longest time that a member may be silent, whatever it or the node asks for.
 SESSION_MS_MAX: Final = 24 * 60 * 60 * 1000
+# How long a new group may wait for more members.
+REBALANCE_DELAY_MS_MAX: Final = 60_000
 # Groups and others that something is configured of by name, beside topics.
 CONFIGURED_MAX: Final = 10_000
 # A group without members is called unread when no client of any protocol has leased,
@@ -49,6 +51,12 @@ TOPIC_PATTERN_VISITS_MAX: Final = 20_000_000
 TOPIC_PATTERN_VISITS_PER_TURN: Final = 5_000
 # Different ones in one group.
 GROUP_PATTERNS_MAX: Final = 16
+# What a Kafka Streams application is made of: its subtopologies, the topics that they name,
+# and the tasks that come of it, which are shared out anew whenever an instance comes or goes.
+STREAMS_SUBTOPOLOGIES_MAX: Final = 1_000
+STREAMS_TOPICS_MAX: Final = 2_000
+STREAMS_TASKS_MAX: Final = 10_000
+STREAMS_STANDBY_REPLICAS_MAX: Final = 100
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000
 OPEN_TRANSACTIONS_PER_PARTITION_MAX: Final = 10_000
 

@@ -3,8 +3,8 @@
 A member sends up to a megabyte when it joins, and a leader an assignment for each of
 its members. A thousand groups of that size would be a gigabyte, so there is one budget
 for all of them, and for what else a node keeps for its clients. A request that does not
-fit is told to come again; before that, groups that never got stable go, the oldest first:
-their members join again, if they live.
+fit is told to come again; before that, what is kept of groups without members goes, and then
+groups that never got stable, the oldest first: their members join again, if they live.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class GroupBudget:
 
     def forget(self, name: str) -> None:
         self.size_bytes -= self._sizes.pop(name, 0)
+
+    def idle(self, groups: list[CoordinatedGroup]) -> list[str]:
+        """Those without members that keep something all the same, the oldest first."""
+        return [group.name for group in groups if group.is_empty() and self._sizes.get(group.name)]
 
     def unstable(self, groups: list[CoordinatedGroup]) -> list[ClassicGroup]:
         """Those that never got stable and keep something, the oldest first."""

@@ -3,6 +3,7 @@
     JoinGroup ───────────────> classic ──> ClassicGroup
     ConsumerGroupHeartbeat ──> consumer ─> ConsumerGroup      or the error that says
     ShareGroupHeartbeat ─────> share ────> ShareGroup         that the name is taken
+    StreamsGroupHeartbeat ───> streams ──> StreamsGroup
 
 A name belongs to the kind of its members. While it has none, whoever comes first
 decides anew. A group with members may go from the classic protocol to KIP-848 and back:
@@ -22,9 +23,10 @@ from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.mixed import MixedGroup
 from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.share import ShareGroup
+from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.coordinator.values import GroupError
 
-CoordinatedGroup = ClassicGroup | ConsumerGroup | ShareGroup
+CoordinatedGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class GroupRegistry:
@@ -33,9 +35,12 @@ class GroupRegistry:
         *,
         rules_of: Callable[[str], GroupRules] = lambda name: GroupRules(),
         groups_max: int = limits.GROUPS_MAX,
+        on_forgotten: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """`rules_of` a group are looked up whenever one of its members is heard of."""
+        """`rules_of` a group are looked up whenever one of its members is heard of;
+        `on_forgotten` is told of groups that had to make room."""
         self._rules_of = rules_of
+        self._on_forgotten = on_forgotten
         self._groups_max = groups_max
         self._groups: dict[str, CoordinatedGroup] = {}
 
@@ -88,6 +93,19 @@ class GroupRegistry:
         self._groups[name] = made
         return made
 
+    def streams(self, name: str) -> StreamsGroup | GroupError:
+        """The group that an instance of a Kafka Streams application joins."""
+        group = self._groups.get(name)
+        if isinstance(group, StreamsGroup):
+            group.obey(self._rules_of(name))
+            return group
+        refusal = self._refuse(name, group, GroupError.GROUP_ID_NOT_FOUND)
+        if refusal is not GroupError.NONE:
+            return refusal
+        made = StreamsGroup(name, epoch=_last_epoch(group), rules=self._rules_of(name))
+        self._groups[name] = made
+        return made
+
     def replace(self, group: CoordinatedGroup) -> None:
         """The group of this name goes on as this one."""
         self._groups[group.name] = group
@@ -115,6 +133,7 @@ class GroupRegistry:
         if len(self._groups) >= self._groups_max:
             for idle in [name for name, held in self._groups.items() if held.is_empty()]:
                 del self._groups[idle]
+                self._on_forgotten(idle)
             if len(self._groups) >= self._groups_max:
                 return GroupError.POLICY_VIOLATION
         return GroupError.NONE

@@ -23,4 +23,12 @@ class GroupRules(NamedTuple):
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_members_max: int = limits.SHARE_GROUP_MEMBERS_MAX
+    streams_session_timeout_ms: int = 45_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_members_max: int = limits.GROUP_MEMBERS_MAX
+    # Copies of each task's state in other processes.
+    streams_standby_replicas: int = 0
+    # How long a new group waits for more members, and how long there is between two targets.
+    streams_rebalance_delay_ms: int = 3_000
+    streams_assignment_interval_ms: int = 1_000
     migration: Migration = "bidirectional"

@@ -59,6 +59,7 @@ class GroupError(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     INVALID_REGULAR_EXPRESSION = 128
+    STREAMS_INVALID_TOPOLOGY = 130
 
 
 # The classic protocol: the members assign among themselves.

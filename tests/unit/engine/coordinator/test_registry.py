@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.engine.coordinator.conftest import join_request
+from tests.unit.engine.coordinator.streams.conftest import COUNTING
 
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.registry import GroupRegistry
 from headrace.engine.coordinator.share import ShareGroup
+from headrace.engine.coordinator.streams.group import StreamsGroup
+from headrace.engine.coordinator.streams.values import StreamsRequest
 from headrace.engine.coordinator.values import GroupError, HeartbeatRequest, ShareRequest
 
 
@@ -22,13 +25,15 @@ def filled(registry: GroupRegistry, kind: str, name: str = "g") -> None:
             "m", 0, rebalance_timeout_ms=1, subscribed_topic_names=(), owned=()
         )
         group.on_heartbeat(request, {}, 0)
+    elif isinstance(group, StreamsGroup):
+        group.on_heartbeat(StreamsRequest("m", 0, rebalance_timeout_ms=1, topology=COUNTING), {}, 0)
     else:
         assert isinstance(group, ShareGroup)
         group.on_heartbeat(ShareRequest("m", 0, subscribed_topic_names=()), {}, 0)
     assert not group.is_empty()
 
 
-@pytest.mark.parametrize("kind", ["classic", "consumer", "share"])
+@pytest.mark.parametrize("kind", ["classic", "consumer", "share", "streams"])
 def test_a_group_is_made_once_and_found_again(kind: str) -> None:
     registry = GroupRegistry()
     assert registry.find("g") is None
@@ -47,6 +52,12 @@ def test_a_group_is_made_once_and_found_again(kind: str) -> None:
         ("consumer", "share", GroupError.GROUP_ID_NOT_FOUND),
         ("share", "classic", GroupError.INCONSISTENT_GROUP_PROTOCOL),
         ("share", "consumer", GroupError.GROUP_ID_NOT_FOUND),
+        ("share", "streams", GroupError.GROUP_ID_NOT_FOUND),
+        ("consumer", "streams", GroupError.GROUP_ID_NOT_FOUND),
+        ("classic", "streams", GroupError.GROUP_ID_NOT_FOUND),
+        ("streams", "classic", GroupError.INCONSISTENT_GROUP_PROTOCOL),
+        ("streams", "consumer", GroupError.GROUP_ID_NOT_FOUND),
+        ("streams", "share", GroupError.GROUP_ID_NOT_FOUND),
     ],
 )
 def test_a_member_of_another_kind_is_refused(kind: str, other: str, error: GroupError) -> None:
@@ -55,7 +66,7 @@ def test_a_member_of_another_kind_is_refused(kind: str, other: str, error: Group
     assert getattr(registry, other)("g") is error
 
 
-@pytest.mark.parametrize("other", ["consumer", "share"])
+@pytest.mark.parametrize("other", ["consumer", "share", "streams"])
 def test_an_empty_group_becomes_another_kind_and_its_numbers_go_on(other: str) -> None:
     registry = GroupRegistry()
     filled(registry, "classic")
@@ -64,7 +75,7 @@ def test_an_empty_group_becomes_another_kind_and_its_numbers_go_on(other: str) -
     classic.on_leave([("m", None)], 1)
     filled(registry, other)
     group = registry.find("g")
-    assert isinstance(group, ConsumerGroup | ShareGroup)
+    assert isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup)
     assert group.group_epoch > classic.generation
 
 
@@ -94,3 +105,13 @@ def test_the_next_deadline_is_that_of_the_most_urgent_group() -> None:
     filled(registry, "classic", "b")
     registry.share("empty")
     assert registry.next_deadline_ms() == 10_000
+
+
+def test_groups_that_make_room_are_told_of() -> None:
+    forgotten: list[str] = []
+    registry = GroupRegistry(groups_max=2, on_forgotten=forgotten.append)
+    filled(registry, "streams", "busy")
+    registry.streams("idle")
+    registry.streams("new")
+    assert forgotten == ["idle"]
+    assert [group.name for group in registry] == ["busy", "new"]

@@ -1,0 +1,455 @@
+"""The streams group (KIP-1071): the broker shares out the tasks of a Kafka Streams application.
+
+Members say what the application is made of when they join; the broker works out its tasks,
+asks for the internal topics to be made, and assigns. Then as in a consumer group:
+
+    members, topology, topics    group epoch        raised when one of them changes
+            |
+            v
+    target assignment            assignment epoch   made at a heartbeat, but not for a while
+            |                                       after the first member came, and not too
+            |                                       often; empty while topics are missing
+            v
+    each member                  member epoch       follows in its own time (member.py)
+
+    state         Empty        no members
+                  NotReady     topics are missing or have the wrong number of partitions
+                  Assigning    a new target is due
+                  Reconciling  members are following the target
+                  Stable
+
+A group has one topology: its first member brings it, and all others have to bring the same
+while there are any; one with an older epoch is told that it is stale. Endpoints at which
+members can be asked for their state have an epoch of their own; a member that has not heard of
+the newest one is told all of them.
+
+Static members are refused, as by Kafka 4.3, whose clients have none in such a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.streams.assignor import Seat, assign
+from headrace.engine.coordinator.streams.endpoints import partitions_by_endpoint, partitions_read
+from headrace.engine.coordinator.streams.member import STABLE, Holders, StreamsMember
+from headrace.engine.coordinator.streams.refusals import (
+    Refused,
+    check_epoch,
+    check_owned,
+    check_request,
+)
+from headrace.engine.coordinator.streams.topology import (
+    Configured,
+    InvalidTopology,
+    check,
+    configure,
+    required_topics,
+    topology_bytes,
+)
+from headrace.engine.coordinator.streams.values import (
+    NOTHING,
+    Held,
+    Status,
+    StreamsAnswer,
+    StreamsDescription,
+    StreamsMemberDescription,
+    StreamsRequest,
+    Task,
+    TaskIds,
+    Topology,
+)
+from headrace.engine.coordinator.values import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    GroupError,
+    Topics,
+)
+
+
+class StreamsGroup:
+    def __init__(self, name: str, *, epoch: int = 0, rules: GroupRules | None = None) -> None:
+        self.name = name
+        # A member that waits for the first target gets this epoch, and 0 would mean that
+        # it joins.
+        self.group_epoch = self.assignment_epoch = max(epoch, 1)
+        self._rules = rules or GroupRules()
+        self._members: dict[str, StreamsMember] = {}
+        self._topology: Topology | None = None
+        self._topics: Topics | None = None
+        self._found: dict[str, tuple[bytes, int]] = {}
+        self._configured = Configured({})
+        self._target: dict[str, Held] = {}
+        self._holders = Holders()
+        self._standby_replicas = 0
+        # Before then no target is made.
+        self._assign_after_ms = 0
+        self._endpoint_epoch = 0
+        self._shut_down_by: str | None = None
+
+    def obey(self, rules: GroupRules) -> None:
+        """Sessions that are running keep their length until their member is heard of."""
+        self._rules = rules
+
+    # Inputs.
+
+    def on_heartbeat(self, request: StreamsRequest, topics: Topics, now_ms: int) -> StreamsAnswer:
+        try:
+            check_request(request)
+            if request.member_epoch == LEAVE_EPOCH:
+                return self._on_leave(request)
+            return self._on_alive(request, topics, now_ms)
+        except Refused as refusal:
+            return StreamsAnswer(
+                refusal.error, str(refusal), request.member_id, request.member_epoch
+            )
+
+    def tick(self, now_ms: int) -> list[str]:
+        """Drop members that ran out of time; their ids. What they had is shared out
+        when the next member is heard of."""
+        late = [each for each in self._members.values() if _deadline_ms(each) <= now_ms]
+        for member in late:
+            self._remove(member)
+        return [member.member_id for member in late]
+
+    def next_deadline_ms(self) -> int | None:
+        return min(map(_deadline_ms, self._members.values()), default=None)
+
+    # Questions.
+
+    def check_commit(
+        self,
+        member_id: str,
+        member_epoch: int,
+        partitions: Callable[[], Iterable[tuple[str, int]]] = tuple,
+        *,
+        transactional: bool = False,
+    ) -> GroupError:
+        """Whether these credentials may commit offsets now, of these partitions by topic. An
+        epoch of the past will do for tasks that the member had then and has still."""
+        if member_epoch < 0 and (not self._members or (transactional and not member_id)):
+            return GroupError.NONE
+        member = self._members.get(member_id)
+        if member is None:
+            return GroupError.UNKNOWN_MEMBER_ID
+        if member_epoch == member.epoch:
+            return GroupError.NONE
+        if member_epoch > member.epoch:
+            return GroupError.STALE_MEMBER_EPOCH
+        tasks = self._tasks_of(partitions())
+        is_fine = tasks is not None and member.may_commit_behind(member_epoch, tasks)
+        return GroupError.NONE if is_fine else GroupError.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> GroupError:
+        """Whether these credentials may read the group's offsets. Callers that do
+        not claim to be members may."""
+        if not member_id and member_epoch < 0:
+            return GroupError.NONE
+        member = self._members.get(member_id or "")
+        if member is None:
+            return GroupError.UNKNOWN_MEMBER_ID
+        is_current = member_epoch == member.epoch
+        return GroupError.NONE if is_current else GroupError.STALE_MEMBER_EPOCH
+
+    def is_empty(self) -> bool:
+        return not self._members
+
+    def is_known(self) -> bool:
+        """Whether it ever had a member."""
+        return self._topology is not None
+
+    def member_sizes(self) -> Iterator[int]:
+        """The bytes that each member said of itself; and those of the topology, which is
+        kept without members too, for tools that look at the group then."""
+        for member in self._members.values():
+            yield member.held_bytes()
+        if self._topology is not None:
+            yield topology_bytes(self._topology)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        if not self._members or self._topology is None:
+            return frozenset()
+        return frozenset(
+            name for each in self._topology.subtopologies for name in each.read_topics()
+        )
+
+    def state(self) -> str:
+        if not self._members:
+            return "Empty"
+        if not self._configured.is_ready:
+            return "NotReady"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        settled = all(
+            member.state == STABLE and member.epoch == self.assignment_epoch
+            for member in self._members.values()
+        )
+        return "Stable" if settled else "Reconciling"
+
+    def partitions_read(self, held: Held) -> TaskIds:
+        """By topic, what active tasks among these read."""
+        subtopologies = () if self._topology is None else self._topology.subtopologies
+        read = {each.id: each.read_topics() for each in subtopologies}
+        return partitions_read(held.active, read, self._found)
+
+    def lacks_source_topics(self) -> bool:
+        """Whether members wait for topics that their users have to make."""
+        problem = self._configured.problem
+        return problem is not None and problem[0] is Status.MISSING_SOURCE_TOPICS
+
+    def describe(self) -> StreamsDescription:
+        return StreamsDescription(
+            self.state(),
+            self.group_epoch,
+            self.assignment_epoch,
+            self._sized_topology(),
+            tuple(
+                StreamsMemberDescription(
+                    member.member_id,
+                    member.epoch,
+                    member.rack_id,
+                    member.client_id,
+                    member.client_host,
+                    member.topology_epoch,
+                    member.process_id,
+                    member.endpoint,
+                    member.client_tags,
+                    member.assigned,
+                    self._target.get(member.member_id, NOTHING),
+                )
+                for member in self._members.values()
+            ),
+        )
+
+    def _sized_topology(self) -> Topology | None:
+        if self._topology is None or not self._configured.is_ready:
+            return self._topology
+        sizes = self._configured.sizes
+        return self._topology._replace(
+            subtopologies=tuple(
+                each._replace(
+                    repartition_source_topics=tuple(
+                        topic._replace(partitions=sizes[topic.name])
+                        for topic in each.repartition_source_topics
+                    ),
+                    changelog_topics=tuple(
+                        topic._replace(partitions=sizes[topic.name])
+                        for topic in each.changelog_topics
+                    ),
+                )
+                for each in self._topology.subtopologies
+            )
+        )
+
+    # Heartbeats.
+
+    def _on_alive(self, request: StreamsRequest, topics: Topics, now_ms: int) -> StreamsAnswer:
+        # Everything that may be refused comes before anything is changed.
+        topology = self._topology_after(request)
+        configured = self._configured_after(topology, topics)
+        known = self._find(request)
+        if configured.is_ready:
+            check_owned(request.owned, configured, known)
+        if not self._members:
+            self._assign_after_ms = now_ms + self._rules.streams_rebalance_delay_ms
+        member = known or StreamsMember(request.member_id)
+        self._members[member.member_id] = member
+        before = member.assigned
+        member.heard_epoch = request.member_epoch
+        member.expires_ms = now_ms + self._rules.streams_session_timeout_ms
+        changed = member.update(request) or known is None
+        changed |= self._take_over(topology, configured, topics)
+        changed |= self._standby_replicas != self._rules.streams_standby_replicas
+        self._standby_replicas = self._rules.streams_standby_replicas
+        if changed:
+            self.group_epoch += 1
+        delay = self._follow(now_ms)
+        target = self._target.get(member.member_id, NOTHING)
+        member.reconcile(target, self.assignment_epoch, request.owned, self._holders, now_ms)
+        if request.shuts_down:
+            self._shut_down_by = self._shut_down_by or member.member_id
+        return self._answer(request, member, before, delay)
+
+    def _answer(
+        self, request: StreamsRequest, member: StreamsMember, before: Held, delay: str | None
+    ) -> StreamsAnswer:
+        is_joining = request.member_epoch == JOIN_EPOCH
+        is_changed = is_joining or member.assigned != before
+        if is_changed and member.endpoint is not None:
+            self._endpoint_epoch += 1
+        # A member that says it has something else may have missed our last answer.
+        is_told = is_changed or (request.owned is not None and request.owned != member.assigned)
+        endpoints = None
+        if request.endpoint_epoch != self._endpoint_epoch:
+            endpoints = partitions_by_endpoint(self._members.values(), self._topology, self._found)
+        return StreamsAnswer(
+            GroupError.NONE,
+            None,
+            member.member_id,
+            member.epoch,
+            self._statuses(member, delay),
+            member.assigned if is_told else None,
+            self._endpoint_epoch,
+            endpoints,
+            self._configured.missing,
+        )
+
+    def _statuses(self, member: StreamsMember, delay: str | None) -> tuple[tuple[Status, str], ...]:
+        statuses = []
+        assert self._topology is not None
+        if member.topology_epoch < self._topology.epoch:
+            detail = (
+                f"The member's topology epoch {member.topology_epoch} is behind the group's "
+                f"topology epoch {self._topology.epoch}."
+            )
+            statuses.append((Status.STALE_TOPOLOGY, detail))
+        # A client that is told so stops processing. Members with tasks go on with them.
+        if delay is not None and member.assigned == NOTHING:
+            statuses.append((Status.ASSIGNMENT_DELAYED, delay))
+        if self._configured.problem is not None:
+            statuses.append(self._configured.problem)
+        if self._shut_down_by is not None:
+            detail = (
+                f"Streams group member {self._shut_down_by} encountered a fatal error and "
+                "requested a shutdown for the entire application."
+            )
+            statuses.append((Status.SHUTDOWN_APPLICATION, detail))
+        return tuple(statuses)
+
+    def _on_leave(self, request: StreamsRequest) -> StreamsAnswer:
+        member = self._members.get(request.member_id)
+        if member is None:
+            raise self._unknown()
+        if request.shuts_down:
+            self._shut_down_by = self._shut_down_by or member.member_id
+        self._remove(member)
+        return StreamsAnswer(
+            GroupError.NONE, None, request.member_id, request.member_epoch,
+            endpoint_epoch=self._endpoint_epoch,
+        )  # fmt: skip
+
+    # Members.
+
+    def _find(self, request: StreamsRequest) -> StreamsMember | None:
+        """The member that calls; None if it is new and may join."""
+        member = self._members.get(request.member_id)
+        if request.member_epoch == JOIN_EPOCH:
+            if member is None and len(self._members) >= self._rules.streams_members_max:
+                raise Refused(
+                    GroupError.GROUP_MAX_SIZE_REACHED,
+                    f"the group {self.name!r} has {self._rules.streams_members_max} members, "
+                    "the most allowed",
+                )
+            return member
+        if member is None:
+            raise self._unknown()
+        check_epoch(member, request)
+        return member
+
+    def _unknown(self) -> Refused:
+        return Refused(GroupError.UNKNOWN_MEMBER_ID, f"the group {self.name!r} has no such member")
+
+    def _remove(self, member: StreamsMember) -> None:
+        member.release(self._holders)
+        del self._members[member.member_id]
+        self._target.pop(member.member_id, None)
+        self.group_epoch += 1
+        if member.endpoint is not None:
+            self._endpoint_epoch += 1
+        if not self._members:
+            self._shut_down_by = None
+            # A group without members is not heard of for long, and holds no picture.
+            self._topics = None
+
+    # Topology and target.
+
+    def _topology_after(self, request: StreamsRequest) -> Topology:
+        """What the group's topology is once this was heard."""
+        given = request.topology
+        if given is None:
+            if self._topology is None or not self._members:
+                raise self._unknown()
+            return self._topology
+        try:
+            check(given)
+        except InvalidTopology as error:
+            raise Refused(GroupError.STREAMS_INVALID_TOPOLOGY, str(error)) from None
+        if self._topology is None or not self._members.keys() - {request.member_id}:
+            return given
+        if given.epoch >= self._topology.epoch and given != self._topology:
+            raise Refused(
+                GroupError.INVALID_REQUEST,
+                f"the members of group {self.name!r} have another topology: it changes when all "
+                "of them have left",
+            )
+        return self._topology
+
+    def _configured_after(self, topology: Topology, topics: Topics) -> Configured:
+        if topics is self._topics and topology == self._topology:
+            return self._configured
+        try:
+            return configure(topology, topics)
+        except InvalidTopology as error:
+            raise Refused(GroupError.STREAMS_INVALID_TOPOLOGY, str(error)) from None
+
+    def _take_over(self, topology: Topology, configured: Configured, topics: Topics) -> bool:
+        """Whether tasks may be others than before."""
+        if topics is self._topics and topology == self._topology:
+            return False
+        found = {name: topics[name] for name in required_topics(topology) if name in topics}
+        if topology != self._topology:
+            # A member that brings another one is alone in the group, and has nothing yet.
+            self._target = {}
+            for member in self._members.values():
+                member.release(self._holders)
+        changed = (
+            topology != self._topology or configured != self._configured or found != self._found
+        )
+        self._topology, self._configured = topology, configured
+        self._topics, self._found = topics, found
+        return changed
+
+    def _follow(self, now_ms: int) -> str | None:
+        """Make a new target if one is due. Returns why it has to wait, if it has."""
+        if self.group_epoch == self.assignment_epoch:
+            return None
+        if now_ms < self._assign_after_ms:
+            return "Assignment delayed: the group waits for more members, or had one just now."
+        assert self._topology is not None
+        stateful = {each.id for each in self._topology.subtopologies if each.changelog_topics}
+        is_ready = self._configured.is_ready
+        self._target = assign(
+            {
+                member_id: Seat(member.process_id, self._target.get(member_id, NOTHING))
+                for member_id, member in self._members.items()
+            },
+            self._configured.task_counts if is_ready else {},
+            stateful,
+            self._standby_replicas,
+        )
+        self.assignment_epoch = self.group_epoch
+        if is_ready:
+            # What was missing may be there in a moment, and members should not wait then.
+            self._assign_after_ms = now_ms + self._rules.streams_assignment_interval_ms
+        return None
+
+    def _tasks_of(self, partitions: Iterable[tuple[str, int]]) -> frozenset[Task] | None:
+        """The tasks that read these; None if none does."""
+        reader = {
+            name: each.id
+            for each in (self._topology.subtopologies if self._topology else ())
+            for name in each.read_topics()
+        }
+        tasks = set()
+        for topic, partition in partitions:
+            if topic not in reader:
+                return None
+            tasks.add((reader[topic], partition))
+        return frozenset(tasks)
+
+
+def _deadline_ms(member: StreamsMember) -> int:
+    if member.revoke_deadline_ms is None:
+        return member.expires_ms
+    return min(member.expires_ms, member.revoke_deadline_ms)
