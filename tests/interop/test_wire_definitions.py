@@ -1,8 +1,8 @@
 """The committed codecs are what the generator makes of Kafka's definitions.
 
 kafka-python carries a copy of most of the definitions in its own package, so this
-needs no download. The others, of KIP-848, of share groups and of KIP-714, are held by the
-comparison with kio alone.
+needs no download. The others, of KIP-848, of streams and share groups and of KIP-714, are
+held by the comparison with kio alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headrace.wire.kafka.api import APIS, Api, module_name
 
 NOT_CARRIED = (
     "ConsumerGroup",
+    "StreamsGroup",
     "Share",
     "AlterShare",
     "DescribeShare",

@@ -6,6 +6,7 @@ is there, and what it changes is seen by another.
     groups     "old"      has committed an offset, and no members
                "classic"  has one member, in generation 1
                "modern"   has one member, of Kafka's newer protocol
+               "streams"  has one member, an instance of a Kafka Streams application
                "share"    has one member, with a session that holds the first record
     producers  "paying"   has an open transaction with one record in "orders"/1
 """
@@ -68,13 +69,15 @@ from headrace.wire.kafka.generated import (
     share_fetch_request,
     share_group_describe_request,
     share_group_heartbeat_request,
+    streams_group_describe_request,
+    streams_group_heartbeat_request,
     sync_group_request,
     txn_offset_commit_request,
     write_txn_markers_request,
 )
 
-TOPIC, SPARE = "orders", "spare"
-OLD, CLASSIC, MODERN, SHARE, PAYING = "old", "classic", "modern", "share", "paying"
+TOPIC, SPARE, PAYING = "orders", "spare", "paying"
+OLD, CLASSIC, MODERN, STREAMS, SHARE = "old", "classic", "modern", "streams", "share"
 RECORD_MS = 1_700_000_000_000
 POLL_WAIT_MS = 1_000
 _TOPIC_RESOURCE = 2
@@ -148,7 +151,7 @@ def share_fetch(at: Standing, wait_ms: int, label: str, acks: tuple[Any, ...] = 
 
 def requests(at: Standing) -> list[Ask]:
     """At least one of every API; of those that may wait, one that does."""
-    of_groups = [*_groups(at), *_transactions(at), *_share_groups(at)]
+    of_groups = [*_groups(at), *_streams_groups(), *_transactions(at), *_share_groups(at)]
     return [*_data(at), *of_groups, *_admin(), *_cluster()]
 
 
@@ -249,6 +252,13 @@ def _groups(at: Standing) -> list[Ask]:
             consumer_group_describe_request.ConsumerGroupDescribeRequest((MODERN,)),
         ),
     ]  # fmt: skip
+
+
+def _streams_groups() -> list[Ask]:
+    beating, describing = streams_group_heartbeat_request, streams_group_describe_request
+    leaving = beating.StreamsGroupHeartbeatRequest(STREAMS, "streams-member", -1)
+    described = describing.StreamsGroupDescribeRequest((STREAMS,))
+    return [ask("StreamsGroupHeartbeat", leaving), ask("StreamsGroupDescribe", described)]
 
 
 def _transactions(at: Standing) -> list[Ask]:

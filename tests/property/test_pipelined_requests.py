@@ -28,6 +28,7 @@ from tests.property.api_requests import (
     RECORD_MS,
     SHARE,
     SPARE,
+    STREAMS,
     TOPIC,
     Ask,
     Standing,
@@ -61,6 +62,7 @@ from headrace.wire.kafka.generated import (
     offset_commit_request,
     share_fetch_request,
     share_group_heartbeat_request,
+    streams_group_heartbeat_request,
     sync_group_request,
 )
 
@@ -147,6 +149,7 @@ class World:
         await self._commit_old_offset()
         classic = await self._join_classic()
         modern = await self._join_modern()
+        await self._join_streams()
         await self._join_share(topic.id)
         made = await self.ask(
             ask("InitProducerId", init_producer_id_request.InitProducerIdRequest(PAYING, 60_000))
@@ -191,6 +194,18 @@ class World:
         )  # fmt: skip
         member: str = answer.member_id
         return member
+
+    async def _join_streams(self) -> None:
+        beating = streams_group_heartbeat_request
+        topology = beating.Topology(0, (beating.Subtopology("0", (TOPIC,)),))
+        await self.ask(
+            ask(
+                "StreamsGroupHeartbeat",
+                beating.StreamsGroupHeartbeatRequest(
+                    STREAMS, "streams-member", 0, rebalance_timeout_ms=30_000, topology=topology
+                ),
+            )
+        )
 
     async def _join_share(self, topic_id: bytes) -> None:
         beating = share_group_heartbeat_request

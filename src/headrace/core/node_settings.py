@@ -19,7 +19,7 @@ from headrace.core.settings import CheckedRecords, SettingsModel, check_between
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
 # Settings that bound one another: which values they may have is known when all are there.
-_TOGETHER = ("group_", "consumer_", "share_")
+_TOGETHER = ("group_", "consumer_", "share_", "streams_")
 
 
 class Address(NamedTuple):
@@ -119,6 +119,21 @@ class NodeSettings(SettingsModel):
     share_deliveries_max: int = 5
     share_lock_ms: int = 30_000
     share_partition_locks_max: int = 2_000
+    # Streams groups. Standby replicas are copies of a task's state in other processes; a new
+    # group waits for more members, and a target lasts for an interval.
+    streams_session_timeout_ms: int = 45_000
+    streams_session_timeout_min_ms: int = 45_000
+    streams_session_timeout_max_ms: int = 60_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_heartbeat_interval_min_ms: int = 5_000
+    streams_heartbeat_interval_max_ms: int = 15_000
+    streams_members_max: int = limits.GROUP_MEMBERS_MAX
+    streams_standby_replicas: int = 0
+    streams_standby_replicas_max: int = 2
+    streams_rebalance_delay_ms: int = 3_000
+    streams_assignment_interval_ms: int = 1_000
+    streams_assignment_interval_min_ms: int = 0
+    streams_assignment_interval_max_ms: int = 15_000
     # How long a client of ours whose connection broke keeps its leases.
     lease_grace_ms: int = 5_000
     # The longest that a producer may ask to keep a transaction open.
@@ -164,7 +179,9 @@ class NodeSettings(SettingsModel):
         check_between("stall_timeout_ms", self.stall_timeout_ms, 0, 2**31 - 1)
         check_between("request_bytes_max", self.request_bytes_max, 1024, 1024 * 1024 * 1024)
         check_between("groups_memory_bytes", self.groups_memory_bytes, 1024 * 1024, None)
-        check_between("rebalance_delay_ms", self.rebalance_delay_ms, 0, 60_000)
+        check_between(
+            "rebalance_delay_ms", self.rebalance_delay_ms, 0, limits.REBALANCE_DELAY_MS_MAX
+        )
         self._check_groups()
         check_between("lease_grace_ms", self.lease_grace_ms, 0, 600_000)
         check_between("offsets_retention_ms", self.offsets_retention_ms, 1, None)
@@ -212,19 +229,38 @@ class NodeSettings(SettingsModel):
             "consumer_heartbeat_interval",
             "share_session_timeout",
             "share_heartbeat_interval",
+            "streams_session_timeout",
+            "streams_heartbeat_interval",
         ):
             most = getattr(self, f"{name}_max_ms")
             check_between(f"{name}_max_ms", most, 1, limits.SESSION_MS_MAX)
             least = getattr(self, f"{name}_min_ms")
             check_between(f"{name}_min_ms", least, 1, most)
             check_between(f"{name}_ms", getattr(self, f"{name}_ms"), least, most)
-        for kind in ("consumer", "share"):
+        for kind in ("consumer", "share", "streams"):
             session_ms = getattr(self, f"{kind}_session_timeout_ms")
             name = f"{kind}_heartbeat_interval_ms"
             check_between(name, getattr(self, name), 1, session_ms - 1)
+        self._check_streams()
         check_between("share_deliveries_max", self.share_deliveries_max, 1, limits.ATTEMPTS_MAX)
         check_between("share_lock_ms", self.share_lock_ms, 1, limits.VISIBILITY_MS_MAX)
         check_between("share_partition_locks_max", self.share_partition_locks_max, 1, None)
+
+    def _check_streams(self) -> None:
+        members_max = limits.GROUP_MEMBERS_MAX
+        check_between("streams_members_max", self.streams_members_max, 1, members_max)
+        most = self.streams_standby_replicas_max
+        replicas_max = limits.STREAMS_STANDBY_REPLICAS_MAX
+        check_between("streams_standby_replicas_max", most, 0, replicas_max)
+        check_between("streams_standby_replicas", self.streams_standby_replicas, 0, most)
+        delay_ms, delay_ms_max = self.streams_rebalance_delay_ms, limits.REBALANCE_DELAY_MS_MAX
+        check_between("streams_rebalance_delay_ms", delay_ms, 0, delay_ms_max)
+        most = self.streams_assignment_interval_max_ms
+        check_between("streams_assignment_interval_max_ms", most, 0, limits.REBALANCE_DELAY_MS_MAX)
+        least = self.streams_assignment_interval_min_ms
+        check_between("streams_assignment_interval_min_ms", least, 0, most)
+        interval_ms = self.streams_assignment_interval_ms
+        check_between("streams_assignment_interval_ms", interval_ms, least, most)
 
 
 class Sourced(NamedTuple):

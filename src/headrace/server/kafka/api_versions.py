@@ -6,8 +6,9 @@ is advertised is used. So those of client metrics are listed while somebody has 
 to some, as they are by a Kafka that has a use for them: librdkafka writes a line for each
 client that finds them.
 
-The one feature is `transaction.version`: a client that finds 2 finalised there lets
-every transaction have its own epoch.
+Two features are finalised, as Kafka 4.3 has them: `transaction.version`, where a client that
+finds 2 lets every transaction have its own epoch, and `streams.version` 1, which says that
+there are streams groups.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from headrace.wire.kafka.generated.api_versions_response import (
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Call, Door
 
-FEATURE = "transaction.version"
-LEVEL_MAX = 2
+TRANSACTIONS = "transaction.version"
+STREAMS = "streams.version"
+# The highest level of each.
+FEATURES = {STREAMS: 1, TRANSACTIONS: 2}
 # GetTelemetrySubscriptions, PushTelemetry.
 CLIENT_METRICS = frozenset((71, 72))
 
@@ -49,17 +52,28 @@ def _answer(door: Door, code: int) -> ApiVersionsResponse:
     handled = frozenset(door.handlers)
     if not door.client_metrics.are_wanted:
         handled -= CLIENT_METRICS
-    return _made(handled, door.settings.transaction_version, code)
+    return _made(handled, tuple(finalized(door).items()), code)
+
+
+def finalized(door: Door) -> dict[str, int]:
+    """The level that each feature has on this node."""
+    return {**FEATURES, TRANSACTIONS: door.settings.transaction_version}
 
 
 @lru_cache(8)
-def _made(handled: frozenset[int], level: int, code: int) -> ApiVersionsResponse:
+def _made(
+    handled: frozenset[int], levels: tuple[tuple[str, int], ...], code: int
+) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=code,
         api_keys=_offered(handled),
-        supported_features=(SupportedFeatureKey(FEATURE, 0, LEVEL_MAX),),
+        supported_features=tuple(
+            SupportedFeatureKey(name, 0, most) for name, most in FEATURES.items()
+        ),
         finalized_features_epoch=0,
-        finalized_features=(FinalizedFeatureKey(FEATURE, level, level),) if level else (),
+        finalized_features=tuple(
+            FinalizedFeatureKey(name, level, level) for name, level in levels if level
+        ),
     )
 
 

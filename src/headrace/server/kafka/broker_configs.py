@@ -87,7 +87,7 @@ _OURS = {
         Ours("group.max.size", "group_members_max", Kind.INT, "the most members of a group"),
         *(
             Ours(f"group.{kind}.{bound}{name}", f"{kind}_{setting}{suffix}", Kind.INT, meaning)
-            for kind in ("consumer", "share")
+            for kind in ("consumer", "share", "streams")
             for name, setting, meaning in (
                 ("session.timeout.ms", "session_timeout", "how long a member may be silent"),
                 ("heartbeat.interval.ms", "heartbeat_interval", "how often a member calls"),
@@ -110,6 +110,29 @@ _OURS = {
         Ours(
             "group.share.partition.max.record.locks", "share_partition_locks_max", Kind.INT,
             "how many messages of a partition may be out at a time",
+        ),
+        Ours(
+            "group.streams.max.size", "streams_members_max", Kind.INT, "the most members of a group"
+        ),
+        Ours(
+            "group.streams.num.standby.replicas", "streams_standby_replicas", Kind.INT,
+            "how many copies of each task's state other processes keep",
+        ),
+        Ours(
+            "group.streams.max.standby.replicas", "streams_standby_replicas_max", Kind.INT,
+            "the most such copies that a group may be configured with",
+        ),
+        Ours(
+            "group.streams.initial.rebalance.delay.ms", "streams_rebalance_delay_ms", Kind.INT,
+            "how long a new group waits for more members",
+        ),
+        *(
+            Ours(
+                f"group.streams.{bound}assignment.interval.ms",
+                f"streams_assignment_interval{suffix}", Kind.INT,
+                "how long there is between two assignments",
+            )
+            for bound, suffix in (("", "_ms"), ("min.", "_min_ms"), ("max.", "_max_ms"))
         ),
         Ours(
             "socket.request.max.bytes", "request_bytes_max", Kind.INT, "the largest request", False

@@ -194,7 +194,7 @@ def _describe_node(call: Call, levels: Levels) -> list[Entry]:
             "default.replication.factor": 1,
             "delete.topic.enable": True,
             "group.consumer.assignors": ",".join(ASSIGNORS),
-            "group.coordinator.rebalance.protocols": "classic,consumer,share",
+            "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
             "group.share.assignors": SHARE_ASSIGNOR,
             "listeners": f"PLAINTEXT://{door.address}",
             "log.dirs": started.data,

@@ -3,12 +3,6 @@
 A member of a group with assignment by the broker joins, lives and leaves with this
 one request. From version 1 on it brings its own id and may subscribe by a pattern;
 in version 0 it gets an id with its first answer.
-
-How often a member calls is ours to say. A rebalance takes up to two such intervals
-(one in which the former owner hears of it, one in which the next does), so while the
-node has few clients they call often, and more often still in a rebalance. With many
-clients the interval grows, so that heartbeats do not become the node's main work. Where
-somebody chose an interval, for the group or for the node, it is that one.
 """
 
 from __future__ import annotations
@@ -18,6 +12,7 @@ from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.values import JOIN_EPOCH
 from headrace.server.kafka.door import Call
+from headrace.server.kafka.heartbeat_interval import interval_ms
 from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -26,13 +21,6 @@ from headrace.wire.kafka.generated.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-STABLE_INTERVAL_MS = 500
-REBALANCE_INTERVAL_MS = 100
-INTERVAL_MS_MAX = 5_000
-# What every connection adds: at most 200 heartbeats a second for all of them, until
-# the interval has grown to its maximum.
-INTERVAL_MS_PER_CONNECTION = 5
 
 
 def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
@@ -75,11 +63,11 @@ def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupH
 
 
 def _interval_ms(call: Call, name: str) -> int:
-    if call.door.live.is_told(name, "consumer.heartbeat.interval.ms"):
-        return call.door.live.rules(name).consumer_heartbeat_interval_ms
-    wanted = len(call.door.connections) * INTERVAL_MS_PER_CONNECTION
-    if wanted >= STABLE_INTERVAL_MS:
-        return min(wanted, INTERVAL_MS_MAX)
     group = call.door.groups.registry.find(name)
-    is_settled = not isinstance(group, ConsumerGroup) or group.state() in ("Stable", "Empty")
-    return max(STABLE_INTERVAL_MS if is_settled else REBALANCE_INTERVAL_MS, wanted)
+    return interval_ms(
+        call,
+        name,
+        "consumer.heartbeat.interval.ms",
+        call.door.live.rules(name).consumer_heartbeat_interval_ms,
+        is_settled=not isinstance(group, ConsumerGroup) or group.state() in ("Stable", "Empty"),
+    )

@@ -74,10 +74,15 @@ async def _when_safe(
 
 
 async def _create_in_slices(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=await create_all(call, request))
+
+
+async def create_all(call: Call, request: CreateTopicsRequest) -> list[CreatableTopicResult]:
+    """Make them, in slices; the results are there when the topics are on disk."""
     results = await in_slices(_make_all(call, request))
     call.service.wake_watching()
     await call.service.finish(call.service.commit())
-    return CreateTopicsResponse(topics=results)
+    return results
 
 
 def _make_all(call: Call, request: CreateTopicsRequest) -> Steps[list[CreatableTopicResult]]:

@@ -37,32 +37,60 @@ from headrace.server.kafka.configs import (
 Value = TypeVar("Value", str, str | None)
 
 
-class Timing(NamedTuple):
-    """How members of a group live. The node's setting has the default, and with `_min` and
-    `_max` the bounds."""
+class MemberRule(NamedTuple):
+    """How members of a group live. The node has the default, and most of the bounds."""
 
     name: str
+    # The node's setting, which is the coordinator's rule, too.
     setting: str
     documentation: str
+    # The node's settings with the bounds; without one, it is what the node itself could be
+    # started with.
+    least: str | None = None
+    most: str | None = None
 
     def bounds(self, node: NodeSettings) -> tuple[int, int]:
-        stem = self.setting.removesuffix("_ms")
-        least: int = getattr(node, f"{stem}_min_ms")
-        most: int = getattr(node, f"{stem}_max_ms")
-        return least, most
+        return (
+            0 if self.least is None else getattr(node, self.least),
+            limits.REBALANCE_DELAY_MS_MAX if self.most is None else getattr(node, self.most),
+        )
 
 
-_SESSION = "how long a member may be silent before others get its part"
-_HEARTBEAT = "how often a member calls"
-TIMINGS = {
+def _timing(name: str, setting: str, documentation: str) -> MemberRule:
+    return MemberRule(
+        name, f"{setting}_ms", documentation, f"{setting}_min_ms", f"{setting}_max_ms"
+    )
+
+
+MEMBER_RULES = {
     each.name: each
     for each in (
-        Timing("consumer.session.timeout.ms", "consumer_session_timeout_ms", _SESSION),
-        Timing("consumer.heartbeat.interval.ms", "consumer_heartbeat_interval_ms", _HEARTBEAT),
-        Timing("share.session.timeout.ms", "share_session_timeout_ms", _SESSION),
-        Timing("share.heartbeat.interval.ms", "share_heartbeat_interval_ms", _HEARTBEAT),
+        *(
+            _timing(f"{kind}.{name}", f"{kind}_{setting}", documentation)
+            for kind in ("consumer", "share", "streams")
+            for name, setting, documentation in (
+                (
+                    "session.timeout.ms", "session_timeout",
+                    "how long a member may be silent before others get its part",
+                ),
+                ("heartbeat.interval.ms", "heartbeat_interval", "how often a member calls"),
+            )
+        ),
+        _timing(
+            "streams.assignment.interval.ms", "streams_assignment_interval",
+            "how long there is between two assignments",
+        ),
+        MemberRule(
+            "streams.initial.rebalance.delay.ms", "streams_rebalance_delay_ms",
+            "how long a new group waits for more members",
+        ),
+        MemberRule(
+            "streams.num.standby.replicas", "streams_standby_replicas",
+            "how many copies of each task's state other processes keep",
+            most="streams_standby_replicas_max",
+        ),
     )
-}
+}  # fmt: skip
 
 
 def share_group(node: NodeSettings) -> GroupSettings:
@@ -159,23 +187,23 @@ class GroupConfigs:
     ) -> list[Entry]:
         wanted = None if names is None else frozenset(names)
         entries = self._queue.describe(settings, wanted, told)
-        for timing in TIMINGS.values():
-            if wanted is None or timing.name in wanted:
-                entries.append(self._describe(timing, told))
+        for rule in MEMBER_RULES.values():
+            if wanted is None or rule.name in wanted:
+                entries.append(self._describe(rule, told))
         return sorted(entries)
 
-    def _describe(self, timing: Timing, told: Given) -> Entry:
-        default = str(getattr(self._node, timing.setting))
-        value = told.get(timing.name)
+    def _describe(self, rule: MemberRule, told: Given) -> Entry:
+        default = str(getattr(self._node, rule.setting))
+        value = told.get(rule.name)
         below = Source.DEFAULT
-        if default != str(getattr(NodeSettings(), timing.setting)):
+        if default != str(getattr(NodeSettings(), rule.setting)):
             below = Source.BROKER
-        synonyms = [Synonym(f"group.{timing.name}", default, below)]
+        synonyms = [Synonym(f"group.{rule.name}", default, below)]
         if value is not None:
-            synonyms.insert(0, Synonym(timing.name, value, Source.GROUP))
+            synonyms.insert(0, Synonym(rule.name, value, Source.GROUP))
         return Entry(
-            timing.name, default if value is None else value, False, value is not None, default,
-            Kind.INT, timing.documentation, tuple(synonyms),
+            rule.name, default if value is None else value, False, value is not None, default,
+            Kind.INT, rule.documentation, tuple(synonyms),
         )  # fmt: skip
 
     def is_list(self, name: str) -> bool:
@@ -192,29 +220,29 @@ class GroupConfigs:
     def changed(
         self, settings: GroupSettings, values: Mapping[str, str | None], *, given: Given
     ) -> GroupSettings:
-        self._check_timings(self.given_after(given, values))
+        self._check_members(self.given_after(given, values))
         return self._queue.changed(settings, _of_queue(values), given=given)
 
     def replaced(
         self, settings: GroupSettings, values: Mapping[str, str | None], given: Given
     ) -> GroupSettings:
-        self._check_timings(self.given_after(given, values, whole=True))
+        self._check_members(self.given_after(given, values, whole=True))
         return self._queue.replaced(settings, _of_queue(values), given)
 
-    def _check_timings(self, told: Given) -> None:
+    def _check_members(self, told: Given) -> None:
         now = {}
-        for name, timing in TIMINGS.items():
-            now[name] = getattr(self._node, timing.setting)
+        for name, rule in MEMBER_RULES.items():
+            now[name] = getattr(self._node, rule.setting)
             if name in told:
-                now[name] = _within(name, told[name], *timing.bounds(self._node))
-        for kind in ("consumer", "share"):
+                now[name] = _within(name, told[name], *rule.bounds(self._node))
+        for kind in ("consumer", "share", "streams"):
             heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
             if now[heartbeat] >= now[session]:
                 raise InvalidConfig(f"{session} must be greater than {heartbeat}")
 
 
 def _of_queue(values: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value for name, value in values.items() if name not in TIMINGS}
+    return {name: value for name, value in values.items() if name not in MEMBER_RULES}
 
 
 def _within(name: str, text: str, least: int, most: int) -> int:

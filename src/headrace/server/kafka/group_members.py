@@ -2,6 +2,7 @@
 
 classic     each member's assignment is what the leader made of it: bytes, opened here
 consumer    the broker assigned, and knows
+streams     the broker assigned; tasks are shown as the partitions that they read
 share       the same, and no partition is anybody's own
 """
 
@@ -11,6 +12,7 @@ from headrace.core.errors import MalformedMessage
 from headrace.core.values import GroupMember
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.coordinator.values import Assignment
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.names import kafka_name
@@ -35,6 +37,20 @@ def members_of(groups: LiveGroups, shares: LiveShares, name: str) -> list[GroupM
                 each.client_id,
                 each.client_host,
                 _named(groups.service, each.assignment),
+            )
+            for each in found.describe().members
+        ]
+    if isinstance(found, StreamsGroup):
+        return [
+            GroupMember(
+                each.member_id,
+                each.client_id,
+                each.client_host,
+                tuple(
+                    (topic, index)
+                    for topic, partitions in found.partitions_read(each.assignment)
+                    for index in partitions
+                ),
             )
             for each in found.describe().members
         ]

@@ -27,7 +27,7 @@ after every heartbeat.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.core import limits
@@ -38,6 +38,10 @@ from headrace.engine.coordinator.consumer import ConsumerGroup, is_sound
 from headrace.engine.coordinator.interest import JUDGED_BYTES
 from headrace.engine.coordinator.mixed import MixedGroup, downgraded, upgraded
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
+from headrace.engine.coordinator.share import ShareGroup
+from headrace.engine.coordinator.streams.group import StreamsGroup
+from headrace.engine.coordinator.streams.topology import topology_bytes
+from headrace.engine.coordinator.streams.values import StreamsAnswer, StreamsRequest
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -70,7 +74,7 @@ class LiveGroups:
         # All that is kept for clients; what groups keep is part of it.
         self.held = Held(self.budget, service.new_id)
         self.settings = settings
-        self.registry = GroupRegistry(rules_of=settings.rules)
+        self.registry = GroupRegistry(rules_of=settings.rules, on_forgotten=self.budget.forget)
         self.service = service
         self._loop = service.loop
         self._last_reply = 0
@@ -244,6 +248,31 @@ class LiveGroups:
         self._match_later(group)
         return answer
 
+    # Streams groups.
+
+    def streams_heartbeat(self, name: str, request: StreamsRequest) -> StreamsAnswer:
+        refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
+        if request.topology is not None and not refusal:
+            refusal = self.refuse_size(name, topology_bytes(request.topology))
+        group = refusal or self._find_streams(name, request.member_epoch)
+        if isinstance(group, GroupError):
+            reason = f"{name!r} cannot be a streams group: {_REASONS[group]}"
+            return StreamsAnswer(group, reason, request.member_id, request.member_epoch)
+        answer = group.on_heartbeat(request, self.topics(), self.now_ms())
+        self._note_read(name)
+        if request.member_epoch <= 0:
+            self.budget.note(group)
+        if answer.assignment is not None or request.member_epoch <= 0:
+            self._arm(group)
+        return answer
+
+    def _find_streams(self, name: str, member_epoch: int) -> StreamsGroup | GroupError:
+        """Only a member that joins makes a group. Others joined it before the node was started,
+        and have to join again: Kafka's client would give up if its group were not found."""
+        if member_epoch != JOIN_EPOCH and self.registry.find(name) is None:
+            return GroupError.UNKNOWN_MEMBER_ID
+        return self.registry.streams(name)
+
     def topics(self) -> Mapping[str, tuple[bytes, int]]:
         """What members may subscribe to: name to id and number of partitions."""
         catalog = self.service.broker.topics.catalog
@@ -278,10 +307,12 @@ class LiveGroups:
         member_id: str,
         instance_id: str | None,
         generation: int,
+        partitions: Callable[[], Iterable[tuple[str, int]]] = tuple,
         *,
         transactional: bool = False,
     ) -> GroupError:
-        """Whether whoever says this may commit for the group now."""
+        """Whether a caller with these credentials may commit for the group now, of these
+        partitions by topic."""
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND, members=False)
         if refusal is not GroupError.NONE:
             return refusal
@@ -294,6 +325,10 @@ class LiveGroups:
             )
         if isinstance(group, ConsumerGroup):
             return group.check_commit(member_id, generation, transactional=transactional)
+        if isinstance(group, StreamsGroup):
+            return group.check_commit(
+                member_id, generation, partitions, transactional=transactional
+            )
         return GroupError.UNKNOWN_MEMBER_ID if generation >= 0 else GroupError.NONE
 
     def check_fetch(self, name: str, member_id: str | None, member_epoch: int) -> GroupError:
@@ -301,10 +336,11 @@ class LiveGroups:
         if refusal is not GroupError.NONE:
             return refusal
         group = self.registry.find(name)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             return group.check_fetch(member_id, member_epoch)
-        if group is None and member_epoch >= 0:
-            return GroupError.UNKNOWN_MEMBER_ID
+        # Of a group that this node does not know, since it was started anew, every caller may
+        # read what was committed. Kafka Streams would end if its task were refused that; it learns
+        # by its next heartbeat that it has to join again, and may not commit before.
         return GroupError.NONE
 
     def has_members(self, name: str) -> bool:
@@ -316,7 +352,7 @@ class LiveGroups:
         return [
             group.name
             for group in self.registry
-            if isinstance(group, ClassicGroup | ConsumerGroup) and not group.is_empty()
+            if not isinstance(group, ShareGroup) and not group.is_empty()
         ]
 
     # Kinds.
@@ -355,6 +391,11 @@ class LiveGroups:
         again, unless groups that never got stable make room."""
         if self.held.has_room(more):
             return GroupError.NONE
+        for idle in self.budget.idle(list(self.registry)):
+            if idle != name:
+                self.delete(idle)
+                if self.held.has_room(more):
+                    return GroupError.NONE
         for group in self.budget.unstable(list(self.registry)):
             if group.name != name:
                 members = [(each, None) for each in group.member_ids()]
@@ -405,6 +446,9 @@ class LiveGroups:
             group.tick(now_ms, self.topics())
             self._on_changed(group)
             return
+        elif isinstance(group, StreamsGroup):
+            group.tick(now_ms)
+            self.budget.note(group)
         self._arm(group)
 
     def _match_later(self, group: ConsumerGroup) -> None:
@@ -430,6 +474,7 @@ class LiveGroups:
 _REASONS = {
     GroupError.INVALID_GROUP_ID: "that is no group id",
     GroupError.GROUP_ID_NOT_FOUND: "there is a group of another kind with this name",
+    GroupError.UNKNOWN_MEMBER_ID: "there is no such group now: join again",
     GroupError.COORDINATOR_LOAD_IN_PROGRESS: "all groups together keep as much as they may",
     GroupError.POLICY_VIOLATION: f"there are {limits.GROUPS_MAX} groups, the most allowed",
 }

@@ -4,6 +4,7 @@
     classic     a Kafka group, a stream group of the SDK, or committed offsets alone
     consumer    a group with assignment by the broker (KIP-848)
     share       a queue group
+    streams     the instances of a Kafka Streams application (KIP-1071)
 
 From version 4 on the answer can be narrowed down by state, from 5 on by type; both
 without regard to case, and a state or type that does not exist matches nothing.
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.server.kafka.door import Call
 from headrace.wire.kafka.generated.list_groups_request import ListGroupsRequest
 from headrace.wire.kafka.generated.list_groups_response import ListedGroup, ListGroupsResponse
@@ -56,6 +58,10 @@ def _groups(call: Call) -> Iterator[ListedGroup]:
             listed = ListedGroup(group.name, protocol_type, group.state, "classic")
         elif isinstance(group, ConsumerGroup):
             listed = ListedGroup(group.name, "consumer", group.state(), "consumer")
+        elif isinstance(group, StreamsGroup):
+            if not group.is_known():
+                continue
+            listed = ListedGroup(group.name, "streams", group.state(), "streams")
         else:
             listed = ListedGroup(group.name, "share", group.describe().state, "share")
         seen.add(group.name)

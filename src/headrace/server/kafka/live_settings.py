@@ -19,7 +19,7 @@ from headrace.engine.catalog import ConfigsGiven
 from headrace.engine.coordinator.rules import GroupRules
 from headrace.server.kafka.broker_configs import Levels
 from headrace.server.kafka.configs import Resource
-from headrace.server.kafka.group_configs import TIMINGS, GroupConfigs, share_group
+from headrace.server.kafka.group_configs import MEMBER_RULES, GroupConfigs, share_group
 from headrace.server.service import Service
 
 Configs = Mapping[tuple[int, str], Mapping[str, str]]
@@ -103,15 +103,15 @@ class LiveSettings:
         if told is None:
             return self._rules
         own: dict[str, Any] = {
-            timing.setting: int(told[timing.name])
-            for timing in TIMINGS.values()
-            if timing.name in told
+            rule.setting: int(told[rule.name])
+            for rule in MEMBER_RULES.values()
+            if rule.name in told
         }
         return self._rules._replace(**own) if own else self._rules
 
     def is_told(self, name: str, config: str) -> bool:
         """Whether this was chosen by somebody, for the group or for the node."""
-        setting = TIMINGS[config].setting
+        setting = MEMBER_RULES[config].setting
         default = getattr(NodeSettings(), setting)
         told = self._configs.get((Resource.GROUP, name), {})
         return config in told or getattr(self.current, setting) != default
@@ -136,5 +136,11 @@ def _rules_of(settings: NodeSettings) -> GroupRules:
         share_session_timeout_ms=settings.share_session_timeout_ms,
         share_heartbeat_interval_ms=settings.share_heartbeat_interval_ms,
         share_members_max=settings.share_members_max,
+        streams_session_timeout_ms=settings.streams_session_timeout_ms,
+        streams_heartbeat_interval_ms=settings.streams_heartbeat_interval_ms,
+        streams_members_max=settings.streams_members_max,
+        streams_standby_replicas=settings.streams_standby_replicas,
+        streams_rebalance_delay_ms=settings.streams_rebalance_delay_ms,
+        streams_assignment_interval_ms=settings.streams_assignment_interval_ms,
         migration=settings.consumer_migration,
     )

@@ -3,6 +3,7 @@
     who commits                      generation or epoch
     a member of a classic group      its generation
     a member of a consumer group     its epoch
+    a member of a streams group      its epoch; or an older one, for tasks that it had then
     nobody in particular             -1, and only while the group has no members
 
 Offsets below 0 are kept as they are, as Kafka keeps them: KafkaJS commits -1 and -2 for "from
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
@@ -68,6 +69,7 @@ def _commit(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
+        lambda: _places(call, request.topics),
     )
     if refusal:
         return _all_of_it(request, refusal)
@@ -104,6 +106,17 @@ def _commit(
 
     waiting.add_done_callback(on_safe)
     return answer
+
+
+def _places(call: Call, topics: Iterable[OffsetCommitRequestTopic]) -> Iterator[tuple[str, int]]:
+    """What is to be committed, with names of topics also where the request has ids."""
+    by_id = call.service.broker.topics.catalog.topics_by_id
+    for topic in topics:
+        name = topic.name
+        if topic.topic_id in by_id:
+            name = by_id[topic.topic_id].name
+        for index, *_ in topic.partitions:
+            yield name, index
 
 
 def check_topic(

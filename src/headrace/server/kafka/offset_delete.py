@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from headrace.core.errors import HeadraceError
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
@@ -83,7 +84,7 @@ def _subscribed(call: Call, name: str) -> frozenset[str] | Error:
     if group is None or group.is_empty():
         return frozenset()
     topics = None
-    if isinstance(group, ClassicGroup | ConsumerGroup):
+    if isinstance(group, ClassicGroup | ConsumerGroup | StreamsGroup):
         topics = group.subscribed_topics()
     return Error.NON_EMPTY_GROUP if topics is None else topics
 

@@ -100,6 +100,7 @@ def _check_group(call: Call, request: TxnOffsetCommitRequest) -> int:
         request.member_id,
         request.group_instance_id,
         request.generation_id,
+        lambda: ((topic.name, index) for topic in request.topics for index, *_ in topic.partitions),
         transactional=True,
     )
     # Producers know generations only, whatever the group's protocol calls them.
