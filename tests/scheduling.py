@@ -49,6 +49,7 @@ LONGEST = (
     "tests/packaging/test_second_try.py",
     "tests/packaging/test_test_run.py",
     "tests/interop/test_share_java.py",
+    "tests/interop/test_streams_java.py",
     "tests/doors/test_typescript.py",
     "tests/crash/test_power_loss.py",
     "tests/interop/test_many_partitions.py",

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -63,12 +63,15 @@ class NoJava(Exception):
 @cache
 def programs(version: str) -> tuple[str, ...]:
     """The command before a program's name and arguments; NoJava if there is none."""
-    for tool in ("java", "javac"):
-        if shutil.which(tool) is None:
-            raise NoJava(f"{tool} is not installed")
-    jars = _jars(version)
+    _check_java()
+    return compiled(version, _jars(version), PROGRAMS[version])
+
+
+def compiled(version: str, jars: Sequence[Path], names: Sequence[str]) -> tuple[str, ...]:
+    """The command before the name of one of these programs, compiled against these jars."""
+    _check_java()
     classpath = os.pathsep.join(map(str, jars))
-    sources = [SOURCES / f"{name}.java" for name in PROGRAMS[version]]
+    sources = [SOURCES / f"{name}.java" for name in names]
     mark = hashlib.sha256(version.encode() + b"".join(s.read_bytes() for s in sources))
     classes = CACHE / "java" / f"classes-{mark.hexdigest()[:16]}"
     if not classes.exists():
@@ -83,6 +86,12 @@ def programs(version: str) -> tuple[str, ...]:
     # Short runs on a shared machine: one compiler and the simplest collector.
     quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
     return ("java", *quick, "-cp", os.pathsep.join((classpath, str(classes))))
+
+
+def _check_java() -> None:
+    for tool in ("java", "javac"):
+        if shutil.which(tool) is None:
+            raise NoJava(f"{tool} is not installed")
 
 
 def _jars(version: str) -> list[Path]:
