@@ -25,7 +25,7 @@ _WORDS = (
     (re.compile(r"console-(share-)?consumer-\d+"), r"console-\1consumer-N"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
-    (re.compile(r"\d+ ms ago"), "TIME"),
+    (re.compile(r"\d+ \w+ ago"), "TIME"),
     (re.compile(r"127\.0\.0\.1(:| +)\d+"), r"HOST\1PORT"),
     (re.compile(r"(TIME\s+)\d+\s*$", re.MULTILINE), r"\1N"),
     (re.compile(r'("size":)\d+'), r"\1N"),
@@ -36,7 +36,7 @@ _WORDS = (
     # Errors of tools that print their text alone.
     (re.compile(r"^(Error while executing [a-z]+ command :).*", re.MULTILINE), r"\1 ..."),
     (re.compile(r"^(\S+\s+Error: ).*", re.MULTILINE), r"\1..."),
-    (re.compile(r"((?:Could|Can) not \w+ \S+ to \d+\.).*"), r"\1 ..."),
+    (re.compile(r"((?:Could|Can) not \w+ [\w.]+(?: to \d+)?\. ).*"), r"\1..."),
 )
 _NUMBER = re.compile(r"\d+(\.\d+)?([:-]\d+)*")
 

@@ -6,9 +6,9 @@ is advertised is used. So those of client metrics are listed while somebody has 
 to some, as they are by a Kafka that has a use for them: librdkafka writes a line for each
 client that finds them.
 
-Two features are finalised, as Kafka 4.3 has them: `transaction.version`, where a client that
-finds 2 lets every transaction have its own epoch, and `streams.version` 1, which says that
-there are streams groups.
+Features are finalised as Kafka 4.3 has them: `transaction.version`, where a client that finds
+2 lets every transaction have its own epoch, and 1 for groups of KIP-848, share groups and
+streams groups.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from headrace.server.kafka.door import Call, Door
 
 TRANSACTIONS = "transaction.version"
-STREAMS = "streams.version"
 # The highest level of each.
-FEATURES = {STREAMS: 1, TRANSACTIONS: 2}
+FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, TRANSACTIONS: 2}
 # GetTelemetrySubscriptions, PushTelemetry.
 CLIENT_METRICS = frozenset((71, 72))
 

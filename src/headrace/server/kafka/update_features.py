@@ -1,9 +1,9 @@
 """UpdateFeatures, versions 0 to 2: nothing is changed by it.
 
-`transaction.version` is a setting of the node that holds from start to stop, and
-`streams.version` is what this version of the node has. To ask for what is so already
-succeeds; everything else is INVALID_UPDATE_VERSION with the reason. As in Kafka one refusal
-refuses all of the request, and version 2 has one code for all of it.
+`transaction.version` is a setting of the node that holds from start to stop; the others are
+what this version of the node has. To ask for what is so already succeeds; everything else is
+INVALID_UPDATE_VERSION with the reason. As in Kafka one refusal refuses all of the request, and
+version 2 has one code for all of it.
 """
 
 from __future__ import annotations
