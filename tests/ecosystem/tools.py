@@ -1,7 +1,7 @@
 """Kafka's command-line tools, from Maven Central, run as they are published.
 
-    ~/.cache/headrace/kafka-tools/<version>/*.jar
-    ~/.cache/headrace/kafka-tools/classes-<hash of the source and version>/
+    ~/.cache/headrace/kafka-tools/<version>/*.jar     with Kafka itself, Streams and Connect
+    ~/.cache/headrace/kafka-tools/classes-<hash>/      programs of ours, by source and version
 
 All commands run in one virtual machine (java/Tools.java).
 """
@@ -22,7 +22,7 @@ from benchmarks import maven
 from benchmarks.kafka.apache import SETTINGS, VERSION, Kafka
 from benchmarks.kafka.brokers import Broker, Headrace
 
-SOURCE = Path(__file__).parent / "java" / "Tools.java"
+SOURCES = Path(__file__).parent / "java"
 CACHE = maven.CACHE / "kafka-tools"
 WANTED = (
     "kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-mirror",
@@ -71,15 +71,12 @@ class Tools:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [
-                "java", *QUICK, "-Dlog4j2.level=OFF", "-Duser.timezone=UTC",
-                "-cp", os.pathsep.join((str(_classes()), f"{jars()}/*")), "Tools",
-            ],
+            [*java(), "-Dlog4j2.level=OFF", "-Duser.timezone=UTC", "Tools"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # What libraries say about how they log.
             stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> Answer:
         """`tool` is the name of its script, without kafka- before it."""
@@ -132,15 +129,22 @@ def jars() -> Path:
     return maven.jars(CACHE / VERSION, wanted, f"Kafka's tools {VERSION}, about 130 MB,")
 
 
+def java() -> list[str]:
+    """The command before the name of a class: of Kafka's, or of a program in java/."""
+    return ["java", *QUICK, "-cp", os.pathsep.join((str(_classes()), f"{jars()}/*"))]
+
+
 @cache
 def _classes() -> Path:
     if shutil.which("javac") is None:
         raise maven.NoJars("javac is not installed")
-    mark = hashlib.sha256(VERSION.encode() + SOURCE.read_bytes()).hexdigest()[:16]
+    sources = sorted(SOURCES.glob("*.java"))
+    texts = b"".join(path.read_bytes() for path in sources)
+    mark = hashlib.sha256(VERSION.encode() + texts).hexdigest()[:16]
     classes = CACHE / f"classes-{mark}"
     if not classes.exists():
         partial = classes.with_name(f"{classes.name}.{os.getpid()}.partial")
-        subprocess.run(["javac", "-cp", f"{jars()}/*", "-d", partial, SOURCE], check=True)
+        subprocess.run(["javac", "-cp", f"{jars()}/*", "-d", partial, *sources], check=True)
         if classes.exists():
             shutil.rmtree(partial)
         else:
