@@ -65,12 +65,13 @@ def instant_ms(name: str, value: object) -> int:
 
 
 def datetime_of(milliseconds: int) -> datetime:
-    """An aware datetime in UTC; the last one there is for anything later, since
-    a message may be due in a year that Python cannot write."""
+    """An aware datetime in UTC; the first or the last one there is for what lies beyond,
+    since a message may be of a year, or due in one, that Python cannot write."""
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+        beyond = datetime.min if milliseconds < 0 else datetime.max
+        return beyond.replace(tzinfo=UTC)
 
 
 def optional_datetime_of(milliseconds: int | None) -> datetime | None:

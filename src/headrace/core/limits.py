@@ -12,6 +12,9 @@ NAME_CHARACTERS_MAX: Final = 249
 KEY_BYTES_MAX: Final = 64 * 1024
 HEADERS_MAX: Final = 128
 HEADER_BYTES_MAX: Final = 64 * 1024
+# Of what is read: the node writes some of its own to dead letters and redriven copies.
+HEADERS_READ_MAX: Final = HEADERS_MAX + 16
+HEADER_BYTES_READ_MAX: Final = HEADER_BYTES_MAX + 16 * 1024
 DEDUP_ID_BYTES_MAX: Final = 128
 ERROR_CHARACTERS_MAX: Final = 1024
 METADATA_BYTES_MAX: Final = 4096

@@ -76,13 +76,9 @@ def read_origin(record: Record) -> Origin | None:
 
 def bury(record: Record, story: Story, origin: bytes) -> NewRecord:
     """The dead letter of a record."""
+    gone = _STORY | {REDRIVES} if story.redrives else _STORY
+    # The story comes first: of very many headers some are not read again.
     headers: list[tuple[str, bytes | None]] = [
-        header for header in record.headers if header[0] not in _STORY
-    ]
-    if story.redrives:
-        headers = [header for header in headers if header[0] != REDRIVES]
-        headers.append((REDRIVES, b"%d" % story.redrives))
-    headers += [
         (TOPIC, story.topic.encode()),
         (PARTITION, b"%d" % story.partition),
         (OFFSET, b"%d" % record.offset),
@@ -95,6 +91,9 @@ def bury(record: Record, story: Story, origin: bytes) -> NewRecord:
     ]
     if story.error is not None:
         headers.append((ERROR, story.error.encode("utf-8", "replace")))
+    if story.redrives:
+        headers.append((REDRIVES, b"%d" % story.redrives))
+    headers += [header for header in record.headers if header[0] not in gone]
     return NewRecord(record.key, record.value, tuple(headers), record.timestamp_ms)
 
 
@@ -102,10 +101,10 @@ def revive(record: Record, letter: DeadLetter, origin: bytes, now_ms: int) -> Ne
     """The record that goes back to the topic it came from."""
     gone = _STORY | _WAITS | {REDRIVES, REDRIVE_GROUP}
     headers: Headers = (
-        *(header for header in record.headers if header[0] not in gone),
         (REDRIVE_GROUP, letter.group.encode()),
         (REDRIVES, b"%d" % (letter.redrives + 1)),
         (ORIGIN, origin),
+        *(header for header in record.headers if header[0] not in gone),
     )
     return NewRecord(record.key, record.value, headers, now_ms)
 

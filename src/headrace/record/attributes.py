@@ -51,7 +51,7 @@ from headrace.record.attribute_headers import (
 from headrace.record.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.record.reader import read_block, read_headers
 from headrace.record.record import Headers
-from headrace.record.varint import BITS_64, read_more
+from headrace.record.varint import BITS_64, as_int64, read_more
 
 __all__ = [
     "Attributes",
@@ -261,7 +261,7 @@ def _scan(data: bytes, header: BatchHeader) -> Iterator[tuple[int, Attributes]]:
                 wishes = wishes_of[block] = _read_wishes(headers)
             timestamp_ms = append_time_ms
             if timestamp_ms is None:
-                timestamp_ms = header.base_timestamp_ms + time_delta
+                timestamp_ms = as_int64(header.base_timestamp_ms + time_delta)
             attributes = wishes.at(timestamp_ms)
             if attributes != DEFAULT_ATTRIBUTES:
                 yield header.base_offset + delta, attributes

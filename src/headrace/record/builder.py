@@ -37,7 +37,7 @@ from headrace.record.batch import (
 from headrace.record.compression import Codec, compress
 from headrace.record.control import ControlKind, encode_marker
 from headrace.record.record import Headers, NewRecord, RawRecord, Record
-from headrace.record.varint import SMALL, encode_varint
+from headrace.record.varint import SMALL, as_int64, encode_varint
 
 _SMALL_COUNT: Final = len(SMALL)
 _NULL: Final = encode_varint(-1)
@@ -336,7 +336,10 @@ def _add_record(
     value = record.value
     headers = record.headers
     offset = SMALL[offset_delta] if offset_delta < _SMALL_COUNT else encode_varint(offset_delta)
-    time = SMALL[time_delta] if 0 <= time_delta < _SMALL_COUNT else encode_varint(time_delta)
+    if 0 <= time_delta < _SMALL_COUNT:
+        time = SMALL[time_delta]
+    else:
+        time = encode_varint(as_int64(time_delta))
     if key is None:
         key = b""
         key_length = _NULL

@@ -18,7 +18,7 @@ from headrace.core.limits import RECORD_BYTES_MAX
 from headrace.core.ports import Buffer
 from headrace.record.builder import NO_HEADERS
 from headrace.record.columns import BytesColumn
-from headrace.record.varint import encode_varint
+from headrace.record.varint import as_int64, encode_varint
 
 
 @compiled
@@ -44,7 +44,7 @@ def encode_rows(
         time_delta = 0 if times is None else _at(times, row) - base_timestamp_ms
         body = (
             b"\0"
-            + encode_varint(time_delta)
+            + encode_varint(as_int64(time_delta))
             + encode_varint(delta)
             + _sized(keys(row))
             + _sized(values(row))

@@ -122,7 +122,9 @@ def encode_rows(rows, key, value, headers, timestamps_ms, int64_t base_timestamp
     cdef uint8_t* position = start
     for number in range(count):
         row = chosen[number]
-        delta = 0 if timestamps_ms is None else times[row] - base_timestamp_ms
+        delta = 0
+        if timestamps_ms is not None:
+            delta = <int64_t>(<uint64_t>times[row] - <uint64_t>base_timestamp_ms)
         key_bytes = keys.size_of(row)
         value_bytes = values.size_of(row)
         header_bytes = blocks.size_of(row)

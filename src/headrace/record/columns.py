@@ -11,7 +11,8 @@
 
 This is the same decoding as in the reader, and as distrustful: whatever the bytes
 are, the outcome is columns or CorruptBatch. Timestamps beyond what microseconds can
-hold become the nearest that they can.
+hold become the nearest that they can. Names of headers that are not UTF-8, which a column
+of text cannot hold, have U+FFFD where they are not.
 
 Rejected: Arrow's own builders. They take a Python object for each value; a buffer
 takes none.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from headrace.compiled import compiled
@@ -29,7 +31,8 @@ from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
 from headrace.record.batch import HEADER_BYTES, BatchHeader
 from headrace.record.compression import Codec, decompress
-from headrace.record.reader import read_block_records
+from headrace.record.reader import read_headers, read_raw_block
+from headrace.record.record import Headers
 
 # Starts are int32: so many bytes fit into one column.
 COLUMN_BYTES_MAX: Final = 2**31 - 1
@@ -101,7 +104,8 @@ def decode_columns(
     header_validity = _Validity()
     for records, header in blocks:
         timestamp_type = 1 if header.has_log_append_time else 0
-        for record in read_block_records(bytes(records), header):
+        for record in chain.from_iterable(read_raw_block(bytes(records), header)):
+            found = _read_headers(record.headers)
             if not start <= record.offset < end:
                 continue
             keys.add(record.key)
@@ -110,11 +114,11 @@ def decode_columns(
             timestamps.append(min(max(record.timestamp_ms, -_MS_MAX), _MS_MAX) * 1000)
             types.append(timestamp_type)
             if with_headers:
-                for name, value in record.headers:
+                for name, value in found:
                     names.add(name.encode())
                     header_values.add(value)
                 header_starts.append(names.rows)
-                header_validity.add(bool(record.headers))
+                header_validity.add(bool(found))
     headers = None
     if with_headers:
         headers = HeadersColumn(
@@ -133,6 +137,17 @@ def decode_columns(
         types.tobytes(),
         headers,
     )
+
+
+def _read_headers(block: bytes) -> Headers:
+    """All of them, however many: who reads columns has room for them."""
+    try:
+        headers, stop = read_headers(block, 0, len(block), is_bounded=False)
+    except IndexError:
+        raise CorruptBatch("a record is cut off at the end of the batch") from None
+    if stop != len(block):
+        raise CorruptBatch("the headers of a record are not well formed")
+    return headers
 
 
 class _Validity:

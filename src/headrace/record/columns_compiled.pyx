@@ -6,6 +6,7 @@ from cpython.bytearray cimport (
     PyByteArray_FromStringAndSize,
     PyByteArray_Resize,
 )
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -15,7 +16,6 @@ from headrace.record.numbers cimport read_number
 from headrace.core.errors import CorruptBatch
 from headrace.record.columns import BytesColumn, Columns, HeadersColumn
 
-cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t MS_MAX = 0x7FFFFFFFFFFFFFFF // 1000
 cdef int64_t COLUMN_BYTES_MAX = 0x7FFFFFFF
 
@@ -67,17 +67,12 @@ cdef inline const uint8_t* read_bytes(
 
 
 cdef inline int64_t in_microseconds(int64_t base_ms, int64_t delta_ms) noexcept nogil:
-    cdef int64_t milliseconds
-    if delta_ms > 0 and base_ms > INT64_MAX - delta_ms:
+    # Unsigned: a sum that does not fit into 64 bits goes on at the other end, as in Kafka.
+    cdef int64_t milliseconds = <int64_t>(<uint64_t>base_ms + <uint64_t>delta_ms)
+    if milliseconds > MS_MAX:
         milliseconds = MS_MAX
-    elif delta_ms < 0 and base_ms < -INT64_MAX - delta_ms:
+    elif milliseconds < -MS_MAX:
         milliseconds = -MS_MAX
-    else:
-        milliseconds = base_ms + delta_ms
-        if milliseconds > MS_MAX:
-            milliseconds = MS_MAX
-        elif milliseconds < -MS_MAX:
-            milliseconds = -MS_MAX
     return milliseconds * 1000
 
 
@@ -119,6 +114,12 @@ cdef class Room:
         self.growing.size = self.growing.rows = self.growing.nulls = 0
         self.growing.starts[0] = 0
 
+    cdef int grow(self, int64_t more) except -1:
+        if more > 0:
+            PyByteArray_Resize(self.data, len(self.data) + more)
+            self.growing.data = <uint8_t*>PyByteArray_AS_STRING(self.data)
+        return 0
+
     cdef object column(self):
         cdef int64_t rows = self.growing.rows
         PyByteArray_Resize(self.starts, 4 * (rows + 1))
@@ -129,30 +130,33 @@ cdef class Room:
         )
 
 
-cdef const uint8_t* check_names(const uint8_t* position, const uint8_t* end, int64_t count):
-    """Behind so many headers whose names are UTF-8; NULL when they are not there."""
+cdef const uint8_t* behind_headers(
+    const uint8_t* position, const uint8_t* end, int64_t count
+) noexcept nogil:
+    """Behind so many headers; NULL when they are not there."""
     cdef const uint8_t* found = NULL
     cdef int64_t size = 0
-    cdef int64_t at
-    cdef int is_plain
     for _ in range(count):
         position = read_bytes(position, end, &found, &size)
         if position == NULL or size < 0:
             return NULL
-        is_plain = 1
-        for at in range(size):
-            if found[at] > 127:
-                is_plain = 0
-                break
-        if not is_plain:
-            try:
-                PyUnicode_DecodeUTF8(<const char*>found, size, NULL)
-            except UnicodeDecodeError:
-                return NULL
         position = read_bytes(position, end, &found, &size)
         if position == NULL:
             return NULL
     return position
+
+
+cdef int add_name(Room names, const uint8_t* name, int64_t size) except? -1:
+    """As `add`; what is not UTF-8 is replaced, as everywhere."""
+    cdef int64_t at
+    for at in range(size):
+        if name[at] > 127:
+            break
+    else:
+        return add(&names.growing, name, size)
+    cdef bytes replaced = PyUnicode_DecodeUTF8(<const char*>name, size, "replace").encode()
+    names.grow(len(replaced) - size)
+    return add(&names.growing, <const uint8_t*>PyBytes_AS_STRING(replaced), len(replaced))
 
 
 def decode_columns(blocks, int64_t start, int64_t end, *, bint with_headers=False):
@@ -210,7 +214,7 @@ def decode_columns(blocks, int64_t start, int64_t end, *, bint with_headers=Fals
             if position == NULL:
                 raise CorruptBatch("a record is not well formed")
             if record.header_count:
-                position = check_names(record.headers, record.end, record.header_count)
+                position = behind_headers(record.headers, record.end, record.header_count)
                 if position != record.end:
                     raise CorruptBatch("the headers of a record are not well formed")
             record.offset += base_offset
@@ -229,7 +233,7 @@ def decode_columns(blocks, int64_t start, int64_t end, *, bint with_headers=Fals
                 position = record.headers
                 for at in range(record.header_count):
                     position = read_bytes(position, record.end, &found, &found_bytes)
-                    outcome |= add(&names.growing, found, found_bytes)
+                    outcome |= add_name(names, found, found_bytes)
                     position = read_bytes(position, record.end, &found, &found_bytes)
                     outcome |= add(&header_values.growing, found, found_bytes)
                 if outcome:

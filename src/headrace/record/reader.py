@@ -12,7 +12,7 @@ bug can send well-sealed nonsense. So the reader trusts nothing.
 
 A batch of kilobytes can hold millions of records or headers. A reader that works
 for a client takes it in parts (`read_parts`, `BatchParts`), and a record has at most
-as many headers as a message may have: what lies behind them is stepped over. A
+as many headers as a message or a dead letter may have: what lies behind is stepped over. A
 reader that copies records leaves their headers as they are (`RawRecord`).
 
 Rejected: one call per number. Nearly all numbers in a batch have one or two
@@ -38,6 +38,7 @@ from headrace.record.skipping import Place, skip_to
 from headrace.record.varint import (
     BITS_64,
     SMALL,
+    as_int64,
     encode_varint,
     read_more,
     varint_size,
@@ -55,6 +56,8 @@ _RECORD_COST: Final = 128
 _HEADER_COST: Final = 96
 # The cost of a part is looked at once in so many records.
 _LOOKED_AT: Final = 64
+# Sums of smaller times fit into 64 bits.
+_FAR_MS: Final = 2**61
 # A place in a large batch is marked once in so many bytes.
 _MARKED_BYTES: Final = 64 * 1024
 
@@ -318,11 +321,12 @@ def _read_some(
     data: bytes, header: BatchHeader, place: Place, cost_max: int,
     raw_headers: bool = False, count_max: int | None = None,
 ) -> tuple[list[Any], Place, int]:  # fmt: skip
-    """Records from `place` on, the place behind them, and what they cost. A
-    `cost_max` below 0 is none."""
+    """Records from `place` on, the place behind them, and their cost; below 0 there is no most."""
     size = len(data)
     base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
     append_time_ms = header.max_timestamp_ms if header.has_log_append_time else None
+    # Whether a time is not simply the sum.
+    is_odd = append_time_ms is not None or not -_FAR_MS < base_timestamp_ms < _FAR_MS
     last_delta = header.last_offset_delta
     position, previous, left = place
     last = left if count_max is None else min(left, count_max)
@@ -342,9 +346,10 @@ def _read_some(
         position += 2
         if raw > 127:
             raw, position = read_more(data, position, raw, BITS_64)
+            is_odd = is_odd or raw > _FAR_MS
         timestamp_ms = base_timestamp_ms + ((raw >> 1) ^ -(raw & 1))
-        if append_time_ms is not None:
-            timestamp_ms = append_time_ms
+        if is_odd:
+            timestamp_ms = as_int64(timestamp_ms) if append_time_ms is None else append_time_ms
         raw = data[position]
         position += 1
         if raw > 127:
@@ -394,9 +399,12 @@ def _read_some(
     return records, (position, previous, left - last), cost
 
 
-def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+def read_headers(
+    data: bytes, position: int, end: int, *, is_bounded: bool = True
+) -> tuple[Headers, int]:
     """The header block at `position` of a record that ends at `end`: as many headers
-    as a message may have, in number and in bytes. The others are stepped over."""
+    as a message or a dead letter may have, in number and in bytes. The others are stepped
+    over, unless it is not to be bounded."""
     raw = data[position]
     position += 1
     if raw > 127:
@@ -406,9 +414,11 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         raise CorruptBatch(f"a header count at byte {position} is impossible")
     headers = []
     count = raw >> 1
-    is_over = count > limits.HEADERS_MAX or end - position > limits.HEADER_BYTES_MAX
-    left = limits.HEADER_BYTES_MAX
-    for _ in range(min(count, limits.HEADERS_MAX)):
+    is_over = is_bounded and (
+        count > limits.HEADERS_READ_MAX or end - position > limits.HEADER_BYTES_READ_MAX
+    )
+    left = limits.HEADER_BYTES_READ_MAX
+    for _ in range(min(count, limits.HEADERS_READ_MAX) if is_over else count):
         key, position = _read_bytes(data, position, end)
         value, position = _read_bytes(data, position, end)
         if is_over:
@@ -417,11 +427,12 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
                 break
         if key is None:
             raise CorruptBatch(f"a header before byte {position} has no key")
-        try:
-            headers.append((key.decode(), value))
-        except UnicodeDecodeError as error:
-            raise CorruptBatch(f"a header key before byte {position} is not UTF-8") from error
-    return tuple(headers), end if is_over and (left < 0 or count > limits.HEADERS_MAX) else position
+        # Nobody checks names before they are stored, here or in Kafka: a reader that gave
+        # up on one would lose the message.
+        headers.append((key.decode(errors="replace"), value))
+    if is_over and (left < 0 or count > limits.HEADERS_READ_MAX):
+        position = end
+    return tuple(headers), position
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -25,6 +25,7 @@ BITS_64: Final = 64
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
+_UINT64_MAX: Final = 2**64 - 1
 
 
 class NumberCutOff(CorruptBatch):
@@ -72,6 +73,12 @@ def read_more(data: bytes, position: int, raw: int, bits: int = BITS_32) -> tupl
     if following < 128:
         return raw - 128 + (following << 7), position + 1
     return decode_unsigned(data, position - 1, bits)
+
+
+def as_int64(value: int) -> int:
+    """What 64 bits keep of a sum or a difference, as in Kafka: times are added and subtracted
+    so, and what was subtracted is the same again once it is added."""
+    return ((value - _INT64_MIN) & _UINT64_MAX) + _INT64_MIN
 
 
 def varint_size(value: int) -> int:

@@ -72,8 +72,9 @@ def test_milliseconds_come_back_as_an_aware_datetime() -> None:
     assert datetime_of(instant_ms("at", moment)) == moment
 
 
-def test_an_instant_beyond_the_calendar_is_the_last_one_there_is() -> None:
+def test_an_instant_beyond_the_calendar_is_the_first_or_the_last_one_there_is() -> None:
     assert datetime_of(2**61).year == 9999
+    assert datetime_of(-(2**61)).year == 1
 
 
 @pytest.mark.parametrize("convert", [duration_ms, instant_ms])

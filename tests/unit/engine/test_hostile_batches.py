@@ -103,7 +103,7 @@ def test_headers_beyond_the_limits_that_are_in_the_log_are_delivered_within_them
         leased = bench.node.lease(GROUP, [TOPIC], "ann", 1_000)
     assert leased
     assert all(each.value == b"bomb" for each in leased)
-    assert all(len(each.headers) == limits.HEADERS_MAX for each in leased)
+    assert all(len(each.headers) == limits.HEADERS_READ_MAX for each in leased)
 
 
 @pytest.mark.parametrize("ordering", ["none", "key"])

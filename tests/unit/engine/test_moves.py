@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.core.values import MessageId
+from headrace.core import limits
+from headrace.core.values import MessageId, Outgoing
 from headrace.engine.move import Moves
 from headrace.platform.memory_disk import MemoryDisk
 
@@ -101,6 +102,21 @@ def test_a_dead_letter_tells_where_it_came_from_and_why(bench: Any) -> None:
     assert (letter.key, letter.value, letter.redrives) == (b"k", b"bad", 0)
     assert letter.created_at_ms == letter.failed_at_ms == bench.clock.time_ms
     assert ("headrace-priority", b"1") in letter.headers
+
+
+def test_a_dead_letter_of_a_message_with_as_many_headers_as_can_be_tells_all(bench: Any) -> None:
+    bench.make()
+    headers = tuple((f"name-{number}", b"%d" % number) for number in range(limits.HEADERS_MAX))
+    bench.node.publish(bench.topic, [Outgoing(b"bad", headers=headers)])
+    bench.node.reject(bench.group, bench.receipts(), reason="no")
+    (letter,) = bench.node.dead_letters(bench.topic)
+    assert (letter.source, letter.group) == (MessageId("orders", 0, 0), bench.group)
+    assert (letter.reason, letter.error, letter.attempts) == ("rejected", "no", 1)
+    assert letter.headers == headers
+    bench.node.delete_records(bench.topic, 0, 1)
+    bench.node.redrive(bench.topic, [MessageId("orders.dlq", 0, 0)])
+    (delivery,) = bench.lease()
+    assert delivery.headers[-len(headers) :] == headers
 
 
 def test_a_redriven_copy_reaches_only_the_group_in_which_the_message_failed(bench: Any) -> None:

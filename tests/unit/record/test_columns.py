@@ -170,8 +170,18 @@ def test_records_that_are_not_what_they_claim_are_refused(decode: Decode, damage
 
 
 @each_twin
-def test_a_header_name_that_is_not_text_is_refused(decode: Decode) -> None:
-    [block] = blocks_of(build_batch([NewRecord(None, b"", (("abcd", b"1"),), 0)]))
-    records = bytes(block.records).replace(b"abcd", b"\xff\xfe\xfd\xfc")
-    with pytest.raises(CorruptBatch):
-        decode([(records, block.header)], *EVERYTHING)
+def test_of_a_header_name_that_is_not_text_the_rest_is_kept(decode: Decode) -> None:
+    made = NewRecord(None, b"", (("a-bcd", b"1"), ("é", b"2")), 0)
+    [block] = blocks_of(build_batch([made] * 100))
+    records = bytes(block.records).replace(b"-bcd", b"\xff\xfe\xfd\xfc")
+    rows = rows_of(decode([(records, block.header)], *EVERYTHING, with_headers=True))
+    name = "a\ufffd\ufffd\ufffd\ufffd".encode()
+    assert [row[-1] for row in rows] == [[(name, b"1"), ("é".encode(), b"2")]] * 100
+
+
+@each_twin
+def test_a_record_has_all_its_headers_however_many(decode: Decode) -> None:
+    headers = tuple((f"{number}", b"x" * 600) for number in range(300))
+    blocks = blocks_of(build_batch([NewRecord(None, b"", headers)]))
+    (row,) = rows_of(decode(blocks, *EVERYTHING, with_headers=True))
+    assert row[-1] == [(name.encode(), value) for name, value in headers]

@@ -27,14 +27,14 @@ from headrace.record import (
 EMPTY_HEADER = ("", b"")
 
 
-def test_a_record_has_at_most_as_many_headers_as_a_message() -> None:
+def test_a_record_has_at_most_as_many_headers_as_a_dead_letter() -> None:
     bomb = build_batch([NewRecord(None, b"v", (EMPTY_HEADER,) * 200_000)], codec=Codec.ZSTD)
     (record,) = read_records(bomb)
-    assert record == Record(0, -1, None, b"v", (EMPTY_HEADER,) * limits.HEADERS_MAX)
+    assert record == Record(0, -1, None, b"v", (EMPTY_HEADER,) * limits.HEADERS_READ_MAX)
 
 
-def test_a_record_has_at_most_as_many_bytes_of_headers_as_a_message() -> None:
-    quarter = ("n", b"x" * (limits.HEADER_BYTES_MAX // 4))
+def test_a_record_has_at_most_as_many_bytes_of_headers_as_a_dead_letter() -> None:
+    quarter = ("n", b"x" * (limits.HEADER_BYTES_READ_MAX // 4))
     (record,) = read_records(build_batch([NewRecord(None, b"v", (quarter,) * 8)]))
     assert record.headers == (quarter,) * 3
 

@@ -40,13 +40,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Messages of one answer share theirs, more often than not.
 @lru_cache(maxsize=256)
 def moment(milliseconds: int | None) -> str | None:
-    """ISO 8601 in UTC; the last moment that can be written for anything later."""
+    """ISO 8601 in UTC; the first or the last moment that can be written for what lies
+    beyond."""
     if milliseconds is None:
         return None
     try:
         at = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
-        at = datetime.max.replace(tzinfo=UTC)
+        at = (datetime.min if milliseconds < 0 else datetime.max).replace(tzinfo=UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
