@@ -17,6 +17,7 @@ import headrace
 from headrace import testing
 from headrace.client.caller import Caller
 from headrace.client.grpc_link import GrpcLink
+from headrace.core import limits
 from headrace.platform.clock import SystemClock
 from headrace.wire.remote import codec
 from headrace.wire.remote.methods import GRPC_METHOD
@@ -73,6 +74,23 @@ def test_nobody_who_listens_is_an_error_that_names_the_door() -> None:
 def test_a_port_that_speaks_no_grpc_is_an_error(node: LoopNode) -> None:
     with pytest.raises(headrace.Unreachable, match="without grpc://, or to the port"):
         headrace.connect(f"grpc://{node.addresses['kafka']}", retry=0)
+
+
+def test_a_message_above_the_limit_is_refused_by_both_links_and_they_go_on(
+    node: LoopNode, url: str, topic: str
+) -> None:
+    most = limits.REMOTE_PUBLISH_BYTES_MAX
+    for address in (str(node.addresses["kafka"]), url):
+        with headrace.connect(address) as handle:
+            with pytest.raises(headrace.LimitExceeded, match="send less at once"):
+                handle.publish(topic, bytes(most))
+            # Larger than what the node, and grpc, take at all.
+            with pytest.raises(headrace.LimitExceeded, match="send less at once"):
+                handle.publish_many(topic, [b"good", bytes(7 * most), b"behind"])
+            # The largest request there is, for which a message of the stream has to have room.
+            with pytest.raises(headrace.RecordTooLarge, match="elsewhere"):
+                handle.publish(topic, bytes(most - len(topic) - 64))
+            assert handle.depth(topic) >= 3
 
 
 def test_a_stream_that_breaks_for_good_gives_its_leases_back_after_the_grace(

@@ -165,9 +165,17 @@ class Caller:
         `within_seconds` it is tried once, and that is how long an answer may take."""
         retries = self._retries() if within_seconds is None else repeat(False)
         wait_seconds = -1 if within_seconds is None else within_seconds
-        sent = [self._send(encode_request(name, part), retries) for part in parts]
+        sent: list[Pending] = []
         answers: list[Any] = []
         first: HeadraceError | None = None
+        for part in parts:
+            try:
+                request = encode_request(name, part)
+            except HeadraceError as error:
+                # As if the node had refused it: what went before is waited for.
+                first = error
+                break
+            sent.append(self._send(request, retries))
         for pending in sent:
             try:
                 answers.append(decode_answer(name, pending.wait(wait_seconds)))

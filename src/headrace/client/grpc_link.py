@@ -29,7 +29,8 @@ from headrace.wire.remote.stream import encode_stream_request
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", 2 * limits.GRPC_MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    # What a node would not take is refused before it is sent (`encode_request`).
+    ("grpc.max_send_message_length", limits.GRPC_RECEIVED_BYTES_MAX),
     # A peer that is gone without a word is noticed after about half a minute.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),

@@ -174,6 +174,8 @@ SOCKET_FEED_BYTES_MAX: Final = 256 * 1024
 # are made, as for our own clients.
 GRPC_MESSAGE_BYTES_MAX: Final = RECORD_BYTES_MAX + 1024 * 1024
 GRPC_REQUEST_BYTES_MAX: Final = REMOTE_REQUEST_BYTES_MAX
+# What grpc takes at all: a request between the two is refused by us, with a code.
+GRPC_RECEIVED_BYTES_MAX: Final = 2 * GRPC_MESSAGE_BYTES_MAX
 # Fields of all messages in a larger request.
 GRPC_FIELDS_MAX: Final = 20_000
 GRPC_HEAD_BYTES_MAX: Final = 16 * 1024

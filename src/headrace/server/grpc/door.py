@@ -59,7 +59,7 @@ CLOSE_SECONDS = 1.0
 SERVERS = 32
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", limits.GRPC_RECEIVED_BYTES_MAX),
     # An answer holds at most one record beyond what it is meant to.
     ("grpc.max_send_message_length", 2 * limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", limits.GRPC_HEAD_BYTES_MAX),

@@ -2,7 +2,8 @@
 
 One byte on the wire can become a hundred in memory. So a request is small, unless
 most of it is the content of messages: then its elements are counted first, and of
-those there may be only so many.
+those there may be only so many. One that is larger than a request may be at all is
+refused here as well, so that it has our code; beyond twice that grpc does it, without.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from headrace.core import limits
-from headrace.core.errors import HeadraceError, InvalidArgument, MalformedMessage
+from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded, MalformedMessage
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Which field of a request holds an array of messages, and which of theirs another.
@@ -31,6 +32,12 @@ def decoder_of(name: str) -> Decode:
 
     def decode(data: bytes) -> Any:
         try:
+            if len(data) > limits.GRPC_MESSAGE_BYTES_MAX:
+                raise LimitExceeded(
+                    f"the request has {len(data)} bytes, and at most "
+                    f"{limits.GRPC_MESSAGE_BYTES_MAX} are taken: send less at once, and store a "
+                    "payload that is as large elsewhere"
+                )
             if len(data) > limits.GRPC_REQUEST_BYTES_MAX and name not in _PLAIN:
                 _check_large(name, data)
             return parse(data)

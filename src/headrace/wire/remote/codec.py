@@ -88,11 +88,15 @@ _headers = msgspec.msgpack.Decoder(Headers)
 
 
 def encode_request(name: str, arguments: tuple[Any, ...]) -> bytes:
-    """InvalidArgument when an argument is nothing that could be sent."""
+    """InvalidArgument when an argument is nothing that could be sent; LimitExceeded when it
+    is more than a node takes, which would cut the connection instead of answering."""
     try:
-        return _encoder.encode((name, arguments))
+        request = _encoder.encode((name, arguments))
     except _ENCODE_ERRORS as error:
         raise InvalidArgument(f"{name}: {error}") from error
+    if len(request) > limits.REMOTE_PUBLISH_BYTES_MAX:
+        raise LimitExceeded(_too_large(len(request), limits.REMOTE_PUBLISH_BYTES_MAX))
+    return request
 
 
 def encode_request_frame(correlation_id: int, client_id: bytes, request: bytes) -> bytes:
@@ -170,7 +174,10 @@ def _decode_large(data: memoryview) -> Outgoing:
 
 
 def _too_large(size: int, allowed: int) -> str:
-    return f"a request of {size} bytes; at most {allowed} are taken, send less at once"
+    return (
+        f"a request of {size} bytes; at most {allowed} are taken: send less at once, and store "
+        "a payload that is as large elsewhere"
+    )
 
 
 def _wrong_argument(method: Method, text: str) -> InvalidArgument:
