@@ -26,12 +26,15 @@ records = st.builds(
     ),
     st.integers(0, 2**40),
 )
+times = st.sampled_from([0, 1_700_000_000_000, 2**63 - 1, -(2**63)])
 damages = st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 255)), max_size=3)
 
 
 @pytest.mark.skipif(compiled is None, reason="not compiled: run hatch_build.py")
-@given(st.lists(records, min_size=1, max_size=5), damages)
-def test_the_twins_agree(sound: list[NewRecord], damaged: list[tuple[int, int]]) -> None:
+@given(st.lists(records, min_size=1, max_size=5), damages, times)
+def test_the_twins_agree(
+    sound: list[NewRecord], damaged: list[tuple[int, int]], base_ms: int
+) -> None:
     block = bytearray(build_batch(sound)[HEADER_BYTES:])
     for at, byte in damaged:
         block[at % len(block)] = byte
@@ -39,14 +42,16 @@ def test_the_twins_agree(sound: list[NewRecord], damaged: list[tuple[int, int]])
     for rules in (0, LIMITS, KEYED | LIMITS, PART, PART | KEYED):
         for end in (len(block), len(block) - 1, len(block) // 2):
             part = bytes(block[:end])
-            assert compiled(part, len(sound), rules) == plain(part, len(sound), rules)
+            assert compiled(part, len(sound), rules, base_ms) == plain(
+                part, len(sound), rules, base_ms
+            )
 
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_the_beginning_of_sound_records_passes_wherever_it_ends(sound: list[NewRecord]) -> None:
     block = bytes(build_batch(sound)[HEADER_BYTES:])
     for end in range(len(block) + 1):
-        assert plain(block[:end], len(sound), PART) == WITHIN
+        assert plain(block[:end], len(sound), PART, 0)[0] == WITHIN
 
 
 @given(st.lists(records, min_size=1, max_size=5), damages)
@@ -62,4 +67,4 @@ def test_what_can_be_read_whole_and_within_the_limits_passes(
     except CorruptBatch:
         return
     assert len(block) < limits.KEY_BYTES_MAX
-    assert plain(bytes(block), len(sound), LIMITS) == WITHIN
+    assert plain(bytes(block), len(sound), LIMITS, 0)[0] == WITHIN

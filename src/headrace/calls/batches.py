@@ -160,6 +160,8 @@ class BatchCalls(Served):
         if isinstance(contents, Heavy):
             # Whoever does not want to wait for it has looked before.
             contents = contents.look()
+        # Its latest time is that of its records by now.
+        header = read_header(batch)
         check_times(found.settings, header, now_ms)
         if not is_as_it_came(found.settings) and is_to_open(found.settings, header):
             # Whoever does not want to wait for this has done it before, too.

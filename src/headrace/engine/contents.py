@@ -34,7 +34,7 @@ from headrace.engine.scan import Row, Scan, key_hash, rows_of
 from headrace.record import BatchHeader, BatchParts, read_header, split_batches
 from headrace.record.attribute_headers import DEDUP_ID, check_dedup_id
 from headrace.record.attributes import block_may_have_attributes, iterate_attributes, later
-from headrace.record.batch import HEADER_BYTES, sizes_and_codecs
+from headrace.record.batch import HEADER_BYTES, correct_latest, sizes_and_codecs
 from headrace.record.bounds import SMALL_BYTES, may_hold_more
 from headrace.record.compression import HoldsTooMuch, decompress_beginning
 from headrace.record.reader import read_block, read_raw_block
@@ -45,6 +45,7 @@ from headrace.record.record_limits import (
     UnsoundRecords,
     check_block,
     find_fault_in_plain,
+    is_right,
     raise_fault,
 )
 
@@ -183,7 +184,7 @@ def known_of(
 
 class Heavy:
     """Batches that hold too much to be looked into on the spot. `look` may be called
-    anywhere, while nobody changes the bytes."""
+    anywhere, while nobody else uses the bytes."""
 
     def __init__(self, batches: Buffer, wanted: Wanted) -> None:
         self._batches = batches
@@ -207,6 +208,8 @@ class Light:
         # That were looked into, and what is in them where that is wanted.
         self.batches = 0
         self.found: list[Contents] = []
+        # Whose headers did not say the latest time of their records, and do now.
+        self.corrected = 0
 
 
 def look_into(
@@ -219,7 +222,8 @@ def look_into(
     """The contents of each of these dense batches; none where nothing is wanted of them
     but that they pass the checks. RecordTooLarge when a record is beyond what a message may
     be, or a batch beyond what is opened or noted; UnsoundRecords when one cannot be read, or
-    lacks keys; ImpossibleId. Checksums are not checked."""
+    lacks keys; ImpossibleId. Checksums are not checked. A header that does not say the latest
+    time of its records is corrected in place, unless nobody is to look at them."""
     wanted = wanted_of(scanner, dedup, checks)
     if wanted.limits:
         found = _look(batches, wanted, light)
@@ -234,10 +238,12 @@ def look_into(
 def _check_records(batches: Buffer, wanted: Wanted, light: Light) -> bool:
     """False when that would take long; UnsoundRecords."""
     is_quick = _IS_COMPILED or wanted.checks.records == "all"
-    fault, compressed = find_fault_in_plain(
+    fault, compressed, wrong = find_fault_in_plain(
         batches, wanted.rules, limits.BATCH_BYTES_MAX if is_quick else BEGINNING_BYTES
     )
     raise_fault(fault)
+    for position, latest_ms in wrong:
+        _correct(batches, latest_ms, position, light)
     return not compressed or _check_compressed(batches, compressed, wanted, light)
 
 
@@ -265,9 +271,19 @@ def _check_compressed(
                     # What was uncompressed so far is spent.
                     light.bytes -= len(block)
                     return False
-            check_block(block, header.count, wanted.rules | (0 if is_all else PART))
+            rules = wanted.rules | (0 if is_all else PART)
+            latest_ms = check_block(block, header.count, rules, header.base_timestamp_ms)
+            if not is_right(header.max_timestamp_ms, latest_ms, rules):
+                _correct(batches, latest_ms, position, light)
             light.bytes -= len(block)
     return True
+
+
+def _correct(batches: Buffer, latest_ms: int, position: int, light: Light | None) -> None:
+    assert not isinstance(batches, bytes)
+    correct_latest(batches, latest_ms, position)
+    if light is not None:
+        light.corrected += 1
 
 
 def _may_hold_too_much(batches: Buffer, light: Light) -> bool:
@@ -326,7 +342,9 @@ def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents
             raise _beyond(error) from error
         except CorruptBatch as error:
             raise UnsoundRecords(str(error)) from error
-        check_block(block, header.count, wanted.rules)
+        latest_ms = check_block(block, header.count, wanted.rules, header.base_timestamp_ms)
+        if latest_ms != header.max_timestamp_ms:
+            _correct(batches, latest_ms, position, light)
         decodes = _decodes(block, wanted)
         if light is not None:
             light.bytes -= len(block) if header.codec else 0

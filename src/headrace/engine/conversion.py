@@ -27,7 +27,7 @@ from headrace.core.errors import CorruptBatch, InvalidArgument, RecordTooLarge
 from headrace.core.ports import Buffer
 from headrace.core.settings import TopicSettings
 from headrace.engine.contents import Found, Heavy
-from headrace.record.batch import HEADER_BYTES, BatchHeader
+from headrace.record.batch import HEADER_BYTES, BatchHeader, correct_latest
 from headrace.record.bounds import may_hold_more
 from headrace.record.builder import recompress_batch
 from headrace.record.compression import Codec, HoldsTooMuch
@@ -132,7 +132,11 @@ def convert(
     except CorruptBatch as error:
         raise UnsoundRecords(str(error)) from error
     # Those who looked into it before may have seen its beginning alone.
-    check_block(block, header.count, 0)
+    latest_ms = check_block(block, header.count, 0, header.base_timestamp_ms)
+    if latest_ms != header.max_timestamp_ms:
+        correct_latest(batch, latest_ms)
+        header = header._replace(max_timestamp_ms=latest_ms)
+        check_times(settings, header, now_ms)
     if settings.timestamp_before_max_ms is not None and settings.timestamp_type == "CreateTime":
         for part in read_raw_block(block, header):
             for record in part:

@@ -246,6 +246,14 @@ def stamp_append_time(buffer: bytearray | memoryview, timestamp_ms: int, positio
     seal_batch(buffer, position, end)
 
 
+def correct_latest(buffer: bytearray | memoryview, timestamp_ms: int, position: int = 0) -> None:
+    """Make `timestamp_ms` the largest time that the batch says it has, and renew the checksum.
+    CorruptBatch when that is wrong: what is damaged must not be sealed anew."""
+    header = check_batch(buffer, position)
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
+    seal_batch(buffer, position, position + header.size_bytes)
+
+
 def seal_batch(buffer: bytearray | memoryview, position: int, end: int) -> None:
     """Write the checksum of the batch that lies from `position` to `end`."""
     _CRC.pack_into(buffer, position + _CRC_AT, _compute_crc(buffer, position, end))

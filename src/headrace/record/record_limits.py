@@ -12,6 +12,9 @@ consumer that comes to it would stay there.
     KEYED      where a topic is compacted: every record has a key
     PART       the bytes are the first of more, and may end within a record
 
+On the way the latest time of the records is found. A header may say another: searches by
+time would pass by the batch, and retention keep it, so it is corrected where it does.
+
 Rejected: opening all of every compressed batch by default, as a broker of Kafka does. It costs
 as much as all else that an append does, and a producer that writes nonsense does so from the
 first record on.
@@ -19,6 +22,7 @@ first record on.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from headrace.compiled import compiled
@@ -26,7 +30,8 @@ from headrace.core import limits
 from headrace.core.errors import CorruptBatch, RecordTooLarge
 from headrace.core.ports import Buffer
 from headrace.record.batch import HEADER_BYTES, sizes_and_codecs
-from headrace.record.varint import BITS_64, NumberCutOff, read_more
+from headrace.record.record import NO_TIMESTAMP_MS
+from headrace.record.varint import BITS_64, NumberCutOff, as_int64, read_more
 
 LIMITS: Final = 1
 KEYED: Final = 2
@@ -45,6 +50,10 @@ _FAULTS: Final = {
     LONG_HEADERS: f"headers have at most {limits.HEADER_BYTES_MAX} bytes together",
 }
 _COUNT_AT: Final = HEADER_BYTES - 4
+# The time that those of the records count from, and the latest.
+_TIMES: Final = struct.Struct(">qq")
+_TIMES_AT: Final = 27
+_INT64_MIN: Final = -(2**63)
 
 
 class UnsoundRecords(CorruptBatch):
@@ -55,10 +64,19 @@ class KeylessRecords(UnsoundRecords):
     """Some records have no key, and every record of their topic needs one."""
 
 
-def check_block(block: Buffer, count: int, rules: int) -> None:
-    """RecordTooLarge when one of the `count` records in these uncompressed bytes is
-    beyond what a message may be; UnsoundRecords when they cannot be read or lack a key."""
-    raise_fault(find_fault(block, count, rules))
+def check_block(block: Buffer, count: int, rules: int, base_ms: int) -> int:
+    """The latest time of the `count` records in these uncompressed bytes, whose times count
+    from `base_ms` on. RecordTooLarge when one of them is beyond what a message may be;
+    UnsoundRecords when they cannot be read or lack a key."""
+    fault, latest_ms = find_fault(block, count, rules, base_ms)
+    raise_fault(fault)
+    return latest_ms
+
+
+def is_right(says_ms: int, latest_ms: int, rules: int) -> bool:
+    """Whether a header may say so of records that were gone over by these rules. Behind the
+    first of them there may be later ones."""
+    return latest_ms <= says_ms if rules & PART else latest_ms == says_ms
 
 
 def raise_fault(fault: int) -> None:
@@ -73,11 +91,13 @@ def raise_fault(fault: int) -> None:
 @compiled
 def find_fault_in_plain(
     batches: Buffer, rules: int, bytes_max: int
-) -> tuple[int, list[tuple[int, int]]]:
+) -> tuple[int, list[tuple[int, int]], list[tuple[int, int]]]:
     """The first fault in these batches, back to back, as far as they are not compressed;
-    and number and position of those that are. Of each batch the first `bytes_max` bytes of
-    records are gone over."""
+    number and position of those that are; and of those whose headers do not say the latest
+    time of their records, position and what it is. Of each batch the first `bytes_max` bytes
+    of records are gone over."""
     compressed: list[tuple[int, int]] = []
+    wrong: list[tuple[int, int]] = []
     with memoryview(batches) as view:
         for number, (position, size, codec) in enumerate(sizes_and_codecs(view)):
             if codec:
@@ -85,33 +105,41 @@ def find_fault_in_plain(
                 continue
             records = position + HEADER_BYTES
             count = int.from_bytes(view[position + _COUNT_AT : records], "big")
+            base_ms, says_ms = _TIMES.unpack_from(view, position + _TIMES_AT)
             part = PART if size - HEADER_BYTES > bytes_max else 0
             end = records + bytes_max if part else position + size
-            fault = _find_in(bytes(view[records:end]), count, rules | part)
+            fault, latest_ms = _find_in(bytes(view[records:end]), count, rules | part, base_ms)
             if fault:
-                return fault, []
-    return WITHIN, compressed
+                return fault, [], []
+            if not is_right(says_ms, latest_ms, part):
+                wrong.append((position, latest_ms))
+    return WITHIN, compressed, wrong
 
 
 @compiled
-def find_fault(data: Buffer, count: int, rules: int) -> int:
+def find_fault(data: Buffer, count: int, rules: int, base_ms: int) -> tuple[int, int]:
     """What is wrong with these records, `count` of which fill the bytes; WITHIN when
-    nothing is."""
-    return _find_in(bytes(data), count, rules)
+    nothing is, and then the latest time of those that were gone over: NO_TIMESTAMP_MS where
+    none has any."""
+    return _find_in(bytes(data), count, rules, base_ms)
 
 
-def _find_in(block: bytes, count: int, rules: int) -> int:
+def _find_in(block: bytes, count: int, rules: int, base_ms: int) -> tuple[int, int]:
+    times = [NO_TIMESTAMP_MS]
     try:
-        return _find_fault(block, count, rules)
+        fault = _find_fault(block, count, rules, base_ms, times)
     except (IndexError, NumberCutOff):
-        return WITHIN if rules & PART else CORRUPT
+        fault = WITHIN if rules & PART else CORRUPT
     except CorruptBatch:
-        return CORRUPT
+        fault = CORRUPT
+    return fault, NO_TIMESTAMP_MS if fault else times[-1]
 
 
-def _find_fault(data: bytes, count: int, rules: int) -> int:
+def _find_fault(data: bytes, count: int, rules: int, base_ms: int, times: list[int]) -> int:
+    """`times` get those that are later than all before."""
     size = len(data)
     position = 0
+    latest_ms = times[-1]
     for number in range(count):
         raw = data[position]
         position += 1
@@ -125,6 +153,12 @@ def _find_fault(data: bytes, count: int, rules: int) -> int:
         position += 2
         if raw > 127:
             raw, position = read_more(data, position, raw, BITS_64)
+        time_ms = base_ms + ((raw >> 1) ^ -(raw & 1))
+        if not latest_ms >= time_ms >= _INT64_MIN:
+            time_ms = as_int64(time_ms)
+            if time_ms > latest_ms:
+                latest_ms = time_ms
+                times.append(time_ms)
         raw = data[position]
         position += 1
         if raw > 127:

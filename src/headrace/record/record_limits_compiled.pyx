@@ -27,12 +27,21 @@ DEF LENGTH_OVERHEAD = 12
 DEF BATCH_LENGTH_AT = 8
 DEF CODEC_AT = 22
 DEF CODEC_MASK = 7
+DEF BASE_TIME_AT = 27
+DEF LATEST_TIME_AT = 35
 DEF COUNT_AT = 57
+DEF NO_TIMESTAMP_MS = -1
 
 
 cdef inline int64_t big32(const uint8_t* at) noexcept nogil:
     return <int32_t>(
         <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | <uint32_t>at[3]
+    )
+
+
+cdef inline int64_t big64(const uint8_t* at) noexcept nogil:
+    return <int64_t>(
+        <uint64_t><uint32_t>big32(at) << 32 | <uint64_t><uint32_t>big32(at + 4)
     )
 
 
@@ -74,8 +83,14 @@ cdef inline int cut_off(
 
 
 cdef int find(
-    const uint8_t* position, const uint8_t* stop, int64_t count, int rules
+    const uint8_t* position,
+    const uint8_t* stop,
+    int64_t count,
+    int rules,
+    int64_t base_ms,
+    int64_t* latest_ms,
 ) noexcept nogil:
+    cdef int64_t time_ms
     cdef const uint8_t* end
     cdef const uint8_t* field
     cdef uint64_t raw
@@ -97,6 +112,10 @@ cdef int find(
         position = read_number(field, stop, 64, &raw)
         if position == NULL:
             return cut_off(field, stop, 10, rules)
+        # Unsigned: a sum that does not fit into 64 bits goes on at the other end.
+        time_ms = <int64_t>(<uint64_t>base_ms + ((raw >> 1) ^ -(raw & 1)))
+        if time_ms > latest_ms[0]:
+            latest_ms[0] = time_ms
         field = position
         position = read_number(field, stop, 32, &raw)
         if position == NULL:
@@ -141,14 +160,17 @@ cdef int find(
     return WITHIN if position == stop else CORRUPT
 
 
-def find_fault(data, int64_t count, int rules):
+def find_fault(data, int64_t count, int rules, int64_t base_ms):
     cdef const uint8_t[::1] view = data
     cdef const uint8_t* start
     cdef int64_t size = view.shape[0]
+    cdef int64_t latest_ms = NO_TIMESTAMP_MS
+    cdef int fault
     if not size:
-        return CORRUPT if count and not rules & PART else WITHIN
+        return CORRUPT if count and not rules & PART else WITHIN, NO_TIMESTAMP_MS
     start = &view[0]
-    return find(start, start + size, count, rules)
+    fault = find(start, start + size, count, rules, base_ms, &latest_ms)
+    return fault, NO_TIMESTAMP_MS if fault else latest_ms
 
 
 def find_fault_in_plain(batches, int rules, int64_t bytes_max):
@@ -158,10 +180,13 @@ def find_fault_in_plain(batches, int rules, int64_t bytes_max):
     cdef int64_t number = 0
     cdef int64_t size
     cdef int64_t end
+    cdef int64_t latest_ms
+    cdef int64_t says_ms
     cdef int part
     cdef const uint8_t* batch
     cdef int fault
     compressed = []
+    wrong = []
     while stop - position >= HEADER_BYTES:
         batch = &view[position]
         size = big32(batch + BATCH_LENGTH_AT) + LENGTH_OVERHEAD
@@ -175,11 +200,20 @@ def find_fault_in_plain(batches, int rules, int64_t bytes_max):
             if size - HEADER_BYTES > bytes_max:
                 end = HEADER_BYTES + bytes_max
                 part = PART
+            latest_ms = NO_TIMESTAMP_MS
             fault = find(
-                batch + HEADER_BYTES, batch + end, big32(batch + COUNT_AT), rules | part
+                batch + HEADER_BYTES,
+                batch + end,
+                big32(batch + COUNT_AT),
+                rules | part,
+                big64(batch + BASE_TIME_AT),
+                &latest_ms,
             )
             if fault != WITHIN:
-                return fault, []
+                return fault, [], []
+            says_ms = big64(batch + LATEST_TIME_AT)
+            if latest_ms > says_ms or (latest_ms != says_ms and not part):
+                wrong.append((position, latest_ms))
         position += size
         number += 1
-    return WITHIN, compressed
+    return WITHIN, compressed, wrong

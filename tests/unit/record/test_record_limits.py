@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.twins import both
@@ -19,12 +19,14 @@ from headrace.record.record_limits import (
     LONG_KEY,
     MANY_HEADERS,
     NO_KEY,
+    PART,
     WITHIN,
 )
 
-Find = Callable[[bytes, int, int], int]
-FindInPlain = Callable[[bytes, int, int], tuple[int, list[tuple[int, int]]]]
-twins = pytest.mark.parametrize("find_fault", both("headrace.record.record_limits.find_fault"))
+Find = Callable[[bytes, int, int, int], tuple[int, int]]
+Places = list[tuple[int, int]]
+FindInPlain = Callable[[bytes, int, int], tuple[int, Places, Places]]
+twins = pytest.mark.parametrize("find", both("headrace.record.record_limits.find_fault"))
 
 PLAIN = NewRecord(b"key", b"value", (("name", b"content"), ("none", None)), 5)
 
@@ -35,6 +37,10 @@ def with_headers(count: int, size: int = 0) -> NewRecord:
 
 def block_of(*records: NewRecord) -> bytes:
     return bytes(build_batch(records)[HEADER_BYTES:])
+
+
+def fault_of(find: Find, block: bytes, count: int, rules: int) -> int:
+    return find(block, count, rules, 0)[0]
 
 
 @twins
@@ -51,39 +57,39 @@ def block_of(*records: NewRecord) -> bytes:
         (with_headers(1, limits.HEADER_BYTES_MAX + 1), LONG_HEADERS),
     ],
 )
-def test_every_limit_holds_at_its_border(find_fault: Find, record: NewRecord, fault: int) -> None:
+def test_every_limit_holds_at_its_border(find: Find, record: NewRecord, fault: int) -> None:
     block = block_of(PLAIN, record, PLAIN)
-    assert find_fault(block, 3, LIMITS) == fault
+    assert fault_of(find, block, 3, LIMITS) == fault
     # Where no queue reads the topic there are none.
-    assert find_fault(block, 3, 0) == WITHIN
+    assert fault_of(find, block, 3, 0) == WITHIN
 
 
 @twins
-def test_records_that_do_not_fill_their_bytes_are_corrupt(find_fault: Find) -> None:
+def test_records_that_do_not_fill_their_bytes_are_corrupt(find: Find) -> None:
     block = block_of(PLAIN, PLAIN)
     for rules in (0, LIMITS):
-        assert find_fault(block, 2, rules) == WITHIN
-        assert find_fault(block, 1, rules) == find_fault(block, 3, rules) == CORRUPT
-        assert {find_fault(block[:end], 2, rules) for end in range(len(block))} == {CORRUPT}
+        assert fault_of(find, block, 2, rules) == WITHIN
+        assert fault_of(find, block, 1, rules) == fault_of(find, block, 3, rules) == CORRUPT
+        assert {fault_of(find, block[:end], 2, rules) for end in range(len(block))} == {CORRUPT}
 
 
 @twins
-def test_offsets_that_are_not_one_behind_the_other_are_corrupt(find_fault: Find) -> None:
+def test_offsets_that_are_not_one_behind_the_other_are_corrupt(find: Find) -> None:
     block = bytearray(block_of(PLAIN, PLAIN, PLAIN))
     # Behind length, attributes and time.
     second = len(block) // 3 + 3
     assert block[second] == 2
     for delta in (0, 1, 4):
         block[second] = delta
-        assert find_fault(bytes(block), 3, 0) == CORRUPT
+        assert fault_of(find, bytes(block), 3, 0) == CORRUPT
 
 
 @twins
-def test_records_without_a_key_are_found_where_that_matters(find_fault: Find) -> None:
+def test_records_without_a_key_are_found_where_that_matters(find: Find) -> None:
     block = block_of(PLAIN, NewRecord(b"", None), NewRecord(None, b"v"))
-    assert find_fault(block, 3, KEYED) == NO_KEY
-    assert find_fault(block, 3, LIMITS) == WITHIN
-    assert find_fault(block_of(PLAIN, NewRecord(b"", None)), 2, KEYED | LIMITS) == WITHIN
+    assert fault_of(find, block, 3, KEYED) == NO_KEY
+    assert fault_of(find, block, 3, LIMITS) == WITHIN
+    assert fault_of(find, block_of(PLAIN, NewRecord(b"", None)), 2, KEYED | LIMITS) == WITHIN
 
 
 @pytest.mark.parametrize("find_in_plain", both("headrace.record.record_limits.find_fault_in_plain"))
@@ -91,10 +97,48 @@ def test_plain_batches_are_gone_over_and_compressed_ones_named(find_in_plain: Fi
     plain, packed = build_batch([PLAIN] * 3), build_batch([PLAIN], codec=Codec.ZSTD)
     run = plain + packed + plain + packed
     places = [(1, len(plain)), (3, 2 * len(plain) + len(packed))]
-    assert find_in_plain(bytes(run), 0, 10_000) == (WITHIN, places)
-    assert find_in_plain(b"", 0, 1) == (WITHIN, [])
+    assert find_in_plain(bytes(run), 0, 10_000) == (WITHIN, places, [])
+    assert find_in_plain(b"", 0, 1) == (WITHIN, [], [])
     run[len(plain) + len(packed) - 1] ^= 0xFF
     for bytes_max in (0, 1, 20, len(plain) - HEADER_BYTES - 1):
-        assert find_in_plain(bytes(run), 0, bytes_max) == (WITHIN, places)
+        assert find_in_plain(bytes(run), 0, bytes_max) == (WITHIN, places, [])
     run[len(plain) + len(packed) + HEADER_BYTES] = 0x7E
-    assert find_in_plain(bytes(run), 0, 10_000) == (CORRUPT, [])
+    assert find_in_plain(bytes(run), 0, 10_000) == (CORRUPT, [], [])
+
+
+def block_at(times: Sequence[int]) -> bytes:
+    return block_of(*[NewRecord(None, b"v", (), each) for each in times])
+
+
+@twins
+def test_the_latest_time_is_found_wherever_it_stands(find: Find) -> None:
+    for times in ([5, 9, 7], [9, 5, 7], [5, 7, 9], [5, -9, 9], [-5, 9, 9], [2**63 - 1, 9, 9]):
+        assert find(block_at(times), 3, 0, times[0]) == (WITHIN, max(times))
+    # None has any.
+    assert find(block_at([-7, -1, -9]), 3, 0, -7) == (WITHIN, -1)
+    assert find(block_at([0, 1]), 2, 0, 2**63 - 1) == (WITHIN, 2**63 - 1)
+    # Of what is corrupt no time is known.
+    assert find(block_at([5, 9]), 3, 0, 5) == (CORRUPT, -1)
+
+
+@twins
+def test_of_a_beginning_the_latest_time_is_that_of_what_is_there(find: Find) -> None:
+    block = block_at([5, 9, 7])
+    found = [find(block[:end], 3, PART, 5)[1] for end in range(len(block) + 1)]
+    assert found == sorted(found)
+    assert (found[0], found[3], found[-1]) == (-1, 5, 9)
+
+
+@pytest.mark.parametrize("find_in_plain", both("headrace.record.record_limits.find_fault_in_plain"))
+@pytest.mark.parametrize(("says", "bytes_max", "is_wrong"), [
+    (9, 10_000, False), (8, 10_000, True), (10, 10_000, True), (-1, 10_000, True),
+    (9, 20, False), (10, 20, False), (8, 20, True),
+])  # fmt: skip
+def test_batches_that_say_another_latest_time_are_named(
+    find_in_plain: FindInPlain, says: int, bytes_max: int, is_wrong: bool
+) -> None:
+    batch = build_batch([NewRecord(None, b"v", (), each) for each in (5, 9, 7)])
+    lying = bytearray(batch)
+    lying[35:43] = says.to_bytes(8, "big", signed=True)
+    wrong = [(len(batch), 9)] if is_wrong else []
+    assert find_in_plain(bytes(batch + lying), 0, bytes_max) == (WITHIN, [], wrong)

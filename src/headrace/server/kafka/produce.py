@@ -292,7 +292,6 @@ def _check(
         if refused is not None:
             return refused
         _check_size(topic, header)
-        check_times(topic.settings, header, now.now_ms)
         found: Outcome | Heavy = known or ()
         if not isinstance(known, HeadraceError):
             checks = call.service.broker.topics.checks_of(topic)
@@ -303,6 +302,9 @@ def _check(
             return found
         if isinstance(found, HeadraceError):
             raise found
+        # Its latest time is that of its records by now.
+        header = read_header(records)
+        check_times(topic.settings, header, now.now_ms)
         if converted is None and not is_as_it_came(topic.settings):
             return _convert(topic, partition, header, records, found, now)
     except HeadraceError as error:

@@ -67,6 +67,9 @@ def handle_run(
         contents = look_into(batches, partition.scanner, partition.dedup, light, checks)
     except HeadraceError:
         return False, stop
+    if light.corrected:
+        # Their times may be later than the topic takes.
+        return False, stop
     if isinstance(contents, Heavy):
         # The first that is heavy is for a thread, and those behind it wait.
         count = light.batches
