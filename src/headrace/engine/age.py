@@ -4,6 +4,7 @@ A stream's next message is looked up by its batch, which is not opened: its time
 that of the batch's first record. A queue's next message may have been delayed, and
 then it waits since it came due; so its record is read, if the batch is small. The
 records of a large one are not unpacked for a number: its first record's time has to do.
+A time that cannot be right counts as the one at which the node took the message (`arrivals`).
 
 What has to be read is on disk: these raise WouldWait where the disk is asked not to
 let anybody wait.
@@ -24,7 +25,7 @@ def published_ms(partition: Partition, offset: int) -> int | None:
     """When the message at this offset, or the next that is left, was published; None
     when there is none."""
     header = _batch_of(partition, offset)
-    return None if header is None else header.first_timestamp_ms
+    return None if header is None else _taken_ms(partition, header)
 
 
 def ready_offset(view: QueueView, lane: int) -> int | None:
@@ -41,8 +42,13 @@ def waiting_ms(partition: Partition, offset: int) -> int | None:
         return None
     if header.size_bytes <= OPENED_BYTES_MAX:
         for record in partition.read([offset, offset + 1]):
-            return max(record.timestamp_ms, due_ms_of(partition, record))
-    return header.first_timestamp_ms
+            time_ms = partition.arrivals.believed(record.offset, record.timestamp_ms)
+            return max(time_ms, due_ms_of(partition, record))
+    return _taken_ms(partition, header)
+
+
+def _taken_ms(partition: Partition, header: BatchHeader) -> int:
+    return partition.arrivals.believed(header.base_offset, header.first_timestamp_ms)
 
 
 def _batch_of(partition: Partition, offset: int) -> BatchHeader | None:

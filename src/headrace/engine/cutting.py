@@ -268,7 +268,7 @@ def _note_times(
 ) -> None:
     """Since when the messages of a batch wait, from `first` on. It is not opened for that,
     unless some of the partition were delayed."""
-    time_ms = header.first_timestamp_ms
+    time_ms = partition.arrivals.believed(header.base_offset, header.first_timestamp_ms)
     since.add(first, time_ms)
     scanner = partition.scanner
     if scanner is None or not scanner.has_delays:

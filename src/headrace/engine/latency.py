@@ -6,7 +6,8 @@
 
 A message waits since its record's timestamp or, if it was delayed, since it was due:
 nobody could have had it before. Producers of Kafka's protocol give timestamps by their
-own clocks, so a wait that would be negative counts as none.
+own clocks: a wait that would be negative counts as none, and where a time is far from when
+the node took the message, it waits since then (`arrivals`).
 
 Messages are leased and settled in runs, and counted in runs: those of one lease are
 mostly of about the same age, and then one bucket is found for all of them. A grant keeps
@@ -25,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.engine import state as events
+from headrace.engine.arrivals import Arrivals
 from headrace.engine.runs import Runs, count_of, offsets_of, pairs, runs_of
 from headrace.record import Record
 
@@ -208,19 +210,18 @@ class SinceBuilder:
         return Since(self._starts or (0,), self._times or (0,), self.delayed)
 
 
-def since_of(records: Sequence[Record], due_ms: Mapping[int, int]) -> Since:
+def since_of(records: Sequence[Record], due_ms: Mapping[int, int], arrivals: Arrivals) -> Since:
     """Since when these wait, which ascend; `due_ms` has those that were delayed."""
+    first, last = records[0].offset, records[-1].offset
     if len(records) == 1:
-        offset, time_ms = records[0][:2]
-        return Since((offset,), (max(time_ms, due_ms.get(offset, 0)) if due_ms else time_ms,))
-    # By position, at half the cost: it is done for every message that anybody receives.
-    times = [record[1] for record in records]
+        time_ms = arrivals.believed(first, records[0].timestamp_ms)
+        return Since((first,), (max(time_ms, due_ms.get(first, 0)) if due_ms else time_ms,))
+    times = arrivals.all_believed(records)
     if due_ms:
         times = [
             max(time_ms, due_ms.get(record.offset, 0))
             for record, time_ms in zip(records, times, strict=True)
         ]
-    first, last = records[0].offset, records[-1].offset
     if times.count(times[0]) == len(times):
         return Since((first,), (times[0],))
     if last - first + 1 == len(records):

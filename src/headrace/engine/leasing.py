@@ -208,7 +208,7 @@ class Leasing:
         for event, granted in made:
             if maxima:
                 view.grants[event.grant].max_attempts = maxima
-            on_leased(view, event, since_of(granted, due_ms))
+            on_leased(view, event, since_of(granted, due_ms, partition.arrivals))
             if due_ms:
                 on_delivered(partition, event, due_ms)
             deliveries += self._deliver(partition, view, event, granted, maxima, now_ms)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
 from headrace.core.ports import Disk
 from headrace.engine import state as events
+from headrace.engine.arrivals import Arrivals
 from headrace.engine.catalog import Group, Topic
 from headrace.engine.contents import Contents, Found, known_of
 from headrace.engine.dedup import DedupWindow
@@ -81,12 +82,12 @@ class Partition:
             disk, self.path, LogSettings.of(topic.settings), now_ms, read_only=read_only
         )
         if not read_only:
-            # What a crash left behind the last known sync was read back, and may
-            # still be in the system's memory only.
+            # What a crash left behind the last sync may be in the system's memory only.
             self.log.sync_now()
         # Whatever is there was written by a leader, so a reader may have it all.
         self.high_watermark = self.log.end_offset
         self._opened = now_ms, self.log.end_offset
+        self.arrivals = Arrivals(self.log.end_offset, now_ms)
         self.records = RecordReader(self.log)
         self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
@@ -189,6 +190,7 @@ class Partition:
         if self.dedup is not None and not known:
             check_readable(batch)
         first, end = self.log.append(batch, self.epoch, now_ms)
+        self.arrivals.note(first, header.first_timestamp_ms, now_ms)
         if header.producer_id >= 0 or self.dedup is not None or self.scanner is not None:
             view = memoryview(batch)
             for (position, each), found in zip_longest(split_batches(batch), known):

@@ -72,10 +72,10 @@ def _of_lane(
 
 def _oldest_ms(partition: Partition, view: QueueView, lane: int) -> int | None:
     """When the lane's first message was published that is ready, or is but for others
-    before it in its partition."""
+    before it in its partition; when it was taken, if what it says cannot be right."""
     runs = view.window.find_ready(lane, 1)
     found = partition.read(runs) if runs else []
-    return found[0].timestamp_ms if found else None
+    return partition.arrivals.believed(found[0].offset, found[0].timestamp_ms) if found else None
 
 
 def of_group(
