@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from headrace.client.times import datetime_of
 from headrace.client.values import ValueType, decode_value, decode_value_as, value_type_of
 from headrace.core.values import DeadLetter, DelayedMessage, Headers, MessageId, StreamRecord
-from headrace.record.attribute_headers import PREFIX
+from headrace.record.attribute_headers import publisher_headers
 
 T = TypeVar("T")
 Wanted = TypeVar("Wanted")
@@ -100,11 +100,10 @@ class RecordView(Generic[T]):
 
     @property
     def headers(self) -> Mapping[str, bytes | None]:
-        """The publisher's headers. Of several with one name the last is shown;
-        queue attributes are left out. `all_headers` has everything."""
-        return MappingProxyType(
-            {name: value for name, value in self._stored.headers if not name.startswith(PREFIX)}
-        )
+        """The publisher's headers. Of several with one name the last is shown; those that
+        mean something to a node, as `headrace-priority`, are left out. `all_headers` has
+        everything."""
+        return MappingProxyType(dict(publisher_headers(self._stored.headers)))
 
     @property
     def all_headers(self) -> Headers:

@@ -13,26 +13,29 @@ from typing import Final, NamedTuple
 
 from headrace.core.values import DeadLetter, Headers, MessageId
 from headrace.record import NewRecord, Record
-
-TOPIC: Final = "headrace-dlq-topic"
-PARTITION: Final = "headrace-dlq-partition"
-OFFSET: Final = "headrace-dlq-offset"
-GROUP: Final = "headrace-dlq-group"
-REASON: Final = "headrace-dlq-reason"
-ERROR: Final = "headrace-dlq-error"
-ATTEMPTS: Final = "headrace-dlq-attempts"
-CREATED_AT: Final = "headrace-dlq-created-at"
-FAILED_AT: Final = "headrace-dlq-failed-at"
-# Which move made this copy, so that a recovery does not copy twice.
-ORIGIN: Final = "headrace-origin"
-REDRIVES: Final = "headrace-redrives"
-REDRIVE_GROUP: Final = "headrace-redrive-group"
-
-_STORY: Final = frozenset(
-    (TOPIC, PARTITION, OFFSET, GROUP, REASON, ERROR, ATTEMPTS, CREATED_AT, FAILED_AT, ORIGIN)
+from headrace.record.attribute_headers import (
+    DELAY,
+    DELIVER_AT,
+    DLQ_ATTEMPTS,
+    DLQ_CREATED_AT,
+    DLQ_ERROR,
+    DLQ_FAILED_AT,
+    DLQ_GROUP,
+    DLQ_OFFSET,
+    DLQ_PARTITION,
+    DLQ_REASON,
+    DLQ_TOPIC,
+    ORIGIN,
+    REDRIVE_GROUP,
+    REDRIVES,
 )
+
+_STORY: Final = frozenset((
+    DLQ_TOPIC, DLQ_PARTITION, DLQ_OFFSET, DLQ_GROUP, DLQ_REASON, DLQ_ERROR, DLQ_ATTEMPTS,
+    DLQ_CREATED_AT, DLQ_FAILED_AT, ORIGIN,
+))  # fmt: skip
 # A redriven message is due at once.
-_WAITS: Final = frozenset(("headrace-deliver-at", "headrace-delay-ms"))
+_WAITS: Final = frozenset((DELIVER_AT, DELAY))
 
 
 class Story(NamedTuple):
@@ -79,18 +82,18 @@ def bury(record: Record, story: Story, origin: bytes) -> NewRecord:
     gone = _STORY | {REDRIVES} if story.redrives else _STORY
     # The story comes first: of very many headers some are not read again.
     headers: list[tuple[str, bytes | None]] = [
-        (TOPIC, story.topic.encode()),
-        (PARTITION, b"%d" % story.partition),
-        (OFFSET, b"%d" % record.offset),
-        (GROUP, story.group.encode()),
-        (REASON, story.reason.encode()),
-        (ATTEMPTS, b"%d" % story.attempts),
-        (CREATED_AT, b"%d" % record.timestamp_ms),
-        (FAILED_AT, b"%d" % story.failed_at_ms),
+        (DLQ_TOPIC, story.topic.encode()),
+        (DLQ_PARTITION, b"%d" % story.partition),
+        (DLQ_OFFSET, b"%d" % record.offset),
+        (DLQ_GROUP, story.group.encode()),
+        (DLQ_REASON, story.reason.encode()),
+        (DLQ_ATTEMPTS, b"%d" % story.attempts),
+        (DLQ_CREATED_AT, b"%d" % record.timestamp_ms),
+        (DLQ_FAILED_AT, b"%d" % story.failed_at_ms),
         (ORIGIN, origin),
     ]
     if story.error is not None:
-        headers.append((ERROR, story.error.encode("utf-8", "replace")))
+        headers.append((DLQ_ERROR, story.error.encode("utf-8", "replace")))
     if story.redrives:
         headers.append((REDRIVES, b"%d" % story.redrives))
     headers += [header for header in record.headers if header[0] not in gone]
@@ -128,12 +131,12 @@ def read_letter(topic: str, partition: int, record: Record) -> DeadLetter:
         key=record.key,
         value=record.value,
         headers=tuple(header for header in record.headers if header[0] not in _STORY),
-        source=MessageId(text(TOPIC), number(PARTITION), number(OFFSET)),
-        group=text(GROUP),
-        reason=text(REASON),
-        error=text(ERROR) if ERROR in found else None,
-        attempts=number(ATTEMPTS),
-        created_at_ms=number(CREATED_AT) or record.timestamp_ms,
-        failed_at_ms=number(FAILED_AT),
+        source=MessageId(text(DLQ_TOPIC), number(DLQ_PARTITION), number(DLQ_OFFSET)),
+        group=text(DLQ_GROUP),
+        reason=text(DLQ_REASON),
+        error=text(DLQ_ERROR) if DLQ_ERROR in found else None,
+        attempts=number(DLQ_ATTEMPTS),
+        created_at_ms=number(DLQ_CREATED_AT) or record.timestamp_ms,
+        failed_at_ms=number(DLQ_FAILED_AT),
         redrives=number(REDRIVES),
     )

@@ -32,6 +32,7 @@ from headrace.engine.runs import offsets_of, runs_of
 from headrace.engine.topics import Topics
 from headrace.engine.window import ACKED, DEAD
 from headrace.record import NewRecord, Record, build_batch, read_header, read_records
+from headrace.record.attribute_headers import ORIGIN
 
 COPY_BYTES_MAX = 1024 * 1024
 
@@ -278,7 +279,7 @@ class Moves:
                 continue
             for record in read_records(data[position : position + header.size_bytes], header):
                 for name, value in record.headers:
-                    if name == dead_letter.ORIGIN and value in wanted:
+                    if name == ORIGIN and value in wanted:
                         found.add(wanted[value])
         return found
 

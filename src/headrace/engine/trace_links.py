@@ -27,23 +27,24 @@ from headrace.engine.state_reading import SegmentTwins
 from headrace.engine.timeline import Timeline
 from headrace.log.compaction import Step, some
 from headrace.record import Record, read_header, read_parts
+from headrace.record.attribute_headers import DLQ_TOPIC, ORIGIN, REDRIVE_GROUP
 
 T = TypeVar("T")
 Steps = Generator[Step, int | None, T]
 
-_ORIGIN = dead_letter.ORIGIN.encode()
+_ORIGIN = ORIGIN.encode()
 
 
 def links_in(broker: Broker, partition: Partition, record: Record) -> list[TraceLink]:
     """What the record itself says of where it comes from."""
     headers = {name: value for name, value in record.headers if value is not None}
     # By the topic's own id: another one may have its name by now.
-    from_id = _id_of_origin(broker, headers.get(dead_letter.ORIGIN, b""))
+    from_id = _id_of_origin(broker, headers.get(ORIGIN, b""))
     if from_id is None:
         return []
-    if partition.topic.source_id is not None and dead_letter.TOPIC in headers:
+    if partition.topic.source_id is not None and DLQ_TOPIC in headers:
         return [TraceLink("origin", str(from_id))]
-    if dead_letter.REDRIVE_GROUP in headers:
+    if REDRIVE_GROUP in headers:
         return [TraceLink("redriven-from", str(from_id))]
     return []
 
@@ -162,7 +163,7 @@ class _CopySearch:
                 with contextlib.suppress(CorruptBatch):
                     for record in chain.from_iterable(read_parts(data[position:end], header)):
                         for name, value in record.headers:
-                            if name == dead_letter.ORIGIN and value in self._wanted:
+                            if name == ORIGIN and value in self._wanted:
                                 # The first is ours.
                                 self.found.setdefault(self._wanted[value], record.offset)
             position = end

@@ -16,6 +16,7 @@ from typing import Final
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
+from headrace.core.values import Headers
 
 PREFIX: Final = "headrace-"
 PRIORITY: Final = "headrace-priority"
@@ -26,6 +27,25 @@ MAX_ATTEMPTS: Final = "headrace-max-attempts"
 VISIBILITY: Final = "headrace-visibility-ms"
 DEDUP_ID: Final = "headrace-dedup-id"
 REDRIVE_GROUP: Final = "headrace-redrive-group"
+# What dead letters and redriven copies tell of where they come from.
+DLQ_TOPIC: Final = "headrace-dlq-topic"
+DLQ_PARTITION: Final = "headrace-dlq-partition"
+DLQ_OFFSET: Final = "headrace-dlq-offset"
+DLQ_GROUP: Final = "headrace-dlq-group"
+DLQ_REASON: Final = "headrace-dlq-reason"
+DLQ_ERROR: Final = "headrace-dlq-error"
+DLQ_ATTEMPTS: Final = "headrace-dlq-attempts"
+DLQ_CREATED_AT: Final = "headrace-dlq-created-at"
+DLQ_FAILED_AT: Final = "headrace-dlq-failed-at"
+# Which move made this copy, so that a recovery does not copy twice.
+ORIGIN: Final = "headrace-origin"
+REDRIVES: Final = "headrace-redrives"
+# All that mean something to a node. Another one that begins like these is its publisher's.
+MEANT: Final = frozenset((
+    PRIORITY, DELIVER_AT, DELAY, TTL, MAX_ATTEMPTS, VISIBILITY, DEDUP_ID, REDRIVE_GROUP,
+    DLQ_TOPIC, DLQ_PARTITION, DLQ_OFFSET, DLQ_GROUP, DLQ_REASON, DLQ_ERROR, DLQ_ATTEMPTS,
+    DLQ_CREATED_AT, DLQ_FAILED_AT, ORIGIN, REDRIVES,
+))  # fmt: skip
 
 LANES: Final = ("critical", "high", "normal", "low", "background")
 LANE_NORMAL: Final = 2
@@ -40,6 +60,14 @@ NUMBER_BOUNDS: Final = {
 LANE_OF: Final = {
     word.encode(): lane for lane, name in enumerate(LANES) for word in (name, str(lane))
 }
+
+
+def publisher_headers(headers: Headers) -> Headers:
+    """As every door shows them: without those that mean something to a node."""
+    for name, _ in headers:
+        if name in MEANT:
+            return tuple([each for each in headers if each[0] not in MEANT])
+    return headers
 
 
 def parse_priority(value: str | int) -> int:

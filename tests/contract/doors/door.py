@@ -103,6 +103,9 @@ class Door(Protocol):
 
     def publish(self, topic: str, *messages: New) -> list[Place]: ...
 
+    def publish_headers(self, topic: str, headers: Mapping[str, bytes]) -> None:
+        """A message `v` with headers of any name."""
+
     def transact(self, messages: Sequence[tuple[str, New]], acks: Sequence[str]) -> list[Place]:
         """All of it or nothing."""
 

@@ -63,6 +63,9 @@ class GrpcDoor:
         with _refusing():
             return _places(self._client.messages.Publish(wanted).places)
 
+    def publish_headers(self, topic: str, headers: Mapping[str, bytes]) -> None:
+        self.publish(topic, New(b"v", headers=headers))
+
     def transact(self, messages: Sequence[tuple[str, New]], acks: Sequence[str]) -> list[Place]:
         by_topic: dict[str, list[Any]] = {}
         order = []

@@ -52,6 +52,9 @@ class HttpDoor:
         body = {"messages": list(map(new_body, messages))}
         return places(self._ask("POST", f"/topics/{topic}/messages", body)["messages"])
 
+    def publish_headers(self, topic: str, headers: Mapping[str, bytes]) -> None:
+        self.publish(topic, New(b"v", headers=headers))
+
     def transact(self, messages: Sequence[tuple[str, New]], acks: Sequence[str]) -> list[Place]:
         addressed = [{"topic": topic, **new_body(message)} for topic, message in messages]
         body = {"messages": addressed, "acks": list(acks)}

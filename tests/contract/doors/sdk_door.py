@@ -11,6 +11,7 @@ from tests.contract.doors.door import Act, Counts, Leased, Letter, New, Place, R
 import headrace
 from headrace.client.queue import Queue
 from headrace.client.views import RecordView
+from headrace.core.values import Outgoing
 
 
 class SdkDoor:
@@ -51,6 +52,12 @@ class SdkDoor:
         with _refusing():
             places = self._handle.publish_many(topic, [_new(each) for each in messages])
             return [Place(each.partition, each.offset, each.duplicate) for each in places]
+
+    def publish_headers(self, topic: str, headers: Mapping[str, bytes]) -> None:
+        """As any Kafka client may: the SDK itself keeps some names for its own use."""
+        self._handle.connection.reach().publish(
+            topic, [Outgoing(b"v", headers=tuple(headers.items()))]
+        )
 
     def transact(self, messages: Sequence[tuple[str, New]], acks: Sequence[str]) -> list[Place]:
         with _refusing():
@@ -212,4 +219,4 @@ def _new(message: New) -> headrace.NewMessage:
 
 
 def _seen(view: RecordView[Any]) -> Seen:
-    return Seen(view.partition, view.offset, view.key, view.raw, dict(view.all_headers))
+    return Seen(view.partition, view.offset, view.key, view.raw, dict(view.headers))

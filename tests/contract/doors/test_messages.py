@@ -45,6 +45,20 @@ def test_what_is_published_is_read_back_as_it_was(door: Door, topic: str) -> Non
     assert next_offset == 4
 
 
+def test_of_our_headers_those_that_say_something_are_left_out_and_no_others(
+    door: Door, topic: str, group: str
+) -> None:
+    own = {"headrace-foo": b"1", "headrace-replayed-from": b"orders:0:7", "trace": b"2"}
+    ours = {
+        "headrace-priority": b"high", "headrace-ttl-ms": b"3600000", "headrace-max-attempts": b"1",
+        "headrace-visibility-ms": b"5000", "headrace-delay-ms": b"0", "headrace-redrives": b"1",
+    }  # fmt: skip
+    door.publish_headers(topic, own | ours)
+    [read], _ = door.read(topic, 0, 0, 10)
+    [leased] = door.lease(topic, group, 1)
+    assert dict(read.headers) == dict(leased.seen.headers) == own
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_what_a_topic_compresses_is_read_back_as_it_was(door: Door, topic: str, codec: str) -> None:
     name = f"{topic}-{codec}"

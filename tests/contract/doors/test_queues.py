@@ -331,4 +331,4 @@ def test_a_websocket_offers_what_the_table_does_not_leave_to_http() -> None:
         "credit", "stop",
     }  # fmt: skip
     operations = {name for name in vars(Door) if not name.startswith("_")}
-    assert operations - set(BESIDE) == {"publish", "lease", "settle", "close"}
+    assert operations - set(BESIDE) == {"publish", "publish_headers", "lease", "settle", "close"}

@@ -9,9 +9,10 @@ import pytest
 
 from headrace.core.trace_values import MessageTrace
 from headrace.core.values import Acknowledged, MessageId, Outgoing, Publication
-from headrace.engine import dead_letter, state_log, state_reading
+from headrace.engine import state_log, state_reading
 from headrace.engine.trace_topic import find_trace_partition
 from headrace.record import NewRecord, build_batch, read_header
+from headrace.record.attribute_headers import ORIGIN, REDRIVE_GROUP
 
 # A piece and a mark of the state log, in place of 64 KiB.
 FEW_BYTES = 1024
@@ -180,9 +181,7 @@ def test_an_origin_that_somebody_made_up_links_to_nothing(bench: Any) -> None:
     topic = bench.partition().topic.id.hex()
     origins = ["nonsense", "zz/0/0/0/0", f"{topic}/-1/0/0/0", f"{topic}/0/0/0/1_0", "\u00e4"]
     for origin in origins:
-        write_past_the_checks(
-            bench, (dead_letter.ORIGIN, origin.encode()), (dead_letter.REDRIVE_GROUP, b"workers")
-        )
+        write_past_the_checks(bench, (ORIGIN, origin.encode()), (REDRIVE_GROUP, b"workers"))
     bench.publish(b"x")
     assert [look(bench, offset)[0].links for offset in range(len(origins))] == [()] * len(origins)
 
@@ -198,7 +197,7 @@ def test_a_forged_copy_is_not_taken_for_the_one_that_was_redriven(bench: Any) ->
     before = bench.node.trace(str(id)).links
     [copy] = [each.id for each in before if each.relation == "redriven-to"]
     headers = dict(bench.node.trace(copy).headers)
-    write_past_the_checks(bench, (dead_letter.ORIGIN, headers[dead_letter.ORIGIN]))
+    write_past_the_checks(bench, (ORIGIN, headers[ORIGIN]))
     bench.publish(b"y")
     assert bench.node.trace(str(id)).links == before
 

@@ -10,10 +10,10 @@ from tests.unit.engine.test_moves import crash_points
 
 from headrace.core import limits
 from headrace.core.values import MessageId, RedriveResult
-from headrace.engine import dead_letter
 from headrace.engine.move import Moves
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, Record, build_batch, read_header
+from headrace.record.attribute_headers import DLQ_GROUP, ORIGIN
 
 CopyDisk = Callable[[MemoryDisk], MemoryDisk]
 
@@ -275,11 +275,11 @@ def test_a_letter_that_somebody_wrote_revives_nothing(bench: Any, change: str) -
     headers = dict(stored.headers)
     if change == "group":
         bench.node.open_queue("others", [bench.topic], "bob")
-        headers[dead_letter.GROUP] = b"others"
+        headers[DLQ_GROUP] = b"others"
     elif change == "origin":
-        headers[dead_letter.ORIGIN] = b"/7".join((headers[dead_letter.ORIGIN] or b"").split(b"/0"))
+        headers[ORIGIN] = b"/7".join((headers[ORIGIN] or b"").split(b"/0"))
     elif change == "nonsense":
-        headers[dead_letter.ORIGIN] = b"\xff/" * 5
+        headers[ORIGIN] = b"\xff/" * 5
     value = b"mine" if change == "value" else stored.value
     forged = write_letter(bench, stored._replace(value=value, headers=tuple(headers.items())))
     assert ways(bench.node.redrive(bench.topic, [forged])) == (0, 1)

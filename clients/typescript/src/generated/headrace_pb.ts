@@ -404,7 +404,7 @@ export type NewMessage = Message<"headrace.v1.NewMessage"> & {
   key?: Uint8Array | undefined;
 
   /**
-   * Headers; those that begin with headrace- are ours.
+   * Headers; some that begin with headrace- mean something to a node.
    *
    * @generated from field: repeated headrace.v1.Header headers = 3;
    */
@@ -783,7 +783,7 @@ export type Record = Message<"headrace.v1.Record"> & {
   value?: Uint8Array | undefined;
 
   /**
-   * Its headers, ours among them.
+   * Its headers, without those that mean something to a node.
    *
    * @generated from field: repeated headrace.v1.Header headers = 7;
    */
@@ -1035,7 +1035,7 @@ export type Delivery = Message<"headrace.v1.Delivery"> & {
   value?: Uint8Array | undefined;
 
   /**
-   * Its headers, ours among them.
+   * Its headers, without those that mean something to a node.
    *
    * @generated from field: repeated headrace.v1.Header headers = 5;
    */
@@ -2821,7 +2821,7 @@ export type DeadLetter = Message<"headrace.v1.DeadLetter"> & {
   value?: Uint8Array | undefined;
 
   /**
-   * Its headers.
+   * Its headers, without those that mean something to a node.
    *
    * @generated from field: repeated headrace.v1.Header headers = 12;
    */

@@ -20,7 +20,7 @@ from headrace.core.values import (
     StreamRecord,
     TopicInfo,
 )
-from headrace.record.attribute_headers import LANES, attribute_headers
+from headrace.record.attribute_headers import LANES, attribute_headers, publisher_headers
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Attributes of a message that are headers in the log.
@@ -134,7 +134,7 @@ def shown_record(record: StreamRecord | DelayedMessage) -> Any:
         timestamp_ms=record.timestamp_ms,
         key=record.key,
         value=record.value,
-        headers=shown_headers(record.headers),
+        headers=shown_headers(publisher_headers(record.headers)),
     )
 
 
@@ -145,7 +145,7 @@ def shown_deliveries(deliveries: Iterable[Delivery]) -> list[Any]:
             receipt=each.receipt.encode(),
             key=each.key,
             value=each.value,
-            headers=shown_headers(each.headers),
+            headers=shown_headers(publisher_headers(each.headers)),
             created_at_ms=each.created_at_ms,
             attempt=each.attempt,
             max_attempts=each.max_attempts,
@@ -172,5 +172,5 @@ def shown_letter(letter: DeadLetter) -> Any:
         redrives=letter.redrives,
         key=letter.key,
         value=letter.value,
-        headers=shown_headers(letter.headers),
+        headers=shown_headers(publisher_headers(letter.headers)),
     )

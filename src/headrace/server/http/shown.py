@@ -22,7 +22,13 @@ from headrace.core.values import (
     StreamRecord,
     TopicInfo,
 )
-from headrace.record.attribute_headers import LANE_OF, LANES, PRIORITY, attribute_headers
+from headrace.record.attribute_headers import (
+    LANE_OF,
+    LANES,
+    PRIORITY,
+    attribute_headers,
+    publisher_headers,
+)
 from headrace.record.content_type import CONTENT_TYPE
 from headrace.wire.http import bodies, group_bodies
 from headrace.wire.http.content import (
@@ -175,7 +181,7 @@ def shown_record(record: StreamRecord) -> bodies.ShownMessage:
         timestamp=moment_of(record.timestamp_ms),
         key=key,
         value=value,
-        headers=shown_headers(record.headers),
+        headers=shown_headers(publisher_headers(record.headers)),
         encoding=encoding or UNSET,
         key_encoding=key_encoding or UNSET,
         priority=_priority(record),
@@ -200,7 +206,7 @@ def shown_delivery(delivery: Delivery) -> bodies.LeasedMessage:
         timestamp=moment_of(delivery.created_at_ms),
         key=key,
         value=value,
-        headers=shown_headers(delivery.headers),
+        headers=shown_headers(publisher_headers(delivery.headers)),
         encoding=encoding or UNSET,
         key_encoding=key_encoding or UNSET,
         priority=LANES[delivery.lane],
@@ -224,7 +230,7 @@ def shown_delayed(message: DelayedMessage) -> bodies.ShownDelayed:
         timestamp=moment_of(message.timestamp_ms),
         key=key,
         value=value,
-        headers=shown_headers(message.headers),
+        headers=shown_headers(publisher_headers(message.headers)),
         encoding=encoding or UNSET,
         key_encoding=key_encoding or UNSET,
     )
@@ -245,7 +251,7 @@ def shown_letter(letter: DeadLetter) -> bodies.ShownLetter:
         failed_at=moment_of(letter.failed_at_ms),
         key=key,
         value=value,
-        headers=shown_headers(letter.headers),
+        headers=shown_headers(publisher_headers(letter.headers)),
         encoding=encoding or UNSET,
         key_encoding=key_encoding or UNSET,
     )
