@@ -30,6 +30,7 @@ from headrace.server.metrics import families as f
 from headrace.server.metrics.counting import OTHER, Histogram
 from headrace.server.metrics.families import Family, Value
 from headrace.server.metrics.gathering import Gathering
+from headrace.server.slices import Slices
 
 Found = dict[tuple[str, ...], Value]
 
@@ -445,3 +446,26 @@ def test_ages_that_were_not_looked_up_come_first_the_next_time(
         assert {labels[0] for labels, age in found.items() if age == 15} == {"e"}
 
     watched(scenario)
+
+
+def test_others_have_their_turn_between_the_groups_of_one_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = 300
+    rests: list[int] = []
+
+    async def scenario(served: Watched) -> None:
+        await served.run(Face.create_topic, TOPIC, partitions=1)
+        for number in range(groups):
+            await served.run(Face.open_queue, f"group-{number}", [TOPIC], WORKER)
+        rest = Slices.rest
+
+        async def noted(slices: Slices) -> None:
+            rests.append(1)
+            await rest(slices)
+
+        monkeypatch.setattr(Slices, "rest", noted)
+        await served.gathering.gather()
+
+    watched(scenario)
+    assert len(rests) > groups

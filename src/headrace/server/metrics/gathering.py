@@ -119,10 +119,14 @@ class Gathering:
                     continue
                 pair = (view.name, topic)
                 pair = pair if self._groups.has(pair) else (OTHER, OTHER)
-                sums = queues.setdefault(pair, QueueSums())
+                sums = queues.get(pair)
+                if sums is None:
+                    sums = queues[pair] = QueueSums()
                 sums.add(view)
                 await self._age_lanes(look, partition, view, sums)
-                self._write_lag(look.samples, view.name, partition, "queue", depth_of(view))
+                if self._by_partition:
+                    self._write_lag(look.samples, view.name, partition, "queue", depth_of(view))
+                await look.rest()
         for name, each in topics.items():
             each.write(look.samples, name)
         for (group, topic), queue in queues.items():
@@ -137,7 +141,10 @@ class Gathering:
     async def _age_lanes(
         self, look: _Look, partition: Partition, view: QueueView, sums: QueueSums
     ) -> None:
+        counts = view.window.counts
         for lane in range(LANE_COUNT):
+            if not counts[lane << 4 | READY]:
+                continue
             offset = ready_offset(view, lane)
             if offset is not None:
                 asked = (partition, view.name, lane)

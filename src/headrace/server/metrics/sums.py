@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import add
 from typing import Final
 
 from headrace.core.values import spark_rows_of
@@ -39,6 +40,10 @@ _TOTALS: Final = (
 )
 
 
+# Of all lanes, as a window has them.
+_NOT_DONE: Final = tuple(
+    lane << 4 | value for lane in range(LANE_COUNT) for _, values in _STATES for value in values
+)
 LATENCY_BOUNDS: Final = tuple(bound / 1000 for bound in BOUNDS_MS)
 
 
@@ -78,7 +83,7 @@ class QueueSums:
     def __init__(self) -> None:
         # By the byte of the window: lane and state.
         self.counts = [0] * (LANE_COUNT << 4)
-        self.totals: Counter[str] = Counter()
+        self.totals = dict.fromkeys([total for _, total in _TOTALS], 0)
         self.stale_receipts = 0
         # By lane: for how many milliseconds the oldest ready message has waited.
         self.waited_ms = [0] * LANE_COUNT
@@ -88,11 +93,16 @@ class QueueSums:
     def add(self, view: QueueView) -> None:
         window = view.window
         if window.start < window.end:
-            self.counts = [a + b for a, b in zip(self.counts, window.counts, strict=False)]
-            for lane, count in enumerate(view.held_back()):
-                self.counts[lane << 4 | READY] -= count
-                self.counts[lane << 4 | WAITING] += count
-        self.totals.update(view.totals)
+            # As far as there are lanes; this is done for every group of every partition.
+            self.counts = list(map(add, self.counts, window.counts))
+            if view.ordering == "partition":
+                for lane, count in enumerate(view.held_back()):
+                    self.counts[lane << 4 | READY] -= count
+                    self.counts[lane << 4 | WAITING] += count
+        totals = self.totals
+        for total, count in view.totals.items():
+            if total in totals:
+                totals[total] += count
         self.stale_receipts += view.stale_receipts
         _add(self.to_lease, view.to_lease)
         _add(self.to_ack, view.to_ack)
@@ -117,7 +127,7 @@ class QueueSums:
 
 def _add(histogram: Histogram, latency: Latency) -> None:
     if latency.counts:
-        histogram.counts = [a + b for a, b in zip(histogram.counts, latency.counts, strict=True)]
+        histogram.counts = list(map(add, histogram.counts, latency.counts))
         histogram.sum += latency.sum_ms / 1000
 
 
@@ -163,12 +173,7 @@ class SinkSums:
 def depth_of(view: QueueView) -> int:
     """Messages that are not done."""
     counts = view.window.counts
-    return sum(
-        counts[lane << 4 | value]
-        for lane in range(LANE_COUNT)
-        for _, values in _STATES
-        for value in values
-    )
+    return sum([counts[byte] for byte in _NOT_DONE])
 
 
 def empty_samples() -> dict[Family, list[Sample]]:
