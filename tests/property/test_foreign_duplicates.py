@@ -89,8 +89,11 @@ class Twin:
                 self.known[each] = self.end + place, now_ms
             kept[self.end + place] = value
         start = self.end
-        if kept or step.producer_id >= 0:
-            self.end += len(values)
+        if kept:
+            self.end = max(kept) + 1
+        elif step.producer_id >= 0:
+            # An empty batch, which has the number that comes next.
+            self.end += 1
         self.log |= kept
         return Published(0, start) if kept else Published(0, firsts[0], True)
 

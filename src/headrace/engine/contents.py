@@ -128,20 +128,20 @@ class Contents(NamedTuple):
         """Of the batch with this time (`stamp_append_time`)."""
         return self._replace(rows=tuple(_at(row, time_ms) for row in self.rows))
 
-    def without(self, dropped: Collection[int]) -> Contents:
-        """Of the batch that these records were left out of."""
+    def without(self, dropped: Collection[int], extent: int) -> Contents:
+        """Of the batch that these records were left out of, which takes so many offsets."""
         rows: list[Row] = []
         for row in self.rows:
             kept = runs_of(each for each in range(row.start, row.end) if each not in dropped)
             rows += [row._replace(start=start, end=end) for start, end in pairs(kept)]
         keys = self.keys
         if keys is not None:
-            keys = [0 if place in dropped else key for place, key in enumerate(keys)]
+            keys = [0 if place in dropped else key for place, key in enumerate(keys[:extent])]
         return self._replace(
             rows=tuple(rows),
             keys=keys,
             ids=tuple(each for each in self.ids if each.offset not in dropped),
-            absent=runs_of(sorted(dropped)),
+            absent=runs_of(sorted(place for place in dropped if place < extent)),
         )
 
     def scan(self, header: BatchHeader) -> Scan:

@@ -12,8 +12,14 @@ keeps its distance from the first, and the producer its numbers.
     sent        a   b   c   d        b has an id that was published before
     appended    a   .   c   d        offsets 7, 9 and 10; the answer says 7
 
-Where nothing is left, nothing is written, unless the producer numbers its batches: an empty
-one has to say then up to where it has come, or the next one would be out of order.
+What is left out at the end takes no offset: there would be no record behind which a consumer
+could come to the end of the partition, and its group would seem to lag for ever. Where
+nothing is left, nothing is written, unless the producer numbers its batches: an empty one
+has to say then up to where it has come, or the next one would be out of order. It takes one
+offset, until the next record comes.
+
+    numbers     20  21  22  23       of what was sent
+    appended    a   .   c            c has 23, and a 21: what counts is which comes next
 
 Rejected: refusing a batch with a duplicate. Its producer could only leave it out, or send
 it again and again.
@@ -22,7 +28,7 @@ it again and again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.core.errors import RecordTooLarge
 from headrace.engine.contents import LIGHT_BYTES, Contents, DedupId, Found, known_of
@@ -31,6 +37,9 @@ from headrace.engine.runs import pairs, runs_of
 from headrace.record import BatchHeader, cut_batch, read_header, stamp_append_time
 from headrace.record.reader import read_block
 from headrace.record.skipping import skip_to
+
+# Numbers of producers begin again behind this.
+_SEQUENCE_MASK: Final = 2**31 - 1
 
 
 class Taken(NamedTuple):
@@ -118,15 +127,26 @@ def _append_rest(
             f"some records of the batch were published before, and it holds {found.size_bytes} "
             f"bytes: of one with more than {LIGHT_BYTES} none can be left out; send smaller batches"
         )
-    rest = _cut(batch, header.with_append_time(now_ms), earlier)
-    contents = (found.without(earlier).at(now_ms),)
-    appended = partition.append(rest, read_header(rest), now_ms, contents)
+    extent = _extent(header, earlier)
+    whole = header.with_append_time(now_ms)
+    rest = _cut(batch, whole, earlier, extent)
+    contents = (found.without(earlier, extent).at(now_ms),)
+    # What was sent is what has to come next, by its numbers.
+    appended = partition.append(rest, whole, now_ms, contents)
     if is_empty:
         appended = appended._replace(first_offset=firsts[0], duplicate=True)
     return Taken(appended, header.count - len(earlier), len(rest), now_ms)
 
 
-def _cut(batch: bytearray | memoryview, header: BatchHeader, dropped: Collection[int]) -> bytearray:
+def _extent(header: BatchHeader, dropped: Collection[int]) -> int:
+    """How many offsets the rest of the batch takes; one where nothing is left of it."""
+    kept = (place for place in reversed(range(header.count)) if place not in dropped)
+    return next(kept, 0) + 1
+
+
+def _cut(
+    batch: bytearray | memoryview, header: BatchHeader, dropped: Collection[int], extent: int
+) -> bytearray:
     """The batch without these of its records. It is not compressed again."""
     kept = runs_of(place for place in range(header.count) if place not in dropped)
     parts: list[bytes] = []
@@ -137,4 +157,9 @@ def _cut(batch: bytearray | memoryview, header: BatchHeader, dropped: Collection
             first = place = skip_to(block, *place, start, len(block))
             place = skip_to(block, *place, end, len(block))
             parts.append(block[first[0] : place[0]])
-    return cut_batch(parts, header.count - len(dropped), header)
+    template = header._replace(last_offset_delta=extent - 1)
+    if header.base_sequence >= 0:
+        # Of the producer's numbers the last ones, so that its next batch follows.
+        sequence = header.base_sequence + header.count - extent
+        template = template._replace(base_sequence=sequence & _SEQUENCE_MASK)
+    return cut_batch(parts, header.count - len(dropped), template)

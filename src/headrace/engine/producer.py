@@ -440,11 +440,14 @@ def _check_epoch(producer_id: int, epoch: int, latest: int) -> None:
 
 
 def _find_duplicate(producer: _Producer, header: BatchHeader) -> Duplicate | None:
+    """The batch that this one is again. It may have fewer numbers, the last ones of this
+    one's, where records that had been published before were left out of it."""
     for batch in producer.batches:
         if (
             batch.epoch == header.producer_epoch
-            and batch.base_sequence == header.base_sequence
             and batch.last_sequence == header.last_sequence
+            and (batch.base_sequence - header.base_sequence) & _SEQUENCE_MASK
+            <= header.last_offset_delta
         ):
             return Duplicate(batch.first_offset, batch.last_offset)
     return None

@@ -283,20 +283,24 @@ def test_contents_count_from_the_time_that_the_batch_is_given(ids: bool) -> None
     assert [row.expires_at_ms for row in scanned.rows[1:4]] == [590, 590, 590]
 
 
-@pytest.mark.parametrize("dropped", [{0}, {1, 2}, {0, 3, 5}, {4, 5}, set(range(6))])
+@pytest.mark.parametrize(
+    ("dropped", "extent"),
+    [({0}, 6), ({1, 2}, 6), ({0, 3, 5}, 6), ({0, 3, 5}, 5), ({4, 5}, 6), ({4, 5}, 4),
+     ({1, 2, 3, 4, 5}, 1), (set(range(6)), 6)],
+)  # fmt: skip
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_contents_without_some_records_are_those_of_the_batch_without_them(
-    codec: Codec, dropped: set[int]
+    codec: Codec, dropped: set[int], extent: int
 ) -> None:
     asked = [attribute_headers(priority="high", ttl_ms=60)] * 3 + [attribute_headers(delay_ms=5)]
     records = [NewRecord(b"k", b"v" * 300, each, 7) for each in asked] + [PLAIN, HIGH]
     batch = build_batch(records, codec=codec)
     found = look(batch, Wanted(True, True, True, True))
-    rest = foreign._cut(batch, read_header(batch).with_append_time(500), dropped)
+    rest = foreign._cut(batch, read_header(batch).with_append_time(500), dropped, extent)
     header = check_batch(rest)
-    assert (header.count, header.last_offset_delta) == (6 - len(dropped), 5)
+    assert (header.count, header.last_offset_delta) == (6 - len(dropped), extent - 1)
     scanned = scan_batch(rest, header, 0, attributes=True, keys=True, unreadable=Unreadable())
-    assert found.without(dropped).at(500).scan(header) == scanned
+    assert found.without(dropped, extent).at(500).scan(header) == scanned
 
 
 def test_nothing_else_in_a_batch_needs_the_time_of_appending() -> None:

@@ -70,9 +70,10 @@ def test_what_was_published_is_left_out_and_the_rest_keeps_its_place(
         assert (await shop.send("ab", codec=codec)).base_offset == 0
         mixed = await shop.send("c.b.dc", codec=codec)
         assert (mixed.error_code, mixed.base_offset) == (Error.NONE, 2)
-        assert (await shop.send("e.", codec=codec)).base_offset == 8
+        # What is left out at the end takes no place.
+        assert (await shop.send("e.", codec=codec)).base_offset == 7
         expected = {
-            0: b"a0", 1: b"b1", 2: b"c0", 3: b".1", 5: b".3", 6: b"d4", 8: b"e0", 9: b".1",
+            0: b"a0", 1: b"b1", 2: b"c0", 3: b".1", 5: b".3", 6: b"d4", 7: b"e0", 8: b".1",
         }  # fmt: skip
         assert await shop.values() == expected
         if queue:
@@ -99,6 +100,40 @@ def test_a_batch_of_nothing_new_is_answered_with_the_place_of_its_first_record(
         assert after.error_code == Error.NONE
         assert list((await shop.values()).values()) == [b"a0", b"b1", b"c2", b"d0"]
         assert len(await shop.lease()) == 4
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_behind_the_last_record_there_is_no_place_that_holds_none(
+    numbered: bool, restart: bool
+) -> None:
+    async def scenario() -> None:
+        shop = await opened(numbered=numbered)
+
+        async def end() -> int:
+            [partition] = (await shop.run(Face.topic, TOPIC)).partitions
+            return int(partition.high_watermark)
+
+        await shop.send("abc")
+        assert (await shop.send("d.ab")).base_offset == 3
+        # A consumer that has read all of them has come to the end.
+        assert (max(await shop.values()), await end()) == (4, 5)
+        if restart:
+            await shop.reopen()
+        if numbered:
+            # Its answer was lost: it is known, though it has fewer numbers in the log.
+            shop.sequence -= 4
+            again = await shop.send("d.ab")
+            assert (again.error_code, again.base_offset, await end()) == (Error.NONE, 3, 5)
+        # Nothing new: an empty batch has the producer's number, and one place.
+        assert (await shop.send("abcd")).error_code == Error.NONE
+        assert await end() == (6 if numbered else 5)
+        after = await shop.send("e")
+        assert (after.error_code, after.base_offset) == (Error.NONE, await end() - 1)
+        assert list((await shop.values()).values()) == [b"a0", b"b1", b"c2", b"d0", b".1", b"e0"]
+        assert len(await shop.lease()) == 6
 
     run(scenario)
 
