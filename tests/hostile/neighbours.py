@@ -67,8 +67,14 @@ class Neighbours:
         self._numbers = itertools.count()
         self.silence_seconds_max = 0.0
 
+    async def make_topics(self) -> None:
+        caller = await PlainHttp(self._http).connect()
+        for name in ("http", "grpc", "kafka", "load"):
+            await caller.ask("/topics", {"name": f"good-{name}", "partitions": 1})
+        caller.close()
+
     @contextlib.asynccontextmanager
-    async def connected(self) -> AsyncIterator[None]:
+    async def _connected(self) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             self._caller, self._loader, self._asker = callers = [
                 await PlainHttp(self._http).connect() for _ in range(3)
@@ -80,12 +86,15 @@ class Neighbours:
             stack.callback(self._peer.writer.close)
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(self._grpc))
             self._messages, self._queues = made.MessagesStub(channel), made.QueuesStub(channel)
-            for name in ("http", "grpc", "kafka", "load"):
-                await self._caller.ask("/topics", {"name": f"good-{name}", "partitions": 1})
             yield
 
     async def live(self, seconds: float, seen: Seen) -> None:
-        """Go on for so long; what each of them saw is added."""
+        """Go on for so long; what each of them saw is added. Connections are made anew: between
+        two calls more time may pass than a node keeps a silent one."""
+        async with self._connected():
+            await self._live(seconds, seen)
+
+    async def _live(self, seconds: float, seen: Seen) -> None:
         rounds: dict[str, Round] = {
             "http": self._http_round, "grpc": self._grpc_round, "kafka": self._kafka_round,
             "load": self._load_round,

@@ -131,14 +131,14 @@ async def live_beside(node: DoorsProcess, decoys: Path) -> tuple[Neighbours, See
     before, beside, during, after = (Seen() for _ in range(4))
     outcomes = Outcomes(Counter)
     with running(decoys) as decoy:
-        async with neighbours.connected():
-            await neighbours.live(QUIET_SECONDS, before)
-            for _ in range(TURNS):
-                with attacked(decoy, Outcomes(Counter)):
-                    await neighbours.live(DECOY_SECONDS, beside)
-                with attacked(node, outcomes):
-                    await neighbours.live(SECONDS / TURNS, during)
-            await neighbours.live(QUIET_SECONDS, after)
+        await neighbours.make_topics()
+        await neighbours.live(QUIET_SECONDS, before)
+        for _ in range(TURNS):
+            with attacked(decoy, Outcomes(Counter)):
+                await neighbours.live(DECOY_SECONDS, beside)
+            with attacked(node, outcomes):
+                await neighbours.live(SECONDS / TURNS, during)
+        await neighbours.live(QUIET_SECONDS, after)
     show({"before": before, "decoy": beside, "during": during, "after": after})
     for name, outcome in outcomes.items():
         print(f"{name:34}", *(f"{what} {count}" for what, count in outcome.items()), sep="  ")
