@@ -6,6 +6,8 @@ PYTHON ?=
 PARALLEL ?= 2
 # Debian packages whose programs some tests run.
 DEBIAN_TOOLS ?= kcat curl jq chromium prometheus maven
+# Collectors that `make ecosystem` runs; as processes of its own, not as services.
+DEBIAN_COLLECTORS ?= rsyslog rsyslog-kafka collectd-core librdkafka1 libyajl2
 # More arguments for pytest, as in: make test ARGS="-k lease"
 ARGS ?=
 
@@ -85,7 +87,8 @@ hostile: $(STAMP) ## two hours of a hostile client: memory, waiting times and pr
 spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)
 
-ecosystem: $(STAMP) ## Kafka's tools, frameworks and collectors on a node, beside Apache Kafka (needs Maven)
+ecosystem: $(STAMP) ## Kafka's tools, frameworks and collectors on a node, beside Apache Kafka (needs Maven; root or sudo)
+	@scripts/tools $(DEBIAN_COLLECTORS)
 	@HEADRACE_ECOSYSTEM=1 $(PYTEST) -q tests/ecosystem --timeout 0 $(ARGS)
 
 properties: $(STAMP) ## every property at length: 2,000 examples each
