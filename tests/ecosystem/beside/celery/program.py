@@ -28,7 +28,7 @@ app.conf.update(
         # A killed worker is missed soon.
         "kafka_consumer_config": {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000},
     },
-    # One at a time, acknowledged when it is done: the transport commits all that it has read.
+    # One at a time, acknowledged when it is done.
     task_acks_late=True,
     worker_prefetch_multiplier=1,
     # It goes by fanout, which the transport does not have.
