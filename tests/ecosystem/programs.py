@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kafka.brokers import wait_for_topics
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -115,6 +116,8 @@ def make_topics(bootstrap: str, partitions: int, *names: str, **configs: str) ->
     topics = [NewTopic(name, partitions, 1, config=config) for name in names]
     for made in admin.create_topics(topics).values():
         made.result(CALL_SECONDS)
+    # Kafka makes them in the background.
+    wait_for_topics(admin, dict.fromkeys(names, partitions))
 
 
 def wait_until(is_so: Callable[[], bool], program: Program, *others: Program) -> None:
