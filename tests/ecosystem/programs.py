@@ -97,6 +97,11 @@ class Reader:
                 tails = "\n".join(program.tail() for program in programs)
                 raise AssertionError(f"{len(self.records)} records, not enough\n{tails}")
 
+    def read_what_is_there(self) -> None:
+        """Reads on until nothing comes for a second."""
+        while some := self._consumer.consume(1_000, 1):
+            self.records += [each for each in some if each.error() is None]
+
     def close(self) -> None:
         self._consumer.close()
 

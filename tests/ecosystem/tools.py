@@ -136,15 +136,20 @@ def java() -> list[str]:
 
 @cache
 def _classes() -> Path:
+    return compiled(SOURCES, jars())
+
+
+def compiled(sources: Path, folder: Path) -> Path:
+    """The classes of the programs in a folder, beside the folder of the jars they are made for."""
     if shutil.which("javac") is None:
         raise maven.NoJars("javac is not installed")
-    sources = sorted(SOURCES.glob("*.java"))
-    texts = b"".join(path.read_bytes() for path in sources)
-    mark = hashlib.sha256(VERSION.encode() + texts).hexdigest()[:16]
-    classes = CACHE / f"classes-{mark}"
+    programs = sorted(sources.glob("*.java"))
+    texts = b"".join(path.read_bytes() for path in programs)
+    mark = hashlib.sha256(folder.name.encode() + texts).hexdigest()[:16]
+    classes = folder.with_name(f"classes-{mark}")
     if not classes.exists():
         partial = classes.with_name(f"{classes.name}.{os.getpid()}.partial")
-        subprocess.run(["javac", "-cp", f"{jars()}/*", "-d", partial, *sources], check=True)
+        subprocess.run(["javac", "-cp", f"{folder}/*", "-d", partial, *programs], check=True)
         if classes.exists():
             shutil.rmtree(partial)
         else:

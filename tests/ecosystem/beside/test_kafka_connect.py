@@ -10,51 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.kafka.brokers import Broker, free_port
-from tests.ecosystem.programs import (
-    Program,
-    make_topics,
-    produce,
-    reading,
-    rest,
-    running,
-    wait_until,
-)
-from tests.ecosystem.tools import BROKERS, java
+from benchmarks.kafka.brokers import Broker
+from tests.ecosystem.connect import Worker, add
+from tests.ecosystem.programs import make_topics, produce, reading, rest, running, wait_until
+from tests.ecosystem.tools import BROKERS
 
 LINES = 3_000
 # So many are written to the file at a time.
 CHUNK = 50
-
-# By default a worker looks for a new one for five minutes before its tasks go elsewhere.
-SETTINGS = """\
-bootstrap.servers={bootstrap}
-group.id=connect
-listeners=http://127.0.0.1:{port}
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-offset.storage.topic=connect-offsets
-offset.storage.replication.factor=1
-config.storage.topic=connect-configs
-config.storage.replication.factor=1
-status.storage.topic=connect-status
-status.storage.replication.factor=1
-exactly.once.source.support=enabled
-offset.flush.interval.ms=500
-scheduled.rebalance.max.delay.ms=1000
-session.timeout.ms=6000
-heartbeat.interval.ms=500
-plugin.discovery=only_scan
-"""
-
-
-class Worker(Program):
-    def __init__(self, bootstrap: str, place: Path, number: int) -> None:
-        self.url = f"http://127.0.0.1:{(port := free_port())}"
-        settings = place / f"worker-{number}.properties"
-        settings.write_text(SETTINGS.format(bootstrap=bootstrap, port=port))
-        name = "org.apache.kafka.connect.cli.ConnectDistributed"
-        super().__init__([*java(), name, str(settings)], place / f"worker-{number}.log")
 
 
 @pytest.fixture(scope="module", params=["kafka", "headrace"])
@@ -74,19 +37,6 @@ def workers(broker: Broker, tmp_path: Path) -> Iterator[tuple[Worker, Worker]]:
         for worker in pair:
             wait_until(lambda url=worker.url: rest("GET", url)["version"] != "", worker)  # type: ignore[misc]
         yield pair
-
-
-def is_running(url: str, connector: str) -> bool:
-    status = rest("GET", f"{url}/connectors/{connector}/status")
-    states = [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
-    return len(states) > 1 and set(states) == {"RUNNING"}
-
-
-def add(worker: Worker, name: str, **config: Any) -> None:
-    given = {key.replace("_", "."): str(value) for key, value in config.items()}
-    # While the workers share out what there is they refuse changes.
-    wait_until(lambda: bool(rest("PUT", f"{worker.url}/connectors/{name}/config", given)), worker)
-    wait_until(lambda: is_running(worker.url, name), worker)
 
 
 def test_each_line_is_there_once_while_workers_are_killed(
