@@ -8,6 +8,8 @@ PARALLEL ?= 2
 DEBIAN_TOOLS ?= kcat curl jq chromium prometheus maven
 # Collectors that `make ecosystem` runs; as processes of its own, not as services.
 DEBIAN_COLLECTORS ?= rsyslog rsyslog-kafka collectd-core librdkafka1 libyajl2
+# Servers that `make ecosystem` runs; likewise.
+DEBIAN_SERVERS ?= postgresql
 # More arguments for pytest, as in: make test ARGS="-k lease"
 ARGS ?=
 
@@ -89,6 +91,7 @@ spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row on
 
 ecosystem: $(STAMP) ## Kafka's tools, frameworks and collectors on a node, beside Apache Kafka (needs Maven; root or sudo)
 	@scripts/tools $(DEBIAN_COLLECTORS)
+	@scripts/tools $(DEBIAN_SERVERS)
 	@HEADRACE_ECOSYSTEM=1 $(PYTEST) -q tests/ecosystem --timeout 0 $(ARGS)
 
 properties: $(STAMP) ## every property at length: 2,000 examples each
