@@ -1,7 +1,7 @@
-"""A Flink job counts each record once, whatever is killed: the broker, and the job's process
+"""A Flink job counts each record once, whatever is killed: the node, and the job's process
 with transactions that are open or that a savepoint has and nobody committed.
 
-    any moment   checkpoints come all the time; the broker is killed, then the process
+    any moment   checkpoints come all the time; the node is killed, then the process
     prepared     no checkpoint comes: what a savepoint has, and what came behind it, is in
                  transactions when the process is killed; the job goes on from the savepoint
     stopped      the job is stopped with a savepoint and goes on from it
@@ -60,11 +60,8 @@ class Inputs:
 
 
 @pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
-@pytest.mark.parametrize("name", ["kafka", "headrace"])
-def test_flink_counts_each_record_once_whatever_is_killed(
-    name: str, naming: str, tmp_path: Path
-) -> None:
-    broker = BROKERS[name](tmp_path / "broker")
+def test_flink_counts_each_record_once_whatever_is_killed(naming: str, tmp_path: Path) -> None:
+    broker = BROKERS["headrace"](tmp_path / "broker")
     broker.start()
     try:
         make_topics(broker.bootstrap, PARTITIONS, "inputs", "outputs")
@@ -101,7 +98,7 @@ def run_and_kill(broker: Broker, naming: str, place: Path, inputs: Inputs) -> li
 
 
 def kill_at_any_moment(broker: Broker, job: Counter, outputs: Reader, watch: Watch) -> None:
-    """First the broker, then the job's process."""
+    """First the node, then the job's process."""
     outputs.wait_until(partial(is_enough, SOME), job)
     wait_until(watch.is_open, job)
     broker.kill()
