@@ -161,6 +161,9 @@ HTTP_ANSWERS_AT_ONCE_MAX: Final = 4
 # about 2 KiB. Beyond, connections are cut that have more than a few of them.
 HTTP_PIPELINED_MAX: Final = 20_000
 HTTP_PIPELINED_SMALL: Final = 20
+# Requests that are being handled, for each connection that there may be: one of its own, and
+# some of clients that have gone, which end when they notice.
+HTTP_TASKS_PER_CONNECTION: Final = 2
 # WebSockets: what one connection may ask for at once, and how long it waits for news
 # before it looks whether the client is still there.
 SOCKET_CREDIT_MAX: Final = 10_000

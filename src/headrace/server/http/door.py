@@ -80,7 +80,6 @@ class HttpDoor:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=self._settings.connections_max,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=CLOSE_SECONDS,
             ws_max_size=limits.HTTP_BODY_BYTES_MAX,

@@ -1,7 +1,9 @@
 """What uvicorn's protocols lack: bounds on heads, on waiting, and on an address.
 
-    connection made --> too many of its address? --> cut
+    connection made --> too many of them? --> 503, and closed; too many of its address? --> cut
     each second     --> head, body or answer got nowhere for too long? --> cut
+
+Those that are in stay in, however many knock: uvicorn's own limit refuses requests of all.
 
 A connection between two requests is closed by uvicorn after `timeout_keep_alive`, and a
 WebSocket that does not answer pings after two of them.
@@ -43,11 +45,13 @@ class Guard:
     def __init__(self, service: Service, settings: NodeSettings) -> None:
         self._loop = service.loop
         self._cuts = service.counts.cuts
-        for reason in ("head", "body", "answer", "address", "memory"):
+        for reason in ("head", "body", "answer", "full", "address", "memory"):
             self._cuts["http", reason] += 0
         for reason in ("answer", "memory"):
             self._cuts["websocket", reason] += 0
         self._stall_seconds = settings.stall_timeout_ms / 1000 or float("inf")
+        self._connections_max = settings.connections_max
+        self.tasks_max = limits.HTTP_TASKS_PER_CONNECTION * settings.connections_max
         self.addresses = Addresses(settings.connections_per_address_max)
         # Requests that wait behind others of their connections.
         self.pipelined = 0
@@ -74,6 +78,18 @@ class Guard:
         for connection in find_surplus(self._connections, limits.UNTAKEN_BYTES_MAX):
             self.cut(connection, "memory")
 
+    def admit(self, connection: GuardedHttp) -> bool:
+        """Whether there is room for this connection, which is one of them already."""
+        if len(self._connections) > self._connections_max:
+            self._cuts[connection.door, "full"] += 1
+            connection.transport.write(_FULL)
+            connection.transport.close()
+            return False
+        if not self.addresses.admit(_host(connection)):
+            self.cut(connection, "address")
+            return False
+        return True
+
     def cut(self, connection: Any, reason: str) -> None:
         self._cuts[connection.door, reason] += 1
         connection.transport.abort()
@@ -88,6 +104,7 @@ class GuardedHttp(HttpToolsProtocol):
         self.account = shares_of(self.loop).open_account()
         self._is_in_line = False
         self._is_admitted = True
+        self._served: Any = self.app
         self._head_bytes = 0
         self._in_head = True
         # Whether the next head is waited for: it has begun, or is the first.
@@ -102,9 +119,7 @@ class GuardedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         corked: Any = CorkedTransport(transport, self.loop)
         self.transport = corked
-        self._is_admitted = self._guard.addresses.admit(_host(self))
-        if not self._is_admitted:
-            self._guard.cut(self, "address")
+        self._is_admitted = self._guard.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_admitted:
@@ -164,6 +179,9 @@ class GuardedHttp(HttpToolsProtocol):
         self._in_head = False
         cast(Any, self.scope)[ACCOUNT] = self.account
         cast(Any, self.scope)[IS_GONE] = self.is_gone
+        # A connection has one at a time; the others are those of clients that have gone.
+        is_busy = len(self.tasks) >= self._guard.tasks_max
+        self.app = _say_busy if is_busy else self._served
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -266,26 +284,65 @@ def _host(connection: Any) -> str:
     return connection.client[0] if connection.client else ""
 
 
-def _head_too_large() -> bytes:
-    detail = (
-        f"what comes before a body has at most {limits.HTTP_HEAD_BYTES_MAX} bytes; send fewer or "
-        "shorter headers"
-    )
-    body = encode(
+def _problem(status: int, title: str, code: str, detail: str, *, retriable: bool) -> bytes:
+    return encode(
         Problem(
-            type="urn:headrace:error:head-too-large",
-            title="Request Header Fields Too Large",
-            status=431,
+            type=f"urn:headrace:error:{code}",
+            title=title,
+            status=status,
             detail=detail,
-            code="head-too-large",
-            retriable=False,
+            code=code,
+            retriable=retriable,
             request_id="",
         )
     )
+
+
+def _last_answer(status: int, title: str, body: bytes) -> bytes:
+    """To a connection that ends with it."""
     return (
-        b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-        b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b"
-    ) % (PROBLEM_TYPE.encode(), len(body), body)
+        b"HTTP/1.1 %d %b\r\nconnection: close\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b"
+    ) % (status, title.encode(), PROBLEM_TYPE.encode(), len(body), body)
 
 
-_HEAD_TOO_LARGE = _head_too_large()
+async def _say_busy(scope: Any, receive: Any, send: Any) -> None:
+    """An application for requests that there is no room for."""
+    headers = [
+        (b"content-type", PROBLEM_TYPE.encode()),
+        (b"content-length", b"%d" % len(_BUSY)),
+        (b"retry-after", b"1"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": _BUSY})
+
+
+_HEAD_TOO_LARGE = _last_answer(
+    431,
+    "Request Header Fields Too Large",
+    _problem(
+        431,
+        "Request Header Fields Too Large",
+        "head-too-large",
+        f"what comes before a body has at most {limits.HTTP_HEAD_BYTES_MAX} bytes; send fewer or "
+        "shorter headers",
+        retriable=False,
+    ),
+)
+_FULL = _last_answer(
+    503,
+    "Service Unavailable",
+    _problem(
+        503,
+        "Service Unavailable",
+        "too-many-connections",
+        "the node has as many connections as it may; try again later, or raise connections_max",
+        retriable=True,
+    ),
+)
+_BUSY = _problem(
+    503,
+    "Service Unavailable",
+    "too-many-requests",
+    "the node handles as many requests as it may; try again later",
+    retriable=True,
+)
