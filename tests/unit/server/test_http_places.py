@@ -51,8 +51,8 @@ def test_connections_beyond_the_limit_are_told_so_and_the_others_are_served_on()
             reader, writer = await connect()
             writer.write(SMALL)
             assert (await answer(reader))[0] == 200
-            for each in (late, inside[1][1], writer):
-                each.close()
+            for leaving in (late, inside[1][1], writer):
+                leaving.close()
 
     asyncio.run(play())
 
