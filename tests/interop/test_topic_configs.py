@@ -131,6 +131,23 @@ def test_what_frameworks_set_is_taken_and_shown_as_set(admin: Admin) -> None:
     assert admin.set_ones(name) == {"retention.ms"}
 
 
+def test_the_last_cleanup_policy_can_be_taken_away(node: NodeProcess) -> None:
+    admin = Admin(node.bootstrap)
+    name = admin.make()
+    admin.change(name, ("cleanup.policy", "SUBTRACT", "delete"))
+    node.restart(kill=True)
+    assert admin.values(name, ["cleanup.policy"]) == {"cleanup.policy": ""}
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for _ in range(5):
+        producer.produce(name, b"kept")
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    # Nothing goes by itself, and what a client deletes does.
+    deleted = admin.client.delete_records([TopicPartition(name, 0, 3)])
+    assert [each.result(TIMEOUT_SECONDS).low_watermark for each in deleted.values()] == [3]
+    admin.change(name, ("cleanup.policy", "APPEND", "compact"))
+    assert admin.values(name, ["cleanup.policy"]) == {"cleanup.policy": "compact"}
+
+
 def test_configurations_survive_a_kill_and_a_growth(node: NodeProcess) -> None:
     wanted = {"segment.index.bytes": "1000", "retention.ms": "604800000"}
     admin = Admin(node.bootstrap)

@@ -191,12 +191,14 @@ def check_retention(topics: Sequence[TopicInfo]) -> Outcome:
     found = []
     for topic in topics:
         settings = topic.settings
-        is_limited = (
-            settings.get("cleanup") == "compact"
+        cleanup = settings.get("cleanup", "delete")
+        has_limit = (
+            cleanup == "compact"
             or settings.get("retention") == "acked"
             or settings.get("retention_ms") is not None
             or settings.get("retention_bytes") is not None
         )
+        is_limited = has_limit and cleanup is not None
         if is_limited or all(each.segments <= 1 for each in topic.partitions):
             continue
         size = sum(each.size_bytes for each in topic.partitions)
@@ -206,7 +208,8 @@ def check_retention(topics: Sequence[TopicInfo]) -> Outcome:
                 topic.name,
                 f"keeps everything for ever, {shown_bytes(size)} so far",
                 "it grows until the disk is full, and then nothing is published anywhere",
-                f"headrace topic alter {topic.name} --set retention_ms=30d",
+                f"headrace topic alter {topic.name} --set "
+                + ("retention_ms=30d" if cleanup else "cleanup=delete"),
             )
         )
     return f"{counted(len(topics), 'topic')}, each with a limit or one segment", found

@@ -87,7 +87,8 @@ class TopicSettings(SettingsModel):
 
     segment_bytes: int = 64 * 1024 * 1024
     segment_ms: int = 7 * DAY_MS
-    cleanup: Cleanup = "delete"
+    # None: nothing goes by itself, whatever retention says.
+    cleanup: Cleanup | None = "delete"
     retention: Retention = "time"
     retention_ms: int | None = 7 * DAY_MS
     retention_bytes: int | None = None
@@ -143,12 +144,12 @@ class TopicSettings(SettingsModel):
 
     @property
     def is_compacted(self) -> bool:
-        return self.cleanup != "delete"
+        return self.cleanup is not None and "compact" in self.cleanup
 
     @property
     def is_deleted(self) -> bool:
         """Whether old records go, by time, by size or when everybody is done."""
-        return self.cleanup != "compact"
+        return self.cleanup is not None and "delete" in self.cleanup
 
 
 @dataclass(frozen=True, slots=True)

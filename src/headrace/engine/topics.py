@@ -112,7 +112,7 @@ class Topics:
 
     def checks_of(self, topic: Topic) -> Checks:
         """What batches of Kafka's clients to this topic are held to."""
-        return Checks(self.check_records, "compact" in topic.settings.cleanup)
+        return Checks(self.check_records, topic.settings.is_compacted)
 
     # Opening.
 

@@ -39,7 +39,7 @@ from headrace.client.connecting import open_backend
 from headrace.client.kafka.cluster import KafkaCluster
 from headrace.client.kafka.offsets import commit_offsets
 from headrace.core.overview_values import NodeFigures
-from headrace.core.values import SPARK_PROGRESS, Outgoing, PlacedBatch, TopicInfo
+from headrace.core.values import SPARK_PROGRESS, Outgoing, PartitionInfo, PlacedBatch, TopicInfo
 from headrace.engine import contents as engine_contents
 from headrace.node import Node
 from headrace.platform.clock import SystemClock
@@ -216,6 +216,15 @@ def test_retention_is_not_asked_of_a_topic_with_one_segment() -> None:
     from headrace.cli.doctor_state import check_retention
 
     assert check_retention([TopicInfo("orders", "00", (), {"retention_ms": None})])[1] == []
+
+
+def test_a_topic_without_cleanup_grows_whatever_its_retention_is() -> None:
+    from headrace.cli.doctor_state import check_retention
+
+    grown = (PartitionInfo(0, 0, 9, 9, 2 * MB, 2, 9),)
+    kept = {"cleanup": None, "retention_ms": 1_000}
+    [finding] = check_retention([TopicInfo("orders", "00", grown, kept)])[1]
+    assert finding.do == "headrace topic alter orders --set cleanup=delete"
 
 
 # What the machine gives.

@@ -164,6 +164,17 @@ def test_retention_and_compaction_do_not_depend_on_who_syncs(bench: Any, durabil
     assert partition.size_bytes < 10 * len(VALUE)
 
 
+def test_a_topic_without_cleanup_keeps_everything(bench: Any) -> None:
+    kept = {"cleanup": None, "retention_ms": 1_000, "retention_bytes": 1, **SMALL}
+    bench.node.create_topic("kept", partitions=1, settings=kept)
+    for _ in range(3):
+        for _ in range(10):
+            bench.node.publish("kept", [Outgoing(VALUE, b"k")])
+        bench.skip(31_000)
+    records, _ = bench.node.read("kept", 0, 0)
+    assert [record.offset for record in records] == list(range(30))
+
+
 def test_a_topic_can_be_compacted_and_lose_what_is_old(bench: Any) -> None:
     both = {"cleanup": "compact,delete", "retention_ms": 100_000, **SMALL}
     bench.node.create_topic("windows", partitions=1, settings=both)

@@ -156,6 +156,21 @@ def test_both_policies_are_taken_in_any_order_and_shown_so(policy: str) -> None:
     assert entry.value == policy
 
 
+@pytest.mark.parametrize("policy", ["", " "])
+def test_a_topic_may_have_no_cleanup_policy(policy: str) -> None:
+    settings = TOPIC_CONFIGS.changed(TopicSettings(), {"cleanup.policy": policy})
+    assert settings.cleanup is None
+    given = TOPIC_CONFIGS.given_after({}, {"cleanup.policy": policy})
+    (entry,) = TOPIC_CONFIGS.describe(settings, ("cleanup.policy",), given)
+    assert (entry.value, entry.is_set) == ("", True)
+
+
+@pytest.mark.parametrize("policy", [",", "delete,", "none"])
+def test_a_cleanup_policy_without_a_name_is_refused(policy: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"cleanup\.policy cannot be"):
+        TOPIC_CONFIGS.changed(TopicSettings(), {"cleanup.policy": policy})
+
+
 @pytest.mark.parametrize(
     ("durability", "values"),
     [
@@ -223,7 +238,7 @@ def test_all_that_is_given_replaces_what_was_given_before() -> None:
         ("retention.ms", "-2"),
         ("retention.ms", "1_000"),
         ("retention.ms", str(2**63)),
-        ("cleanup.policy", ""),
+        ("cleanup.policy", "compact,"),
         ("cleanup.policy", "compact,archive"),
         ("min.insync.replicas", "2"),
         ("remote.storage.enable", "true"),

@@ -1,8 +1,8 @@
 """DeleteRecords, versions 0 to 2: everything below an offset goes, for good.
 
 Offset -1 stands for the high watermark. An offset below the start changes nothing.
-The new start is on disk when it is answered. Topics that are compacted refuse: what
-is old there may still be the last word on its key.
+The new start is on disk when it is answered. Topics that are only compacted refuse:
+what is old there may still be the last word on its key.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteReco
     try:
         partition = partition_of(service, name, index)
         topic = partition.topic
-        if topic.is_internal or not topic.settings.is_deleted:
+        is_only_compacted = topic.settings.is_compacted and not topic.settings.is_deleted
+        if topic.is_internal or is_only_compacted:
             return DeleteRecordsPartitionResult(index, -1, Error.POLICY_VIOLATION)
         if before == UP_TO_HIGH_WATERMARK:
             before = partition.high_watermark

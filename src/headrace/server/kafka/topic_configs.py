@@ -16,19 +16,24 @@ import re
 from collections.abc import Container
 from typing import Final
 
+from headrace.core.errors import InvalidArgument
 from headrace.core.settings import TopicSettings
 from headrace.server.kafka.configs import Kept, Kind, Mapped, Table
 
 # What Kafka writes for "no limit", in times and sizes.
 UNLIMITED = "-1"
 LONG_MAX = str(2**63 - 1)
+# What Kafka writes for a topic that keeps everything.
+NO_POLICY = ""
 
 _THROTTLED = re.compile(r"(\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?")
 
 
 def _cleanup(value: str) -> str:
-    """Kafka takes the policies in any order."""
+    """Kafka takes the policies in any order. No policy at all is an empty value."""
     policies = {part.strip() for part in value.split(",")}
+    if not policies <= {"compact", "delete"}:
+        raise InvalidArgument("it is delete, compact, both or empty")
     return "compact,delete" if policies == {"compact", "delete"} else ",".join(sorted(policies))
 
 
@@ -113,7 +118,8 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
     (
         Mapped(
             "cleanup.policy", "cleanup", Kind.LIST,
-            "delete old segments, compact by key, or both", translate=_cleanup,
+            "delete old segments, compact by key, both or, where it is empty, neither", NO_POLICY,
+            _cleanup,
         ),
         Mapped("retention.ms", "retention_ms", Kind.LONG, "how long records are kept", UNLIMITED),
         Mapped(
