@@ -190,12 +190,46 @@ def test_what_a_group_forgot_stays_forgotten_after_a_restart() -> None:
     run(scenario)
 
 
-def test_an_unknown_group_cannot_be_changed() -> None:
+def test_a_group_that_is_given_a_start_is_made() -> None:
     async def scenario() -> None:
         shared = Shared()
-        request = AlterShareGroupOffsetsRequest("nobody", ())
-        refused = await shared.ask(ALTER, 0, request)
-        assert refused.error_code == Error.GROUP_ID_NOT_FOUND
+        await shared.publish(*[b"x"] * 5)
+        topics = (
+            AlterShareGroupOffsetsRequestTopic(
+                TOPIC, (AlterShareGroupOffsetsRequestPartition(0, 3),)
+            ),
+        )
+        request = AlterShareGroupOffsetsRequest("planned", topics)
+        assert outcome(await shared.ask(ALTER, 0, request)) == 0
+        group = DescribeShareGroupOffsetsRequestGroup("planned", None)
+        described = await shared.ask(DESCRIBE, 1, DescribeShareGroupOffsetsRequest((group,)))
+        [found] = described.groups[0].topics[0].partitions
+        assert (found.start_offset, found.lag) == (3, 2)
+        # It is as a group that its first member makes, with Kafka's defaults.
+        made = shared.broker.groups.named("planned").settings
+        assert (made.max_attempts, made.backoff_ms, made.start) == (5, 0, "latest")
+
+    run(scenario)
+
+
+def test_a_group_is_not_made_for_a_start_that_is_refused() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        topics = (
+            AlterShareGroupOffsetsRequestTopic(
+                "nothing", (AlterShareGroupOffsetsRequestPartition(0, 0),)
+            ),
+        )
+        refused = await shared.ask(ALTER, 0, AlterShareGroupOffsetsRequest("planned", topics))
+        assert outcome(refused) == Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert "planned" not in shared.broker.topics.catalog.groups
+
+    run(scenario)
+
+
+def test_a_group_that_is_not_there_forgets_nothing() -> None:
+    async def scenario() -> None:
+        shared = Shared()
         refused = await shared.ask(DELETE, 0, DeleteShareGroupOffsetsRequest("nobody", ()))
         assert refused.error_code == Error.GROUP_ID_NOT_FOUND
 

@@ -2,7 +2,7 @@
 
 Only while the group has no members. Whatever became of messages before counts no
 more: all from the new start on are ready, with no deliveries yet. A topic that the
-group did not read so far is read from then on.
+group did not read so far is read from then on, and a group that is not there is made.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ async def handle(
         await call.service.finish(call.service.commit())
     except HeadraceError as error:
         return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
-    group = call.door.shares.idle_group(request.group_id)
-    if isinstance(group, Error):
+    name, shares = request.group_id, call.door.shares
+    group = shares.idle_group(name)
+    is_new = group is Error.GROUP_ID_NOT_FOUND and shares.may_be_made(name)
+    if isinstance(group, Error) and not is_new:
         return AlterShareGroupOffsetsResponse(error_code=group, error_message=_REASONS[group])
     commit = call.service.commit()
     try:
-        responses = await in_slices(_alter_all(call, group.name, request, commit))
+        responses = await in_slices(_alter_all(call, name, request, commit))
         await call.service.finish(commit)
     except HeadraceError as error:
         return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
@@ -87,8 +89,11 @@ def _alter_topic(
         try:
             partition = _check(call, topic, each)
             if not is_open:
+                settings = call.door.shares.first_settings(name)
                 now_ms = call.service.clock.now_ms()
-                yield from broker.groups.opening(name, [topic], {}, now_ms, commit, any_name=True)
+                yield from broker.groups.opening(
+                    name, [topic], settings, now_ms, commit, any_name=True
+                )
                 is_open = True
             group, now_ms = broker.groups.named(name), call.service.clock.now_ms()
             broker.groups.restart_view(group, partition, each.start_offset, now_ms, commit)

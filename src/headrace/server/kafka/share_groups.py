@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 from headrace.core import limits
@@ -145,9 +146,7 @@ class LiveShares:
             if not missing:
                 return None
             broker, commit = self._service.broker, self._service.commit()
-            group = broker.topics.catalog.groups.get(name)
-            settings = {} if group else self._groups.settings.share_group(name).to_mapping()
-            now_ms = self._service.clock.now_ms()
+            settings, now_ms = self.first_settings(name), self._service.clock.now_ms()
             try:
                 await in_slices(
                     broker.groups.opening(name, missing, settings, now_ms, commit, any_name=True)
@@ -318,6 +317,16 @@ class LiveShares:
         ):
             return Error.NON_EMPTY_GROUP
         return group
+
+    def may_be_made(self, name: str) -> bool:
+        """Whether no group of another kind has this name."""
+        return not isinstance(self._find(name), GroupError)
+
+    def first_settings(self, name: str) -> dict[str, Any]:
+        """What the group begins with, as Kafka's do; nothing if it is there already."""
+        if name in self._service.broker.topics.catalog.groups:
+            return {}
+        return self._groups.settings.share_group(name).to_mapping()
 
     def find(self, places: Iterable[Place]) -> tuple[list[Partition], list[Place]]:
         """The partitions that are there, and the places where there is none."""
