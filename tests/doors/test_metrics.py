@@ -127,7 +127,7 @@ def check_connections(world: World) -> None:
 def check_cuts(world: World) -> None:
     reasons = {
         "kafka": ("body", "answer", "idle", "address", "full", "memory"),
-        "http": ("head", "body", "answer", "address", "memory"),
+        "http": ("head", "body", "answer", "full", "address", "memory"),
         "websocket": ("answer", "memory"),
         "grpc": ("address", "body", "full"),
     }
