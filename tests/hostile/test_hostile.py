@@ -133,11 +133,13 @@ async def live_beside(node: DoorsProcess, decoys: Path) -> tuple[Neighbours, See
     with running(decoys) as decoy:
         await neighbours.make_topics()
         await neighbours.live(QUIET_SECONDS, before)
-        for _ in range(TURNS):
+        for turn in range(1, TURNS + 1):
             with attacked(decoy, Outcomes(Counter)):
                 await neighbours.live(DECOY_SECONDS, beside)
             with attacked(node, outcomes):
                 await neighbours.live(SECONDS / TURNS, during)
+            print(f"turn {turn} of {TURNS}: longest silence {neighbours.silence_seconds_max:.2f} s")
+            show({"decoy": beside, "during": during})
         await neighbours.live(QUIET_SECONDS, after)
     show({"before": before, "decoy": beside, "during": during, "after": after})
     for name, outcome in outcomes.items():
@@ -151,7 +153,8 @@ def show(phases: dict[str, Seen]) -> None:
             halves, p99s = latencies.quantile(0.5), latencies.quantile(0.99)
             print(
                 f"{phase:7} {name:6} publish p50 {halves[0]:7.1f} ms  p99 {p99s[0]:7.1f} ms   "
-                f"take p50 {halves[1]:7.1f} ms  p99 {p99s[1]:7.1f} ms  of {len(latencies[0])}"
+                f"take p50 {halves[1]:7.1f} ms  p99 {p99s[1]:7.1f} ms  of {len(latencies[0])}",
+                flush=True,
             )
 
 
