@@ -10,7 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from headrace.core import limits
@@ -34,7 +34,8 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 
-# Kept, because a lease over HTTP may come with settings each time.
+# Kept, because a lease over HTTP may come with settings each time, and a snapshot of a catalog
+# has those of all its topics.
 _hints_by_model: dict[type, dict[str, Any]] = {}
 
 
@@ -70,7 +71,7 @@ class SettingsModel:
         _coerce(name, _hints(cls)[name], value)
 
     def to_mapping(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: getattr(self, name) for name in _hints(type(self))}
 
 
 # What of batches that clients made is gone over before they are appended: all records; all

@@ -288,10 +288,21 @@ def _without_topic(catalog: Catalog, topic: Topic) -> Catalog:
             {i: t for i, t in catalog.topics_by_id.items() if i != topic.id}
         ),
     )
-    for group in list(catalog.groups.values()):
-        if topic.id in group.topics:
-            catalog = _with_group(catalog, replace(group, topics=group.topics - {topic.id}))
-    return catalog
+    left = {
+        name: replace(group, topics=group.topics - {topic.id})
+        for name, group in catalog.groups.items()
+        if topic.id in group.topics
+    }
+    if not left:
+        return catalog
+    # All at once: thousands of groups may have read the topic.
+    return replace(
+        catalog,
+        groups=MappingProxyType({**catalog.groups, **left}),
+        groups_by_id=MappingProxyType(
+            {**catalog.groups_by_id, **{group.id: group for group in left.values()}}
+        ),
+    )
 
 
 def _with_group(catalog: Catalog, group: Group) -> Catalog:

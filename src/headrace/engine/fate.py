@@ -7,7 +7,7 @@ expired. It then goes to the dead letters of its topic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.engine import state as events
 from headrace.engine.commit import Commit
@@ -32,22 +32,33 @@ class Fates:
     ) -> None:
         """Whatever time alone brings: ends of delays, leases, lives."""
         for partition in partitions:
-            partition.end_delays(now_ms)
-            for view in partition.views.values():
-                overdue = view.tick(now_ms)
-                if overdue is None:
-                    continue
-                if overdue.ended:
-                    event = events.LeaseEnded(view.group_id, now_ms, overdue.ended)
-                    partition.write(view, event, now_ms, wait=False)
-                if overdue.exhausted:
-                    self.give_up(
-                        partition, view, overdue.exhausted, "max-attempts", now_ms, commit=commit
-                    )
-            # Last, since a lease that just ended may have been of a message
-            # that has outlived its TTL.
-            for group_id, offsets in partition.expired().items():
-                self.expire(partition, partition.views[group_id], offsets, now_ms)
+            self._pass(partition, partition.views.values(), now_ms, commit)
+
+    def tick_for(self, views: Iterable[tuple[Partition, QueueView]], now_ms: int) -> None:
+        """As `tick`, for a group that is about to do something here. Thousands of others may
+        read the same partition; their time passes when they are heard of."""
+        for partition, view in views:
+            self._pass(partition, (view,), now_ms, None)
+
+    def _pass(
+        self, partition: Partition, views: Iterable[QueueView], now_ms: int, commit: Commit | None
+    ) -> None:
+        partition.end_delays(now_ms)
+        for view in views:
+            overdue = view.tick(now_ms)
+            if overdue is None:
+                continue
+            if overdue.ended:
+                event = events.LeaseEnded(view.group_id, now_ms, overdue.ended)
+                partition.write(view, event, now_ms, wait=False)
+            if overdue.exhausted:
+                self.give_up(
+                    partition, view, overdue.exhausted, "max-attempts", now_ms, commit=commit
+                )
+        # Last, since a lease that just ended may have been of a message
+        # that has outlived its TTL.
+        for group_id, offsets in partition.expired().items():
+            self.expire(partition, partition.views[group_id], offsets, now_ms)
 
     def show(self, partitions: Sequence[Partition], now_ms: int) -> None:
         """As `tick`, for whoever may only read: in memory it is as time has made it, and

@@ -70,7 +70,7 @@ class Leasing:
         them, as far as LEASE_OPENED_BYTES_MAX goes. They are written down as leased
         before they are handed out, and that is not waited for."""
         views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
-        self._fates.tick([partition for partition, _ in views], now_ms)
+        self._fates.tick_for(views, now_ms)
         serving = self._groups.serving(group)
         self._groups.readers.note(group.name, now_ms)
         count = self.within_cap(group, consumer, fair_part(views, count, wishes.among))
@@ -294,7 +294,7 @@ def _read(
                 runs, partition.high_watermark, allowance, is_scattered=are_scattered[number]
             )
         except CorruptLog as error:
-            partition.stopped = error
+            partition.stop(error)
             raise
         found[number][0].extend(records)
         found[number][1].extend(gone_over)

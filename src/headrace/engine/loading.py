@@ -116,4 +116,4 @@ def _stop(partition: Partition, error: Exception) -> None:
         "Stop the process that has the directory open, then see what can be saved: headrace repair"
     )
     stopped.__cause__ = error
-    partition.queues_stopped = stopped
+    partition.stop_queues(stopped)

@@ -2,7 +2,8 @@
 
 Catalog changes are appended here, synced, and only then part of the picture. One
 change is one batch. When the log has grown, a snapshot begins a new segment and
-the older ones go.
+the older ones go; the larger a snapshot is, the more there has to be to it before the next,
+so that a change of a large catalog costs no more than one of a small.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headrace.engine.records import iterate_batches
 from headrace.log import Log, LogSettings
 from headrace.record import build_values_batch, read_header, read_records
 
+# A log is as large as this, and as two snapshots, before there is another.
 SNAPSHOT_BYTES = 1024 * 1024
 
 _encoder = msgspec.msgpack.Encoder()
@@ -35,6 +37,7 @@ class Metadata:
         # Topics whose deletion is on record: their files may still be there.
         self.deleted: set[bytes] = set()
         self._snapshot: tuple[int, int] | None = None
+        self._snapshot_bytes = 0
         for data, position in iterate_batches(self.log, self.log.start_offset, self.log.end_offset):
             header = read_header(data, position)
             for record in read_records(data[position : position + header.size_bytes], header):
@@ -51,13 +54,15 @@ class Metadata:
             changed = apply(changed, event)
         self._write(events, now_ms)
         self.catalog = changed
-        if self._snapshot is None and self.log.size_bytes > SNAPSHOT_BYTES:
+        enough = max(SNAPSHOT_BYTES, 2 * self._snapshot_bytes)
+        if self._snapshot is None and self.log.size_bytes > enough:
             # The change stands: that there is no room for this must not undo it.
             with contextlib.suppress(DiskFull):
                 self.log.roll(now_ms)
-                start = self.log.end_offset
+                start, before = self.log.end_offset, self.log.size_bytes
                 self._write(snapshot(changed), now_ms)
                 self._snapshot = (start, self.log.end_offset)
+                self._snapshot_bytes = self.log.size_bytes - before
         return changed
 
     def _write(self, events: Sequence[CatalogEvent], now_ms: int) -> None:

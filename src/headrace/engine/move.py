@@ -183,7 +183,7 @@ class Moves:
             records = move.source.read(runs_of(sorted(offsets)))
         except CorruptLog as error:
             # That partition stops and says why; whoever waits did nothing wrong.
-            rotten.stopped = error
+            rotten.stop(error)
             move.is_blocked = True
             return
         copies = [self._rewrite(move, record, now_ms) for record in records]
@@ -198,7 +198,7 @@ class Moves:
             rotten = target
             originals = find_originals(target, letters)
         except CorruptLog as error:
-            rotten.stopped = error
+            rotten.stop(error)
             move.is_blocked = True
             return
         done: set[int] = set()

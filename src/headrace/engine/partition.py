@@ -65,9 +65,12 @@ class Partition:
         *,
         read_only: bool = False,
         on_full: Callable[[], bool] = lambda: False,
+        on_trouble: Callable[[Partition], None] = lambda partition: None,
     ) -> None:
+        """`on_trouble` is told when somebody has to see to the partition."""
         self.disk = disk
         self._on_full = on_full
+        self._on_trouble = on_trouble
         self.topic = topic
         self.index = index
         self.read_only = read_only
@@ -88,7 +91,7 @@ class Partition:
         self.high_watermark = self.log.end_offset
         self._opened = now_ms, self.log.end_offset
         self.arrivals = Arrivals(self.log.end_offset, now_ms)
-        self.records = RecordReader(self.log)
+        self.records = RecordReader(self.log, lambda: on_trouble(self))
         self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
         # Messages whose TTL ended while somebody held them.
@@ -209,6 +212,16 @@ class Partition:
             remember_ids(self.dedup, self._stability, batch, header, contents)
         if self.scanner is not None:
             self.scanner.scan(batch, header, contents)
+
+    def stop(self, error: CorruptLog) -> None:
+        """Nothing can be done here any more."""
+        self.stopped = error
+        self._on_trouble(self)
+
+    def stop_queues(self, error: CorruptLog) -> None:
+        """No queue group can work here."""
+        self.queues_stopped = error
+        self._on_trouble(self)
 
     @property
     def is_stopped(self) -> bool:

@@ -193,13 +193,13 @@ def _bytes_of_records(count: int) -> int:
 
 
 class RecordReader:
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, on_unreadable: Callable[[], None] = lambda: None) -> None:
         self._log = log
         # By their places: the next records of these need no uncompressing.
         self._opened: OrderedDict[int, BatchParts] = OrderedDict()
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
         self._kept = KeptBlocks()
-        self.unreadable = Unreadable()
+        self.unreadable = Unreadable(on_unreadable)
         self._changes = log.segment_list.changes
 
     def share(self, kept: KeptBlocks) -> None:

@@ -198,7 +198,7 @@ class Settling:
                 for first, last in wanted:
                     outcomes[first:last] = [wrong] * (last - first)
                 continue
-            self._fates.tick([partition], now_ms)
+            self._fates.tick_for([(partition, view)], now_ms)
             held: list[Held] = []
             for first, last in wanted:
                 held += self._check(group, view, receipts, first, last, outcomes)

@@ -104,7 +104,7 @@ class Sharing:
             for partition in partitions
             if group.id in partition.views and partition.stopped is None
         ]
-        self._fates.tick([partition for partition, _ in views], now_ms)
+        self._fates.tick_for(views, now_ms)
         serving = self._groups.serving(group)
         serving.consumers.stay(member)
         self._groups.readers.note(group.name, now_ms)
@@ -153,7 +153,7 @@ class Sharing:
         try:
             batches, held, missing, since = self._cutter.cover(partition, runs, bytes_max, enough)
         except CorruptLog as error:
-            partition.stopped = error
+            partition.stop(error)
             return Acquired(partition, [], [], error)
         if missing:
             # Compaction has taken their records away.
@@ -230,7 +230,7 @@ class Sharing:
         view = partition.views.get(group.id)
         if view is None:
             raise StaleReceipt(f"group {group.name!r} does not read {partition.path}")
-        self._fates.tick([partition], now_ms)
+        self._fates.tick_for([(partition, view)], now_ms)
         by_type = _sort_out(view, member, batches)
         renewed = by_type.get(RENEW)
         if renewed:

@@ -58,6 +58,8 @@ class Topics:
         self.metadata = metadata
         self._read_only = read_only
         self._partitions: dict[bytes, list[Partition]] = {}
+        # Those that somebody has to see to, in the order in which that showed.
+        self._troubled: dict[Partition, None] = {}
         self._kept_blocks = KeptBlocks()
         # Of topics that are made because a client named them.
         self.auto_creation = CreationRate(None)
@@ -110,6 +112,15 @@ class Topics:
         partitions = self._partitions.get(topic_id, [])
         return partitions[index] if 0 <= index < len(partitions) else None
 
+    def troubled(self) -> list[Partition]:
+        """Partitions that are stopped, or have batches that cannot be read."""
+        for gone in [each for each in self._troubled if not self._is_there(each)]:
+            del self._troubled[gone]
+        return list(self._troubled)
+
+    def _is_there(self, partition: Partition) -> bool:
+        return self.find(partition.topic.id, partition.index) is partition
+
     def checks_of(self, topic: Topic) -> Checks:
         """What batches of Kafka's clients to this topic are held to."""
         return Checks(self.check_records, topic.settings.is_compacted)
@@ -135,8 +146,9 @@ class Topics:
 
     def _open_partition(self, topic: Topic, index: int, now_ms: int) -> Partition:
         partition = Partition(
-            self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full
-        )
+            self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full,
+            on_trouble=lambda partition: self._troubled.setdefault(partition),
+        )  # fmt: skip
         partition.records.share(self._kept_blocks)
         return partition
 

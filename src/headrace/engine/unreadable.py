@@ -8,6 +8,7 @@ noted here, so that a metric counts them, and the node's log and `headrace docto
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 # Places that are remembered for each partition; beyond them they are only counted.
@@ -22,9 +23,10 @@ class Noted(NamedTuple):
 
 
 class Unreadable:
-    __slots__ = ("_known", "_untold", "count")
+    __slots__ = ("_known", "_on_noted", "_untold", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, on_noted: Callable[[], None] = lambda: None) -> None:
+        self._on_noted = on_noted
         self.count = 0
         # By where they start.
         self._known: dict[int, Noted] = {}
@@ -35,6 +37,7 @@ class Unreadable:
         if start in self._known:
             return
         self.count += 1
+        self._on_noted()
         if len(self._known) < PLACES_MAX:
             noted = self._known[start] = Noted(start, end, why)
             self._untold.append(noted)

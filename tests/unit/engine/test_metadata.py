@@ -104,6 +104,46 @@ def test_a_log_that_has_grown_is_replaced_by_a_snapshot(
     assert Metadata(disk, 0, read_only=True).catalog.epoch == 5
 
 
+def test_changes_of_a_large_catalog_do_not_each_bring_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once a snapshot alone was larger than what brings one, every change wrote it anew."""
+    monkeypatch.setattr(metadata, "SNAPSHOT_BYTES", 1_000)
+    taken: list[int] = []
+
+    def counted(of: catalog.Catalog) -> list[catalog.CatalogEvent]:
+        taken.append(len(of.topics))
+        return catalog.snapshot(of)
+
+    monkeypatch.setattr(metadata, "snapshot", counted)
+    disk = MemoryDisk()
+    written = Metadata(disk, 0, read_only=False)
+    for number in range(500):
+        event = catalog.TopicCreated(number.to_bytes(16, "big"), f"t{number}", 1, {}, None)
+        written.append([event], 0)
+        sync(written.log)
+        written.on_synced()
+    assert 1 < len(taken) < 12
+    assert Metadata(disk, 0, read_only=True).catalog == written.catalog
+
+
+def test_a_topic_that_many_groups_read_is_taken_from_all_of_them() -> None:
+    topic_id, other_id = b"t" * 16, b"o" * 16
+    events: list[catalog.CatalogEvent] = [
+        catalog.TopicCreated(topic_id, "t", 1, {}, None),
+        catalog.TopicCreated(other_id, "o", 1, {}, None),
+    ]
+    for number in range(1, 4):
+        events.append(catalog.GroupCreated(number, f"g{number}", "queue", {}))
+        read = [topic_id, other_id][:number]
+        events += [catalog.GroupSubscribed(number, each) for each in read]
+    left = built([*events, catalog.TopicDeleted(topic_id)])
+    assert {name: set(group.topics) for name, group in left.groups.items()} == {
+        "g1": set(), "g2": {other_id}, "g3": {other_id},
+    }  # fmt: skip
+    assert set(left.groups_by_id.values()) == set(left.groups.values())
+
+
 def test_an_event_of_an_unknown_number_is_not_skipped() -> None:
     with pytest.raises(CorruptLog, match="newer Headrace"):
         metadata._decode(b"\x92\x63\x01")

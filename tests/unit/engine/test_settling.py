@@ -6,6 +6,7 @@ import pytest
 from tests.unit.engine.conftest import GROUP, TOPIC, Bench
 
 from headrace.core.values import MessageId, Outgoing
+from headrace.engine.queue import Overdue, QueueView
 
 
 @pytest.mark.parametrize("how", ["ack", "nack", "reject", "release"])
@@ -21,3 +22,26 @@ def test_each_message_is_credited_to_the_consumer_that_held_it(bench: Bench, how
         trace = node.trace(str(MessageId(TOPIC, 0, offset)))
         settled = [each for each in trace.events if each.kind not in ("published", "leased")]
         assert [each.consumer for each in settled][:1] == [owner], settled
+
+
+def test_a_call_of_one_group_leaves_the_time_of_all_others_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of groups may read a partition: a lease must not ask each of them."""
+    bench.make()
+    node = bench.node
+    node.publish(TOPIC, [Outgoing(b"one")])
+    for number in range(5):
+        node.open_queue(f"other-{number}", [TOPIC], "ann", None)
+    asked: list[int] = []
+    tick = QueueView.tick
+
+    def counted(view: QueueView, now_ms: int) -> Overdue | None:
+        asked.append(view.group_id)
+        return tick(view, now_ms)
+
+    monkeypatch.setattr(QueueView, "tick", counted)
+    [leased] = node.lease(GROUP, [TOPIC], "ann", 1)
+    assert node.ack(GROUP, [leased.receipt]) == [None]
+    assert len(asked) == 2
+    assert len(set(asked)) == 1

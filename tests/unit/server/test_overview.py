@@ -101,7 +101,7 @@ def test_damage_to_our_own_notes_is_seen_as_well() -> None:
         await commit(asking, "audit", 4, 0)
         notes = asking.broker.topics.catalog.topics["__cursors"]
         [partition] = asking.broker.topics.partitions(notes)
-        partition.stopped = CorruptLog("stored bytes are damaged")
+        partition.stop(CorruptLog("stored bytes are damaged"))
         overview = await Glance(asking.service).overview()
         kinds = {each.name: (each.kind, each.stopped) for each in overview.topics}
         assert kinds == {"__cursors": ("internal", 1), "orders": ("topic", 0)}

@@ -41,7 +41,7 @@ def _problems(call: Call) -> Iterator[str]:
     free, floor = call.service.disk.free_bytes(), call.facts.settings.free_bytes_min
     if free < floor:
         yield full_text(free, floor)
-    for partition in call.service.broker.topics:
+    for partition in call.service.broker.topics.troubled():
         if partition.is_stopped:
             yield str(partition.stopped or partition.queues_stopped)
         if count := partition.records.unreadable.count:

@@ -379,7 +379,7 @@ class _Reading:
             self._cold.append(cold)
             records, aborted = b"", () if self._is_committed else None
         except CorruptLog as error:
-            partition.stopped = error
+            partition.stop(error)
             return _failed(index, code_of(error), start, end), 0
         except (HeadraceError, OSError) as error:
             code = code_of(error) if isinstance(error, HeadraceError) else _NOT_READ
@@ -425,7 +425,7 @@ class _Reading:
                 )
             )
         except CorruptLog as error:
-            partition.stopped = error
+            partition.stop(error)
             records, behind = b"", wanted.fetch_offset
             data = _failed(
                 partition.index, code_of(error), data.log_start_offset, data.high_watermark

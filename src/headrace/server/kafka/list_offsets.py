@@ -157,7 +157,7 @@ def _find(
             raise partition.stopped
         return _look(partition, wanted.timestamp, committed, commit, record)
     except CorruptLog as error:
-        partition.stopped = error
+        partition.stop(error)
         return ListOffsetsPartitionResponse(index, code_of(error))
     except HeadraceError as error:
         return ListOffsetsPartitionResponse(index, code_of(error))
