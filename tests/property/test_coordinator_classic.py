@@ -1,11 +1,12 @@
 """Classic groups under any interleaving of what members, and time, can do.
 
 The clients are well-behaved but unlucky: they lose answers, stall, crash and come
-back. Names of the invariants:
+back, and so does the coordinator. Names of the invariants:
 
     OneOwner             no two that may commit hold the same partition
     OneAnswer            every request is answered once, even when nobody listens
     GenerationsRise      what was agreed is never agreed again
+    AgreementsLast       a coordinator that starts anew takes everyone for a member who was
     AlwaysStableAgain    left alone, the group settles with everything assigned,
                          and then stays as it is
 """
@@ -17,8 +18,10 @@ from itertools import count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.notebook import Notebook
 
 from headrace.engine.coordinator.classic import COMPLETING, EMPTY, STABLE, ClassicGroup
+from headrace.engine.coordinator.stored import ClassicRecord
 from headrace.engine.coordinator.values import (
     Answer,
     GroupError,
@@ -62,13 +65,16 @@ class Client:
             self.fenced = True
         elif error not in REJOIN:
             assert error is GroupError.UNKNOWN_MEMBER_ID
-            self.member_id = ""
+            self.member_id, self.generation, self.held = "", -1, frozenset()
 
 
 class ClassicMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.group = ClassicGroup("g", rebalance_delay_ms=0)
+        self.notebook = Notebook()
+        # About to end: what happens now is neither written nor answered.
+        self.is_dying = False
         self.now_ms = 1_000
         self.clients: list[Client] = []
         # Processes that were stopped or fenced, and do not know it.
@@ -125,6 +131,27 @@ class ClassicMachine(RuleBasedStateMachine):
             return
         outcome = self.group.on_leave([(client.member_id, client.instance_id)], self.now_ms)
         self.deliver(outcome.answers)
+
+    @rule(last=st.none() | st.integers(0, 10))
+    def start_anew(self, last: int | None) -> None:
+        """The coordinator, perhaps while somebody speaks to it."""
+        was_stable = self.group.state == STABLE
+        before = self.group.describe().members
+        if last is not None and self.clients:
+            self.is_dying = True
+            self.advance(self.clients[last % len(self.clients)])
+            self.is_dying = False
+        self.group = ClassicGroup("g", rebalance_delay_ms=0)
+        records = self.notebook.read(ClassicRecord)
+        if records:
+            self.group.restore(records, self.now_ms)
+        if was_stable:
+            assert self.group.describe().members == before
+        # Of a generation that was not agreed upon nobody has anything.
+        self.generation_seen = 0
+        for client in self.clients + self.zombies:
+            client.waiting = None
+        self.asked.clear()
 
     @rule(milliseconds=st.sampled_from([1, 500, 3_000, 6_000, 20_000]))
     def wait(self, milliseconds: int) -> None:
@@ -234,6 +261,9 @@ class ClassicMachine(RuleBasedStateMachine):
         return reply
 
     def deliver(self, answers: list[Answer]) -> None:
+        if self.is_dying:
+            return
+        self.notebook.write(self.group)
         for reply, message in answers:
             assert reply in self.asked, "an answer too many"
             self.asked.remove(reply)

@@ -1,8 +1,9 @@
 """Consumer groups under any interleaving of what members, time and topics can do.
 
 The clients are well-behaved but unlucky and slow: they lose answers, take their time
-to let go, stall, crash and come back. They start reading what they are granted at
-once, which is the worst case for whoever read it before. Names of the invariants:
+to let go, stall, crash and come back, and so does the coordinator. They start reading
+what they are granted at once, which is the worst case for whoever read it before. Names
+of the invariants:
 
     OneOwner             no two members read the same partition
     NobodyIsFenced       a member that does as it is told is never fenced, only
@@ -19,8 +20,10 @@ from itertools import count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.notebook import Notebook
 
 from headrace.engine.coordinator.consumer import ConsumerGroup
+from headrace.engine.coordinator.stored import ConsumerRecord
 from headrace.engine.coordinator.values import (
     GroupError,
     HeartbeatAnswer,
@@ -59,6 +62,9 @@ class ConsumerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.group = ConsumerGroup("g", session_timeout_ms=SESSION_MS)
+        self.notebook = Notebook()
+        # About to end: what happens now is neither written nor answered.
+        self.is_dying = False
         self.topics = {"t": (b"t1", 4), "u": (b"u1", 2)}
         self.now_ms = 1_000
         self.clients: list[Client] = []
@@ -138,9 +144,24 @@ class ConsumerMachine(RuleBasedStateMachine):
         client.reads = frozenset()
         request = HeartbeatRequest(client.member_id, epoch, client.instance_id)
         self.group.on_heartbeat(request, dict(self.topics), self.now_ms)
+        self.notebook.write(self.group)
         if comes_back:
             number = next(self.numbers)
             self.clients.append(Client(f"m{number}", client.instance_id, client.names))
+
+    @rule(last=st.none() | indexes)
+    def start_anew(self, last: int | None) -> None:
+        """The coordinator, perhaps while somebody speaks to it."""
+        if last is not None and self.clients:
+            self.is_dying = True
+            self.heartbeat(self.clients[last % len(self.clients)], lost=True)
+            self.is_dying = False
+        self.group = ConsumerGroup("g", session_timeout_ms=SESSION_MS)
+        records = self.notebook.read(ConsumerRecord)
+        if records:
+            self.group.restore(records, dict(self.topics), self.now_ms)
+        # Nobody knows of an epoch that no member has.
+        self.epochs_seen = (0, 0)
 
     @rule(name=st.sampled_from(["t", "u"]), more=st.integers(1, 2))
     def grow(self, name: str, more: int) -> None:
@@ -157,6 +178,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def wait(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
         self.group.tick(self.now_ms, dict(self.topics))
+        self.notebook.write(self.group)
         deadline_ms = self.group.next_deadline_ms()
         assert deadline_ms is None or deadline_ms > self.now_ms
 
@@ -221,6 +243,8 @@ class ConsumerMachine(RuleBasedStateMachine):
             request = request._replace(owned=by_topic(client.reads))
         members = {member.member_id for member in self.group.describe().members}
         answer = self.group.on_heartbeat(request, dict(self.topics), self.now_ms)
+        if not self.is_dying:
+            self.notebook.write(self.group)
         if lost:
             client.says_all = True
         else:

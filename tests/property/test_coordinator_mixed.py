@@ -1,7 +1,8 @@
 """Groups with members of both protocols, under any interleaving of what they can do.
 
 Classic members are eager (they give up everything before they join) or cooperative (they
-say what they have, and join again when they gave something up). Answers may be lost.
+say what they have, and join again when they gave something up). Answers may be lost, and the
+coordinator may start anew.
 
     OneOwner             no two members read the same partition
     AlwaysStableAgain    left alone, everything is read, each partition by one member
@@ -14,11 +15,13 @@ from itertools import count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.notebook import Notebook
 from tests.unit.engine.coordinator.conftest import join_request
 
 from headrace.engine.coordinator.assignment_bytes import assigned_partitions
 from headrace.engine.coordinator.mixed import MixedGroup
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.stored import ConsumerRecord
 from headrace.engine.coordinator.values import (
     GroupError,
     HeartbeatRequest,
@@ -54,13 +57,19 @@ class Client:
         self.told = self.reads = frozenset()
 
 
+def new_group() -> MixedGroup:
+    group = MixedGroup("g")
+    group.obey(GroupRules(consumer_session_timeout_ms=SESSION_MS, session_ms_min=SESSION_MS))
+    return group
+
+
 class MixedMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.group = MixedGroup("g")
-        self.group.obey(
-            GroupRules(consumer_session_timeout_ms=SESSION_MS, session_ms_min=SESSION_MS)
-        )
+        self.group = new_group()
+        self.notebook = Notebook()
+        # About to end: what happens now is neither written nor answered.
+        self.is_dying = False
         self.topics = {"t": (TOPIC_ID, 4)}
         self.now_ms = 1_000
         self.clients: list[Client] = []
@@ -84,6 +93,20 @@ class MixedMachine(RuleBasedStateMachine):
             self.beat(client, lost)
         else:
             self.speak(client, lost)
+        if not self.is_dying:
+            self.notebook.write(self.group)
+
+    @rule(last=st.none() | indexes)
+    def start_anew(self, last: int | None) -> None:
+        """The coordinator, perhaps while somebody speaks to it."""
+        if last is not None and self.clients:
+            self.is_dying = True
+            self.act(last, lost=True)
+            self.is_dying = False
+        self.group = new_group()
+        records = self.notebook.read(ConsumerRecord)
+        if records:
+            self.group.restore(records, dict(self.topics), self.now_ms)
 
     @precondition(lambda self: self.clients)
     @rule(times=st.integers(1, 4))
@@ -100,6 +123,7 @@ class MixedMachine(RuleBasedStateMachine):
         if says_so:
             request = HeartbeatRequest(client.member_id, -1)
             self.group.on_heartbeat(request, dict(self.topics), self.now_ms)
+            self.notebook.write(self.group)
 
     @rule(more=st.integers(1, 2))
     def grow(self, more: int) -> None:
@@ -109,6 +133,7 @@ class MixedMachine(RuleBasedStateMachine):
     def wait(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
         self.group.tick(self.now_ms, dict(self.topics))
+        self.notebook.write(self.group)
 
     def beat(self, client: Client, lost: bool = False) -> None:
         client.reads &= client.told

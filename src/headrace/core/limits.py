@@ -116,6 +116,8 @@ FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 # reads of one, and what is rewritten in one piece.
 COORDINATOR_READ_BYTES_MAX: Final = 256 * 1024
 COORDINATOR_PART_BYTES: Final = 32 * 1024
+# A group's members are written together up to about this.
+MEMBERSHIP_BATCH_BYTES: Final = 1 << 20
 # Partitions that all fetch sessions together remember.
 FETCH_SESSION_PARTITIONS_MAX: Final = 1_000_000
 FETCH_SESSIONS_MAX: Final = 10_000

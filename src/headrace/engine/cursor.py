@@ -7,6 +7,8 @@
             the topic's name, which nobody
             may know any more
 
+Beside them stand records about the members of groups (memberships.py).
+
 The table is built by reading that topic from its start; a commit is an append to
 it and counts once it is synced. Members of a group share its partitions by range,
 anew in each generation.
@@ -29,6 +31,8 @@ from headrace.core.errors import GroupInUse, GroupKindMismatch, StaleGeneration,
 from headrace.core.settings import OffsetReset, TopicSettings
 from headrace.core.values import check_name
 from headrace.engine.catalog import CURSOR_TOPIC, Topic
+from headrace.engine.coordinator.stored import Unwritten
+from headrace.engine.memberships import Memberships, is_membership, membership_records
 from headrace.engine.partition import Partition
 from headrace.engine.records import iterate_batches
 from headrace.engine.topics import Topics
@@ -140,6 +144,8 @@ class Cursors:
         self._undecided: dict[int, list[_Position]] = {}
         # How many transactions that do not count yet have written to a position.
         self._unstable: Counter[tuple[str, Place]] = Counter()
+        # What was found when the directory was opened.
+        self.memberships = Memberships()
 
     # The table.
 
@@ -157,6 +163,9 @@ class Cursors:
                     self._apply(each)
                 continue
             for record in read_records(batch, header):
+                if is_membership(record):
+                    self.memberships.read(record)
+                    continue
                 stored = decode_cursor(record)
                 producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
                 read = _Position(
@@ -256,6 +265,15 @@ class Cursors:
             else:
                 self._hold(_Position(first + number, group, place, cursor, producer[0]))
         return partition, end
+
+    def write_members(self, group: str, changed: Unwritten, now_ms: int) -> tuple[Partition, int]:
+        """Write what became of a group's members, at least of one; the partition and the end
+        to wait for before that is safe."""
+        partition = self.ensure_topic(now_ms)
+        for records in membership_records(group, changed, now_ms):
+            batch = build_batch(records)
+            partition.append(batch, read_header(batch), now_ms)
+        return partition, partition.log.end_offset
 
     def _topic_header(self, topic_id: bytes, gone: Topic | None) -> Headers:
         """Names the topic for readers who learn that a position is forgotten: when they

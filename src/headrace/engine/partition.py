@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
+from headrace.core.errors import DiskFull, FencedLeader
 from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.arrivals import Arrivals
@@ -40,6 +40,7 @@ from headrace.engine.runs import Runs, below, runs_of
 from headrace.engine.scan import Scan
 from headrace.engine.scanner import Scanner
 from headrace.engine.snapshot import parts_of
+from headrace.engine.soundness import Soundness
 from headrace.engine.stability import Stability
 from headrace.engine.state_log import StateLog, Waiting
 from headrace.log import AbortedTransaction, Log, LogSettings
@@ -55,7 +56,7 @@ class Appended(NamedTuple):
     state_end: int = 0
 
 
-class Partition:
+class Partition(Soundness):
     def __init__(
         self,
         disk: Disk,
@@ -65,22 +66,16 @@ class Partition:
         *,
         read_only: bool = False,
         on_full: Callable[[], bool] = lambda: False,
-        on_trouble: Callable[[Partition], None] = lambda partition: None,
     ) -> None:
-        """`on_trouble` is told when somebody has to see to the partition."""
+        super().__init__()
         self.disk = disk
         self._on_full = on_full
-        self._on_trouble = on_trouble
         self.topic = topic
         self.index = index
         self.read_only = read_only
         self.path = f"{topic.folder}/{index}"
         self.epoch = 0
         self.is_leader = False
-        # Why nothing can be done here any more: its data has rotted.
-        self.stopped: CorruptLog | None = None
-        # Why no queue group can work here: what they did cannot be read.
-        self.queues_stopped: CorruptLog | None = None
         self.log = Log.open(
             disk, self.path, LogSettings.of(topic.settings), now_ms, read_only=read_only
         )
@@ -91,7 +86,7 @@ class Partition:
         self.high_watermark = self.log.end_offset
         self._opened = now_ms, self.log.end_offset
         self.arrivals = Arrivals(self.log.end_offset, now_ms)
-        self.records = RecordReader(self.log, lambda: on_trouble(self))
+        self.records = RecordReader(self.log, lambda: self.on_trouble())
         self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
         # Messages whose TTL ended while somebody held them.
@@ -212,21 +207,6 @@ class Partition:
             remember_ids(self.dedup, self._stability, batch, header, contents)
         if self.scanner is not None:
             self.scanner.scan(batch, header, contents)
-
-    def stop(self, error: CorruptLog) -> None:
-        """Nothing can be done here any more."""
-        self.stopped = error
-        self._on_trouble(self)
-
-    def stop_queues(self, error: CorruptLog) -> None:
-        """No queue group can work here."""
-        self.queues_stopped = error
-        self._on_trouble(self)
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether somebody has to see to it: its messages or its queues are damaged."""
-        return self.stopped is not None or self.queues_stopped is not None
 
     def check_leading(self) -> None:
         if not self.is_leader:

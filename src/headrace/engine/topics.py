@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.core import limits
@@ -146,9 +147,9 @@ class Topics:
 
     def _open_partition(self, topic: Topic, index: int, now_ms: int) -> Partition:
         partition = Partition(
-            self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full,
-            on_trouble=lambda partition: self._troubled.setdefault(partition),
-        )  # fmt: skip
+            self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full
+        )
+        partition.on_trouble = partial(self._troubled.setdefault, partition)
         partition.records.share(self._kept_blocks)
         return partition
 

@@ -32,7 +32,7 @@ from headrace.log.checkpoint import TEMPORARY_SUFFIX, replace_file
 
 # Raised by everything that an older version cannot read: tests/unit/platform/
 # test_format.py has what each number stands for.
-FORMAT = 2
+FORMAT = 3
 # The oldest that this version reads.
 FORMAT_MIN = 1
 FORMAT_FILE = "headrace.json"

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.core.errors import UnsupportedFormat
 from headrace.core.settings import GroupSettings, TopicSettings
-from headrace.engine import catalog, state
+from headrace.engine import catalog, cursor, memberships, state
 from headrace.node import Node
 from headrace.platform import directory
 from headrace.platform.entropy import SystemEntropy
@@ -36,6 +36,8 @@ ADDED: dict[int, dict[str, set[Any]]] = {
             "start", "visibility_ms", "max_attempts", "backoff_ms", "backoff_factor",
             "backoff_max_ms", "leases_per_consumer_max", "starvation_ms", "isolation",
         },
+        # By how many parts they have.
+        "keys of __cursors": {3},
     },
     # A message that is redriven in place; what is configured of groups and of the node by
     # Kafka's names.
@@ -48,6 +50,8 @@ ADDED: dict[int, dict[str, set[Any]]] = {
         },
         "group settings": {"leases_per_partition_max"},
     },
+    # Who the members of stream groups are.
+    3: {"keys of __cursors": {2}},
 }  # fmt: skip
 
 
@@ -58,6 +62,10 @@ def written() -> dict[str, set[Any]]:
         "catalog events": {kind.__struct_config__.tag for kind in get_args(catalog.CatalogEvent)},
         "topic settings": {field.name for field in dataclasses.fields(TopicSettings)},
         "group settings": {field.name for field in dataclasses.fields(GroupSettings)},
+        "keys of __cursors": {
+            len(get_args(decoder.type))
+            for decoder in (cursor._key_decoder, memberships._key_decoder)
+        },
     }
 
 

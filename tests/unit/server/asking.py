@@ -70,6 +70,7 @@ class Asking:
 
     async def close(self) -> None:
         self.loop.open.remove(self)
+        self.door.groups.close()
         await self.service.close()
         self.broker.close()
 

@@ -22,6 +22,9 @@ Static members keep their place when they restart: the new process takes over th
 old one's part within the same generation if it asks for the same work, and the old
 one, should it still run, is fenced.
 
+A generation that was handed its assignment is written down (stored.py), and answered when
+that is done: its members go on when their coordinator starts anew.
+
 Rejected: completing the very first join as soon as the first member is there, as
 the only choice. `rebalance_delay_ms` lets a fleet that starts together share one
 rebalance; with 0, which is the default, nobody waits.
@@ -29,11 +32,12 @@ rebalance; with 0, which is the default, nobody waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from headrace.core import limits
 from headrace.engine.coordinator.roster import CONSUMER_PROTOCOL_TYPE, ClassicMember, Roster
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.stored import ClassicRecord, Unwritten
 from headrace.engine.coordinator.values import (
     Answer,
     ClassicDescription,
@@ -85,6 +89,8 @@ class ClassicGroup:
         # Whether a generation was ever handed its assignment.
         self.was_stable = False
         self._came_since_delay = False
+        # Whether members know of something that is not written down.
+        self._is_unwritten = False
 
     def obey(self, rules: GroupRules) -> None:
         self._rules = rules
@@ -122,11 +128,10 @@ class ClassicGroup:
             return [Answer(reply, SyncAnswer(member))]
         if self.state == PREPARING:
             return [Answer(reply, SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))]
-        if request.protocol_type not in (None, self._roster.protocol_type) or (
-            request.protocol_name not in (None, self._protocol)
-        ):
+        is_kind = request.protocol_type in (None, self._roster.protocol_type)
+        if not is_kind or request.protocol_name not in (None, self._protocol):
             return [Answer(reply, SyncAnswer(GroupError.INCONSISTENT_GROUP_PROTOCOL))]
-        answers = self._end_sync(member, SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))
+        answers = member.end_sync(SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))
         member.syncing = reply
         member.expires_ms = now_ms + member.session_timeout_ms
         self._unsynced.discard(member.member_id)
@@ -134,7 +139,7 @@ class ClassicGroup:
             answers += self._answer_sync(member, now_ms)
         elif member.member_id == self._roster.leader:
             self.state = STABLE
-            self.was_stable = True
+            self.was_stable = self._is_unwritten = True
             for other in self._roster:
                 other.assignment = bytes(request.assignments.get(other.member_id, b""))
                 answers += self._answer_sync(other, now_ms)
@@ -155,9 +160,7 @@ class ClassicGroup:
 
     def member_sizes(self) -> Iterator[int]:
         """The bytes that each member said of itself, or was assigned."""
-        for member in self._roster:
-            said = sum(len(name) + len(metadata) for name, metadata in member.protocols)
-            yield said + len(member.assignment)
+        yield from (member.size_bytes() for member in self._roster)
         yield from (0 for _ in self._pending)
 
     def member_ids(self) -> list[str]:
@@ -189,9 +192,7 @@ class ClassicGroup:
 
     def tick(self, now_ms: int) -> list[Answer]:
         answers: list[Answer] = []
-        overdue = [member_id for member_id, at_ms in self._pending.items() if at_ms <= now_ms]
-        for member_id in overdue:
-            del self._pending[member_id]
+        self._pending = {each: at_ms for each, at_ms in self._pending.items() if at_ms > now_ms}
         before = len(self._roster)
         for member in self._roster:
             if member.session_counts() and member.expires_ms <= now_ms:
@@ -208,9 +209,8 @@ class ClassicGroup:
     def next_deadline_ms(self) -> int | None:
         deadlines = list(self._pending.values())
         deadlines += [member.expires_ms for member in self._roster if member.session_counts()]
-        for deadline_ms in (self._join_deadline_ms, self._sync_deadline_ms):
-            if deadline_ms is not None:
-                deadlines.append(deadline_ms)
+        others = (self._join_deadline_ms, self._sync_deadline_ms)
+        deadlines += [deadline_ms for deadline_ms in others if deadline_ms is not None]
         return min(deadlines, default=None)
 
     def become_dead(self, error: GroupError = GroupError.NOT_COORDINATOR) -> list[Answer]:
@@ -224,11 +224,8 @@ class ClassicGroup:
         return answers
 
     def roster(self) -> list[tuple[JoinRequest, bytes, int]]:
-        """Every member that knows it is one: what it would say if it joined now, what it was
-        assigned, and when its session ends."""
-        kind = self._roster.protocol_type or ""
-        known = [member for member in self._roster if not member.is_new]
-        return [(each.as_request(kind), each.assignment, each.expires_ms) for each in known]
+        """Every member that knows it is one, as Roster.known has it."""
+        return self._roster.known()
 
     def take_over(self, members: Iterable[ClassicMember], now_ms: int) -> None:
         """Be the group of these members, which have their part and are told to join again."""
@@ -237,6 +234,28 @@ class ClassicGroup:
         self._protocol = self._roster.select_protocol()
         self.state, self.was_stable = STABLE, True
         self._become_preparing(now_ms)
+
+    # What is written down.
+
+    def unwritten(self, written: Set[str]) -> Unwritten:
+        """What is to be written, where something is written of the members with these ids."""
+        if not self._is_unwritten or self.state not in (STABLE, EMPTY):
+            return {}
+        gone: Unwritten = dict.fromkeys(each for each in written if each not in self._roster)
+        return gone | dict(self._roster.records(self.generation, self._protocol or ""))
+
+    def on_written(self) -> None:
+        self._is_unwritten = False
+
+    def restore(self, records: Mapping[str, ClassicRecord], now_ms: int) -> None:
+        """Be the group that was written down. Writing may have been cut short; then those
+        of whom an older generation is known have to join again."""
+        self.generation = max(record.generation for record in records.values())
+        for member_id, record in records.items():
+            if record.generation == self.generation:
+                self._keep_alive(self._roster.restore(member_id, record), now_ms)
+                self._protocol = record.protocol
+        self.state, self.was_stable = STABLE, True
 
     # Questions.
 
@@ -327,8 +346,8 @@ class ClassicGroup:
             self._keep_alive(member, now_ms)
             return [Answer(reply, self._join_answer(member))]
         superseded = JoinAnswer(GroupError.REBALANCE_IN_PROGRESS, member.member_id)
-        answers = self._end_join(member, superseded)
-        answers += self._end_sync(member, SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))
+        answers = member.end_join(superseded)
+        answers += member.end_sync(SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))
         self._roster.update(member, request)
         member.joining = reply
         return answers + self._rebalance(now_ms)
@@ -337,8 +356,8 @@ class ClassicGroup:
         self, reply: int, old: ClassicMember, request: JoinRequest, now_ms: int
     ) -> list[Answer]:
         fenced = GroupError.FENCED_INSTANCE_ID
-        answers = self._end_join(old, JoinAnswer(fenced, old.member_id))
-        answers += self._end_sync(old, SyncAnswer(fenced))
+        answers = old.end_join(JoinAnswer(fenced, old.member_id))
+        answers += old.end_sync(SyncAnswer(fenced))
         member = ClassicMember(request.new_member_id, request)
         member.is_new = False
         member.expires_ms = now_ms + member.session_timeout_ms
@@ -349,6 +368,7 @@ class ClassicGroup:
             self._unsynced.remove(old.member_id)
             self._unsynced.add(member.member_id)
         if self.state == STABLE and unchanged and self._roster.select_protocol() == self._protocol:
+            self._is_unwritten = True
             answer = self._join_answer(member)
             if leader_before == old.member_id:
                 # Told that it leads, it would share out the work anew. A client
@@ -382,7 +402,7 @@ class ClassicGroup:
         for member in self._roster:
             if member.syncing is not None:
                 self._keep_alive(member, now_ms)
-                answers += self._end_sync(member, SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))
+                answers += member.end_sync(SyncAnswer(GroupError.REBALANCE_IN_PROGRESS))
         self._unsynced.clear()
         self._sync_deadline_ms = None
         rebalance_ms = self._roster.rebalance_timeout_ms()
@@ -430,6 +450,7 @@ class ClassicGroup:
         if not len(self._roster):
             self._protocol = None
             self.state = EMPTY
+            self._is_unwritten = True
             return answers
         self._protocol = self._roster.select_protocol()
         self._sync_deadline_ms = now_ms + rebalance_ms
@@ -439,7 +460,7 @@ class ClassicGroup:
                 self._unsynced.add(member.member_id)
                 member.is_new = False
                 self._keep_alive(member, now_ms)
-                answers += self._end_join(member, self._join_answer(member))
+                answers += member.end_join(self._join_answer(member))
         return answers
 
     # What transitions are made of.
@@ -464,36 +485,15 @@ class ClassicGroup:
     ) -> list[Answer]:
         self._unsynced.discard(member.member_id)
         self._roster.remove(member)
-        answers = self._end_join(member, JoinAnswer(error, member.member_id))
-        return answers + self._end_sync(member, SyncAnswer(error))
+        answers = member.end_join(JoinAnswer(error, member.member_id))
+        return answers + member.end_sync(SyncAnswer(error))
 
     def _join_answer(self, member: ClassicMember) -> JoinAnswer:
-        leads = member.member_id == self._roster.leader
-        return JoinAnswer(
-            GroupError.NONE,
-            member.member_id,
-            self.generation,
-            self._roster.protocol_type,
-            self._protocol,
-            self._roster.leader or "",
-            members=self._roster.joined(self._protocol) if leads else (),
-        )
+        return self._roster.join_answer(member, self.generation, self._protocol)
 
     def _answer_sync(self, member: ClassicMember, now_ms: int) -> list[Answer]:
         if member.syncing is None:
             return []
         self._keep_alive(member, now_ms)
-        protocol_type = self._roster.protocol_type
-        return self._end_sync(
-            member, SyncAnswer(GroupError.NONE, protocol_type, self._protocol, member.assignment)
-        )
-
-    @staticmethod
-    def _end_join(member: ClassicMember, message: JoinAnswer) -> list[Answer]:
-        reply, member.joining = member.joining, None
-        return [] if reply is None else [Answer(reply, message)]
-
-    @staticmethod
-    def _end_sync(member: ClassicMember, message: SyncAnswer) -> list[Answer]:
-        reply, member.syncing = member.syncing, None
-        return [] if reply is None else [Answer(reply, message)]
+        kind, part = self._roster.protocol_type, member.assignment
+        return member.end_sync(SyncAnswer(GroupError.NONE, kind, self._protocol, part))

@@ -20,12 +20,16 @@ membership of one that does not give up what it was asked to within its own reba
 timeout, since it would hold up the others for ever.
 
 Members of the classic protocol may be in such a group too: see mixed.py.
+
+Each step of a member is written down (stored.py), and answered when that is done, so that the
+members go on when their coordinator starts anew.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
@@ -33,11 +37,14 @@ from headrace.engine.coordinator.assignors import ASSIGNORS
 from headrace.engine.coordinator.interest import Interest
 from headrace.engine.coordinator.reconciliation import (
     NOTHING,
+    REVOKING,
     STABLE,
     ConsumerMember,
     Holders,
 )
+from headrace.engine.coordinator.refusals import Refused, check_epoch, check_request
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.stored import ConsumerRecord, Unwritten
 from headrace.engine.coordinator.topic_pattern import TopicPattern
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
@@ -55,14 +62,6 @@ from headrace.engine.coordinator.values import (
 )
 
 DEFAULT_ASSIGNOR = "uniform"
-
-
-class _Refused(Exception):
-    """A request that is answered with an error; nothing was changed."""
-
-    def __init__(self, error: GroupError, reason: str) -> None:
-        super().__init__(reason)
-        self.error = error
 
 
 class ConsumerGroup:
@@ -87,6 +86,8 @@ class ConsumerGroup:
         self._target: dict[str, frozenset[TopicPartition]] = {}
         self._holders: Holders = {}
         self._assignor = DEFAULT_ASSIGNOR
+        # Members of whom something is not written down.
+        self._moved: set[str] = set()
 
     def obey(self, rules: GroupRules) -> None:
         """Sessions that are running keep their length until their member is heard of."""
@@ -100,11 +101,11 @@ class ConsumerGroup:
         self, request: HeartbeatRequest, topics: Topics, now_ms: int
     ) -> HeartbeatAnswer:
         try:
-            pattern = _check(request)
+            pattern = check_request(request)
             if request.member_epoch < JOIN_EPOCH:
                 return self._on_leave(request, topics, now_ms)
             return self._on_alive(request, pattern, topics, now_ms)
-        except _Refused as refusal:
+        except Refused as refusal:
             return HeartbeatAnswer(
                 refusal.error,
                 str(refusal),
@@ -126,6 +127,56 @@ class ConsumerGroup:
 
     def next_deadline_ms(self) -> int | None:
         return min(map(_deadline_ms, self._members.values()), default=None)
+
+    # What is written down.
+
+    def unwritten(self, written: Set[str]) -> Unwritten:
+        """What is to be written, where something is written of the members with these ids."""
+        changed: Unwritten = dict.fromkeys(written - self._members.keys())
+        for member_id in self._moved & self._members.keys():
+            changed[member_id] = self._members[member_id].record()
+        return changed
+
+    def on_written(self) -> None:
+        self._moved.clear()
+
+    def restore(self, records: Mapping[str, ConsumerRecord], topics: Topics, now_ms: int) -> None:
+        """Be the group that was written down. If its members were on their way to a target,
+        or the topics are others, there will be a new one."""
+        for member_id, record in records.items():
+            pattern = None
+            if record.pattern is not None:
+                with suppress(InvalidArgument):
+                    pattern = TopicPattern(record.pattern)
+            member = ConsumerMember(member_id, record.instance_id)
+            member.restore(record, pattern)
+            if member.assignor not in ASSIGNORS:
+                member.assignor = None
+            member.expires_ms = now_ms + self._session_of(member)
+            if member.state == REVOKING:
+                member.revoke_deadline_ms = now_ms + member.rebalance_timeout_ms
+            self._holders.update(dict.fromkeys(member.assigned | member.revoking, member_id))
+            self._target[member_id] = member.assigned
+            self._add(member)
+        self._moved.clear()
+        self.group_epoch = max(self.group_epoch, *(each.epoch for each in self._members.values()))
+        self.assignment_epoch = self.group_epoch
+        self._subscribe()
+        self._interest.refresh(topics)
+        while self._interest.is_behind():
+            self._interest.refresh(topics)
+        wanted = {
+            (topic_id, partition)
+            for topic_id, count in self._interest.sizes().items()
+            for partition in range(count)
+        }
+        if wanted != self._holders.keys() or self.state() != "Stable":
+            self.group_epoch += 1
+
+    def _session_of(self, member: ConsumerMember) -> int:
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self._session_timeout_ms
 
     # Questions.
 
@@ -217,8 +268,8 @@ class ConsumerGroup:
             member = self._join(request)
         else:
             member = self._find(request.member_id, request.instance_id)
-            _check_epoch(member, request.member_epoch, owned)
-        before = member.assigned
+            check_epoch(member, request.member_epoch, owned)
+        before, facts = member.assigned, member.facts()
         member.heard_epoch = request.member_epoch
         member.expires_ms = now_ms + self._session_timeout_ms
         is_new = member.member_id not in self._target
@@ -228,6 +279,8 @@ class ConsumerGroup:
         self._follow(topics)
         target = self._target[member.member_id]
         member.reconcile(target, self.assignment_epoch, owned, self._holders, now_ms)
+        if member.facts() != facts:
+            self._moved.add(member.member_id)
         # Whoever says everything does so because it is new or unsure, and
         # whoever comes with an older epoch has missed our last answer.
         is_full = (
@@ -249,7 +302,7 @@ class ConsumerGroup:
             pattern = member.pattern if member is not None else None
         reason = self._interest.refusal(pattern) if pattern is not None else None
         if reason is not None:
-            raise _Refused(GroupError.INVALID_REGULAR_EXPRESSION, reason)
+            raise Refused(GroupError.INVALID_REGULAR_EXPRESSION, reason)
 
     def _join(self, request: HeartbeatRequest) -> ConsumerMember:
         old = self._members.get(self._instances.get(request.instance_id or "", ""))
@@ -257,7 +310,7 @@ class ConsumerGroup:
             old = self._members.get(request.member_id)
         if old is None:
             if len(self._members) >= self._members_max:
-                raise _Refused(
+                raise Refused(
                     GroupError.GROUP_MAX_SIZE_REACHED,
                     f"the group {self.name!r} has {self._members_max} members, the most allowed",
                 )
@@ -267,12 +320,12 @@ class ConsumerGroup:
             # and what it should have is granted to it again.
             return old
         if old.instance_id != request.instance_id:
-            raise _Refused(
+            raise Refused(
                 GroupError.INVALID_REQUEST,
                 f"the member {old.member_id} joined with another instance id",
             )
         if not old.is_away and old.classic is None:
-            raise _Refused(
+            raise Refused(
                 GroupError.UNRELEASED_INSTANCE_ID,
                 f"the instance id {request.instance_id!r} is in use by member {old.member_id}",
             )
@@ -294,6 +347,7 @@ class ConsumerGroup:
             member.revoke_deadline_ms = None
             member.expires_ms = now_ms + self._session_timeout_ms
             member.release(self._holders, member.revoking)
+            self._moved.add(member.member_id)
         else:
             self._remove(member)
         self._follow(topics)
@@ -315,7 +369,7 @@ class ConsumerGroup:
         if instance_id is not None:
             holder = self._instances.get(instance_id)
             if holder is not None and holder != member_id:
-                raise _Refused(
+                raise Refused(
                     GroupError.FENCED_INSTANCE_ID,
                     f"the instance id {instance_id!r} was taken over by member {holder}",
                 )
@@ -323,13 +377,14 @@ class ConsumerGroup:
                 member_id = ""
         member = self._members.get(member_id)
         if member is None:
-            raise _Refused(
+            raise Refused(
                 GroupError.UNKNOWN_MEMBER_ID, f"the group {self.name!r} has no such member"
             )
         return member
 
     def _add(self, member: ConsumerMember) -> ConsumerMember:
         self._members[member.member_id] = member
+        self._moved.add(member.member_id)
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
         return member
@@ -386,72 +441,9 @@ class ConsumerGroup:
             if member.is_away:
                 # It reads nothing, so what it will not get back is free at once.
                 member.release(self._holders, member.assigned - self._target[member.member_id])
+                self._moved.add(member.member_id)
 
 
 def _deadline_ms(member: ConsumerMember) -> int:
     deadlines = (member.expires_ms, member.revoke_deadline_ms, member.join_deadline_ms)
     return min(deadline for deadline in deadlines if deadline is not None)
-
-
-def _check(request: HeartbeatRequest) -> TopicPattern | None:
-    """The compiled pattern, if the request has one."""
-    reason = _what_is_wrong(request)
-    if reason is not None:
-        raise _Refused(GroupError.INVALID_REQUEST, reason)
-    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
-        known = ", ".join(ASSIGNORS)
-        raise _Refused(
-            GroupError.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {request.server_assignor!r}; there are {known}",
-        )
-    if not request.subscribed_topic_regex:
-        return None
-    try:
-        return TopicPattern(request.subscribed_topic_regex)
-    except InvalidArgument as error:
-        raise _Refused(GroupError.INVALID_REGULAR_EXPRESSION, str(error)) from None
-
-
-def is_sound(request: HeartbeatRequest) -> bool:
-    """Whether a group would look at the request at all."""
-    try:
-        _check(request)
-    except _Refused:
-        return False
-    return True
-
-
-def _what_is_wrong(request: HeartbeatRequest) -> str | None:
-    if not request.member_id:
-        return "the member id is empty"
-    if request.instance_id == "":
-        return "the instance id is empty"
-    if request.member_epoch < STATIC_LEAVE_EPOCH:
-        return f"there is no member epoch {request.member_epoch}"
-    if request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
-        return "only a member with an instance id can leave for a while"
-    if request.member_epoch != JOIN_EPOCH:
-        return None
-    if request.rebalance_timeout_ms <= 0:
-        return "whoever joins has to say its rebalance timeout"
-    if request.owned is None or request.owned:
-        return "whoever joins has no partitions, and has to say so"
-    if request.subscribed_topic_names is None and not request.subscribed_topic_regex:
-        return "whoever joins has to say what it subscribes to"
-    return None
-
-
-def _check_epoch(
-    member: ConsumerMember, epoch: int, owned: frozenset[TopicPartition] | None
-) -> None:
-    if epoch == member.epoch:
-        return
-    # It missed our answer, which is no fault; but what it has must be within
-    # what it was granted and is not known to have let go of.
-    granted = member.assigned | member.revoking
-    if epoch == member.heard_epoch and owned is not None and owned <= granted:
-        return
-    raise _Refused(
-        GroupError.FENCED_MEMBER_EPOCH,
-        f"the member's epoch is {member.epoch}, not {epoch}: give everything up and join again",
-    )

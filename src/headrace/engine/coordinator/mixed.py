@@ -191,6 +191,7 @@ class MixedGroup(ConsumerGroup):
         topics: Topics,
         now_ms: int,
     ) -> None:
+        facts = member.facts()
         is_changed = _describe_classic(member, request) or member.member_id not in self._target
         self._hear(member, now_ms)
         member.join_deadline_ms = None
@@ -200,6 +201,8 @@ class MixedGroup(ConsumerGroup):
         self._follow(topics)
         target = self._target[member.member_id]
         member.reconcile(target, self.assignment_epoch, owned, self._holders, now_ms)
+        if member.facts() != facts:
+            self._moved.add(member.member_id)
 
     def _find_classic(
         self, member_id: str, instance_id: str | None, generation: int

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from headrace.engine.coordinator.stored import ClassicSaid, ConsumerRecord
 from headrace.engine.coordinator.topic_pattern import TopicPattern
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
@@ -29,6 +30,8 @@ from headrace.engine.coordinator.values import (
     HeartbeatRequest,
     JoinRequest,
     TopicPartition,
+    by_topic,
+    one_by_one,
 )
 
 STABLE = "stable"
@@ -108,6 +111,43 @@ class ConsumerMember:
         if request.subscribed_topic_regex is not None:
             self.pattern = pattern
         return before != self._wishes()
+
+    def facts(self) -> tuple[object, ...]:
+        """All that is written down of it, to be compared with what it was."""
+        return (
+            self.epoch, self.state, self.assigned, self.revoking, self._wishes(), self.rack_id,
+            self.client_id, self.client_host, self.rebalance_timeout_ms, self.classic,
+        )  # fmt: skip
+
+    def record(self) -> ConsumerRecord:
+        return ConsumerRecord(
+            self.epoch,
+            self.heard_epoch,
+            self.state,
+            by_topic(self.assigned),
+            by_topic(self.revoking),
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.names,
+            self.pattern.text if self.pattern else None,
+            self.assignor,
+            self.rebalance_timeout_ms,
+            None if self.classic is None else ClassicSaid.of(self.classic),
+        )
+
+    def restore(self, record: ConsumerRecord, pattern: TopicPattern | None) -> None:
+        """Be as that was written down."""
+        self.epoch, self.heard_epoch = record.epoch, record.heard_epoch
+        self.state = record.state
+        self.assigned, self.revoking = one_by_one(record.assigned), one_by_one(record.revoking)
+        self.rack_id = record.rack_id
+        self.client_id, self.client_host = record.client_id, record.client_host
+        self.names, self.pattern, self.assignor = record.names, pattern, record.assignor
+        self.rebalance_timeout_ms = record.rebalance_timeout_ms
+        if record.classic is not None:
+            self.classic = record.classic.as_request(self.member_id)
 
     def _wishes(self) -> tuple[tuple[str, ...], str | None, str | None]:
         return self.names, self.pattern.text if self.pattern else None, self.assignor

@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from headrace.engine.coordinator.stored import ClassicRecord, ClassicSaid
 from headrace.engine.coordinator.subscription import same_subscription, subscribed_topics
 from headrace.engine.coordinator.values import (
+    Answer,
     ClassicMemberDescription,
     GroupError,
+    JoinAnswer,
     JoinedMember,
     JoinRequest,
+    SyncAnswer,
 )
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -82,8 +86,22 @@ class ClassicMember:
             new_member_id=self.member_id,
         )
 
+    def size_bytes(self) -> int:
+        """Of what it said of itself, and was assigned."""
+        said = sum(len(name) + len(metadata) for name, metadata in self.protocols)
+        return said + len(self.assignment)
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def end_join(self, message: JoinAnswer) -> list[Answer]:
+        """Answer the join that waits, if there is one."""
+        reply, self.joining = self.joining, None
+        return [] if reply is None else [Answer(reply, message)]
+
+    def end_sync(self, message: SyncAnswer) -> list[Answer]:
+        reply, self.syncing = self.syncing, None
+        return [] if reply is None else [Answer(reply, message)]
 
     def session_counts(self) -> bool:
         """Whether silence ends the membership. Who waits for our answer is not
@@ -226,9 +244,48 @@ class Roster:
             topics |= subscribed
         return frozenset(topics)
 
+    def known(self) -> list[tuple[JoinRequest, bytes, int]]:
+        """Every member that knows it is one: what it would say if it joined now, what it was
+        assigned, and when its session ends."""
+        kind = self.protocol_type or ""
+        known = [member for member in self._members.values() if not member.is_new]
+        return [(each.as_request(kind), each.assignment, each.expires_ms) for each in known]
+
+    # What is written down.
+
+    def records(self, generation: int, protocol: str) -> Iterator[tuple[str, ClassicRecord]]:
+        """Everyone, in this generation."""
+        for member_id, member in self._members.items():
+            leads = member_id == self.leader
+            said = ClassicSaid.of(member.as_request(self.protocol_type or ""))
+            yield member_id, ClassicRecord(generation, leads, protocol, member.assignment, said)
+
+    def restore(self, member_id: str, record: ClassicRecord) -> ClassicMember:
+        member = ClassicMember(member_id, record.said.as_request(member_id))
+        member.is_new = False
+        member.assignment = record.assignment
+        self.add(member, record.said.protocol_type)
+        if record.leads:
+            self.leader = member_id
+        return member
+
     # What others are shown.
 
-    def joined(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+    def join_answer(
+        self, member: ClassicMember, generation: int, protocol: str | None
+    ) -> JoinAnswer:
+        leads = member.member_id == self.leader
+        return JoinAnswer(
+            GroupError.NONE,
+            member.member_id,
+            generation,
+            self.protocol_type,
+            protocol,
+            self.leader or "",
+            members=self._joined(protocol) if leads else (),
+        )
+
+    def _joined(self, protocol: str | None) -> tuple[JoinedMember, ...]:
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self._members.values()

@@ -7,6 +7,10 @@ in version 0 it gets an id with its first answer.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 from headrace.core.errors import shortened
 from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
@@ -23,13 +27,15 @@ from headrace.wire.kafka.generated.consumer_group_heartbeat_response import (
 )
 
 
-def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+def handle(
+    call: Call, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     groups = call.door.groups
     member_id = request.member_id
     if not member_id and call.version == 0 and request.member_epoch == JOIN_EPOCH:
         member_id = groups.new_id()
     names, owned = request.subscribed_topic_names, request.topic_partitions
-    answer = groups.consumer_heartbeat(
+    answer, waiting = groups.consumer_heartbeat(
         request.group_id,
         values.HeartbeatRequest(
             member_id,
@@ -52,7 +58,7 @@ def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupH
         assignment = Assignment(
             tuple(TopicPartitions(topic_id, parts) for topic_id, parts in answer.assignment)
         )
-    return ConsumerGroupHeartbeatResponse(
+    response = ConsumerGroupHeartbeatResponse(
         error_code=answer.error,
         error_message=None if answer.message is None else shortened(answer.message),
         member_id=answer.member_id,
@@ -60,6 +66,14 @@ def handle(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupH
         heartbeat_interval_ms=_interval_ms(call, request.group_id),
         assignment=assignment,
     )
+    return response if waiting is None else _answer_later(response, waiting)
+
+
+async def _answer_later(
+    response: ConsumerGroupHeartbeatResponse, waiting: asyncio.Future[None]
+) -> ConsumerGroupHeartbeatResponse:
+    await waiting
+    return response
 
 
 def _interval_ms(call: Call, name: str) -> int:

@@ -10,8 +10,8 @@ records only. A batch is opened, each key and value is written in Kafka's format
 is closed again, in parts of bounded size. Positions in a topic that was deleted are left out;
 that they are forgotten is told with the topic's name.
 
-Groups' members are not stored (a node that starts anew asks them to join again), so there are
-no records about them.
+What is stored about the members of groups is left out: Kafka writes a record for each group,
+and here there is one for each member.
 
 Rejected: to store Kafka's format. It names topics, and what is deleted and made again under its
 name would inherit the positions; and every directory there is would have to be converted.
@@ -30,6 +30,7 @@ from headrace.engine.broker import Broker
 from headrace.engine.catalog import CONSUMER_OFFSETS, CURSOR_TOPIC, TRANSACTION_TOPIC, Catalog
 from headrace.engine.coordinator.transaction import NO_PRODUCER, State, Transaction
 from headrace.engine.cursor import decode_cursor
+from headrace.engine.memberships import is_membership
 from headrace.engine.partition import Partition
 from headrace.engine.transactions import decode_transaction
 from headrace.record import BatchHeader, BatchParts, Record, build_sparse_batch, check_batch
@@ -139,6 +140,8 @@ def _parts(
 
 
 def _rewrite_cursor(catalog: Catalog, record: Record) -> Record | None:
+    if is_membership(record):
+        return None
     group, (topic_id, index), cursor, name = decode_cursor(record)
     topic = catalog.topics_by_id.get(topic_id)
     if topic is not None:

@@ -459,6 +459,7 @@ class Door:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.abort()
+        self.groups.close()
 
 
 class _Encoded(NamedTuple):

@@ -3,7 +3,7 @@
     JoinGroup, SyncGroup ──> a reply number ──> ClassicGroup ──> answers, now or later
                                   |                                   |
                                   └── a future  <─────────────────────┘
-    a timer for each group, at its next deadline ──> tick ──> answers
+    a timer for each group (group_timers.py) ──> tick ──> answers
 
 A name means one group, whoever speaks of it: queue groups of the catalog, stream
 groups with members inside this process, and groups of Kafka's protocols do not mix;
@@ -11,17 +11,11 @@ but the two protocols of consumers do (engine/coordinator/mixed.py). What a stre
 group has committed is one table, though, so a program can go from the SDK to a Kafka
 client and back under the same name.
 
-Members are in memory only. After a restart the node knows the offsets and none of
-the members; they are told UNKNOWN_MEMBER_ID and join anew.
-
-Sessions run on the loop's own clock. The wall clock can be set forward, and then
-every member of every group would look as if it had been silent for long.
+What members know of their group is on disk before they are told (member_journal.py), so they
+go on after a restart of the node.
 
 Patterns of members are matched in turns of about a millisecond, one group at a time and
 with pauses, however many groups have some to match.
-
-Rejected: one timer for all groups. Finding its time would mean asking every group
-after every heartbeat.
 """
 
 from __future__ import annotations
@@ -34,9 +28,10 @@ from headrace.core import limits
 from headrace.engine.catalog import Catalog
 from headrace.engine.coordinator.budget import GroupBudget
 from headrace.engine.coordinator.classic import ClassicGroup
-from headrace.engine.coordinator.consumer import ConsumerGroup, is_sound
+from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.interest import JUDGED_BYTES
 from headrace.engine.coordinator.mixed import MixedGroup, downgraded, upgraded
+from headrace.engine.coordinator.refusals import is_sound
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.streams.group import StreamsGroup
@@ -54,8 +49,10 @@ from headrace.engine.coordinator.values import (
     SyncAnswer,
     SyncRequest,
 )
+from headrace.server.kafka.group_timers import GroupTimers
 from headrace.server.kafka.held import Held
 from headrace.server.kafka.live_settings import LiveSettings
+from headrace.server.kafka.member_journal import MemberJournal
 from headrace.server.kafka.names import is_listed, kafka_name
 from headrace.server.service import Service
 
@@ -79,12 +76,14 @@ class LiveGroups:
         self._loop = service.loop
         self._last_reply = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        # By group: when its timer goes off, and the timer.
-        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._timers = GroupTimers(self._loop, self._on_due)
         # Groups with patterns to match, those that waited longest first.
         self._behind: dict[str, ConsumerGroup] = {}
         self._catalog: Catalog | None = None
         self._topics: Mapping[str, tuple[bytes, int]] = {}
+        self._journal = MemberJournal(service)
+        for group in self._journal.restored(settings.rules, self.topics(), self.now_ms()):
+            self._replace(group)
 
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -107,7 +106,7 @@ class LiveGroups:
         if mixed is not None:
             mixed.obey(self.settings.rules(name))
             answer = mixed.on_join(request, self.topics(), self.now_ms())
-            self._release([Answer(reply, answer)])
+            self._answer(mixed, [Answer(reply, answer)])
             self._note_read(name)
             self._on_changed(mixed)
             return future
@@ -115,7 +114,7 @@ class LiveGroups:
         if isinstance(group, GroupError):
             self._release([Answer(reply, JoinAnswer(group, request.member_id))])
         else:
-            self._release(group.on_join(reply, request, self.now_ms()))
+            self._answer(group, group.on_join(reply, request, self.now_ms()))
             self._note_read(name)
             self._arm(group)
         return future
@@ -126,14 +125,14 @@ class LiveGroups:
         mixed = self._mixed(name)
         if mixed is not None:
             answer = mixed.on_sync(request, self.topics(), self.now_ms())
-            self._release([Answer(reply, answer)])
+            self._answer(mixed, [Answer(reply, answer)])
             self._arm(mixed)
             return future
         group = self.refuse_size(name, size) or self._find_classic(name)
         if isinstance(group, GroupError):
             self._release([Answer(reply, SyncAnswer(group))])
         else:
-            self._release(group.on_sync(reply, request, self.now_ms()))
+            self._answer(group, group.on_sync(reply, request, self.now_ms()))
             self._arm(group)
         return future
 
@@ -165,7 +164,7 @@ class LiveGroups:
         if isinstance(group, GroupError):
             return group
         outcome = group.on_leave(members, self.now_ms())
-        self._release(outcome.answers)
+        self._answer(group, outcome.answers)
         self._arm(group)
         self._note_read(name)
         return outcome.errors
@@ -216,14 +215,16 @@ class LiveGroups:
 
     def _replace(self, group: ClassicGroup | MixedGroup) -> None:
         self.registry.replace(group)
-        if group.name in self._timers:
-            self._timers.pop(group.name)[1].cancel()
+        self._timers.cancel(group.name)
         self.budget.note(group)
         self._arm(group)
 
     # The consumer protocol.
 
-    def consumer_heartbeat(self, name: str, request: HeartbeatRequest) -> HeartbeatAnswer:
+    def consumer_heartbeat(
+        self, name: str, request: HeartbeatRequest
+    ) -> tuple[HeartbeatAnswer, asyncio.Future[None] | None]:
+        """The answer, and what it has to wait for: what it says is being written."""
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
         names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
         if (names or pattern) and not refusal:
@@ -238,15 +239,17 @@ class LiveGroups:
         if isinstance(group, GroupError):
             reason = reason or _REASONS[group]
             reason = f"{name!r} cannot be a group with assignment by the broker: {reason}"
-            return HeartbeatAnswer(group, reason, request.member_id, request.member_epoch, 0, None)
+            member, epoch = request.member_id, request.member_epoch
+            return HeartbeatAnswer(group, reason, member, epoch, 0, None), None
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
+        waiting = self._journal.write(group)
         self._note_read(name)
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
         if names is not None or pattern is not None or request.member_epoch <= 0:
             self._on_changed(group)
         self._match_later(group)
-        return answer
+        return answer, waiting
 
     # Streams groups.
 
@@ -296,6 +299,7 @@ class LiveGroups:
             leaving = HeartbeatRequest(member_id or "-", LEAVE_EPOCH, instance_id)
             answer = group.on_heartbeat(leaving, self.topics(), self.now_ms())
             errors.append(answer.error)
+        self._journal.write(group)
         self._on_changed(group)
         return tuple(errors)
 
@@ -382,8 +386,7 @@ class LiveGroups:
         error = self.registry.delete(name)
         if error is GroupError.NONE:
             self.budget.forget(name)
-            if name in self._timers:
-                self._timers.pop(name)[1].cancel()
+            self._timers.cancel(name)
         return error
 
     def refuse_size(self, name: str, more: int) -> GroupError:
@@ -400,7 +403,7 @@ class LiveGroups:
             if group.name != name:
                 members = [(each, None) for each in group.member_ids()]
                 outcome = group.on_leave(members, self.now_ms())
-                self._release(outcome.answers)
+                self._answer(group, outcome.answers)
                 self.budget.forget(group.name)
                 self.delete(group.name)
                 if self.held.has_room(more):
@@ -420,30 +423,34 @@ class LiveGroups:
             if future is not None and not future.done():
                 future.set_result(message)
 
+    def _answer(self, group: CoordinatedGroup, answers: list[Answer]) -> None:
+        """Release these when what they say of the group is on disk."""
+        waiting = self._journal.write(group)
+        if waiting is None:
+            self._release(answers)
+        else:
+            # Should that fail, the node ends anyway.
+            waiting.add_done_callback(lambda done: self._release(answers))
+
     def _arm(self, group: CoordinatedGroup) -> None:
-        """Have the group's timer go off no later than its next deadline."""
         if isinstance(group, ClassicGroup):
             self.budget.note(group)
-        deadline_ms = group.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        armed = self._timers.get(group.name)
-        if armed is not None:
-            if armed[0] <= deadline_ms:
-                return
-            armed[1].cancel()
-        timer = self._loop.call_at(deadline_ms / 1000, self._on_timer, group)
-        self._timers[group.name] = (deadline_ms, timer)
+        self._timers.arm(group)
 
-    def _on_timer(self, group: CoordinatedGroup) -> None:
-        del self._timers[group.name]
+    def close(self) -> None:
+        """No time passes any more: what ends from now on is not written."""
+        self._timers.close()
+        self._behind.clear()
+
+    def _on_due(self, group: CoordinatedGroup) -> None:
         if self.registry.find(group.name) is not group:
             return
         now_ms = self.now_ms()
         if isinstance(group, ClassicGroup):
-            self._release(group.tick(now_ms))
+            self._answer(group, group.tick(now_ms))
         elif isinstance(group, ConsumerGroup):
             group.tick(now_ms, self.topics())
+            self._journal.write(group)
             self._on_changed(group)
             return
         elif isinstance(group, StreamsGroup):
@@ -459,7 +466,9 @@ class LiveGroups:
 
     def _on_turn(self) -> None:
         """Match patterns of one group for a while."""
-        name = next(iter(self._behind))
+        name = next(iter(self._behind), None)
+        if name is None:
+            return
         group = self._behind.pop(name)
         if self.registry.find(name) is group:
             group.tick(self.now_ms(), self.topics())

@@ -1,0 +1,94 @@
+"""The members of groups on disk: written before they are answered, read when the node starts.
+
+    a group has changed ──> write ──> a future, until it is safe ──> its members are answered
+    the node starts ──────> restored ──> groups whose members go on as if nothing had been
+
+Classic groups and those with assignment by the broker. Members of share and streams groups
+join again after a restart, which costs them nothing that they have read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from headrace.core.errors import HeadraceError
+from headrace.core.event_log import log_event
+from headrace.engine.coordinator.classic import ClassicGroup
+from headrace.engine.coordinator.mixed import MixedGroup
+from headrace.engine.coordinator.registry import CoordinatedGroup
+from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.share import ShareGroup
+from headrace.engine.coordinator.stored import ClassicRecord, ConsumerRecord, StoredMember
+from headrace.engine.coordinator.streams.group import StreamsGroup
+from headrace.engine.coordinator.values import Topics
+from headrace.server.service import Service
+
+
+class MemberJournal:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        # By group: the members of whom something is written.
+        self._written: dict[str, set[str]] = {}
+
+    def restored(
+        self, rules_of: Callable[[str], GroupRules], topics: Topics, now_ms: int
+    ) -> Iterator[ClassicGroup | MixedGroup]:
+        """Every group that had members when the node went."""
+        for name, members in self._service.broker.cursors.memberships.take():
+            self._written[name] = set(members)
+            yield _restored(name, members, rules_of(name), topics, now_ms)
+
+    def write(self, group: CoordinatedGroup) -> asyncio.Future[None] | None:
+        """Write what is new about the group's members: done when that is safe, None if it is
+        so already. Where it cannot be written, members go on all the same; then they have to
+        join again after a restart."""
+        if isinstance(group, ShareGroup | StreamsGroup):
+            return None
+        written = self._written.get(group.name, set())
+        changed = group.unwritten(written)
+        if not changed:
+            return None
+        service = self._service
+        commit = service.commit()
+        try:
+            end = service.broker.cursors.write_members(group.name, changed, service.clock.now_ms())
+        except (HeadraceError, OSError):
+            log_event(
+                service.logger,
+                logging.ERROR,
+                "members were not written",
+                exc_info=True,
+                group=group.name,
+            )
+            return None
+        group.on_written()
+        gone = {member for member, record in changed.items() if record is None}
+        self._written[group.name] = (written | changed.keys()) - gone
+        if not self._written[group.name]:
+            del self._written[group.name]
+        commit.data.append(end)
+        waiting = service.submit(commit)
+        if waiting is not None:
+            # Nobody may wait for it; a failure is heard of elsewhere.
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return waiting
+
+
+def _restored(
+    name: str, members: dict[str, StoredMember], rules: GroupRules, topics: Topics, now_ms: int
+) -> ClassicGroup | MixedGroup:
+    classic = {key: each for key, each in members.items() if isinstance(each, ClassicRecord)}
+    consumers = {key: each for key, each in members.items() if isinstance(each, ConsumerRecord)}
+    # Both, where writing was cut short while a group went from one protocol to the other:
+    # nobody was told of that, and those who are left out join again.
+    if classic and not consumers:
+        group = ClassicGroup(name)
+        group.obey(rules)
+        group.restore(classic, now_ms)
+        return group
+    mixed = MixedGroup(name)
+    mixed.obey(rules)
+    mixed.restore(consumers, topics, now_ms)
+    return mixed
