@@ -12,6 +12,7 @@ from confluent_kafka import Message
 from tests.ecosystem import clicks
 from tests.ecosystem.clicks import Click, Counts, count_through_kills, highest_counts, last_counts
 from tests.ecosystem.frameworks import broker, command, framework
+from tests.ecosystem.tools import Node
 
 __all__ = ["broker"]
 
@@ -24,9 +25,9 @@ def test_quix_streams_counts_each_click_once(broker: Broker, tmp_path: Path) -> 
     state = tmp_path / "state"
     processor = framework("quixstreams", broker, state, "program.py")
     records = count_through_kills(broker, processor, state, last_counts)
-    # It ends, and is started again, when its group does not know it any more at a commit: after
-    # a kill of a node, which keeps members in memory, or of Kafka, when its session ended.
-    assert processor.ends <= 1
+    # It ends, and is started again, when its session is over at a commit. Kafka may take longer
+    # than that to start.
+    assert processor.ends <= (0 if isinstance(broker, Node) else 1)
     # Exactly once: no count was written twice, and none is missing.
     pages = clicks.expected(clicks.make_clicks())["by-page"]
     every = Counter(count for last in pages.values() for count in range(1, last + 1))
@@ -36,9 +37,7 @@ def test_quix_streams_counts_each_click_once(broker: Broker, tmp_path: Path) -> 
 def test_faust_counts_each_click_through_kills(broker: Broker, tmp_path: Path) -> None:
     state = tmp_path / "state"
     processor = framework("faust", broker, state, "program.py", "worker", "--without-web")
-    # When its group does not know it any more, as above, faust reads its tables back, without
-    # what had not reached their changelogs.
-    count_through_kills(broker, processor, state, last_counts, broker_dies_at_rest=True)
+    count_through_kills(broker, processor, state, last_counts)
     assert processor.ends == 0
 
 
