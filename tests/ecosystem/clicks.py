@@ -105,10 +105,12 @@ def count_through_kills(
     counts_of: Callable[[list[Message]], Counts],
     *,
     finish: Callable[[list[Click]], None] = lambda clicks: None,
+    broker_dies_at_rest: bool = False,
 ) -> list[Message]:
     """What the processor wrote, when all counts are right. It is killed in the middle of the
     first and of the third part and loses `state`, its folder, unless that is None; the broker
-    is killed in the middle of the second. `finish` is called when all clicks are published."""
+    is killed in the middle of the second, or when all of that was counted. `finish` is called
+    when all clicks are published."""
     clicks = make_clicks()
     broker.make_topics(broker.admin(), dict.fromkeys(("clicks", *OUTPUTS), PARTITIONS), {})
     with running(processor), reading(broker.bootstrap, *OUTPUTS) as reader:
@@ -122,6 +124,8 @@ def count_through_kills(
                     shutil.rmtree(state)
                 processor.start()
             else:
+                if broker_dies_at_rest:
+                    _wait_until_right(reader, published, counts_of, processor)
                 broker.kill()
                 broker.start()
         finish(clicks)

@@ -37,7 +37,10 @@ def test_quix_streams_counts_each_click_once(broker: Broker, tmp_path: Path) -> 
 def test_faust_counts_each_click_through_kills(broker: Broker, tmp_path: Path) -> None:
     state = tmp_path / "state"
     processor = framework("faust", broker, state, "program.py", "worker", "--without-web")
-    count_through_kills(broker, processor, state, last_counts)
+    # When its session ends meanwhile, faust reads its tables back, without what had not reached
+    # their changelogs. Kafka may take that long to start.
+    at_rest = not isinstance(broker, Node)
+    count_through_kills(broker, processor, state, last_counts, broker_dies_at_rest=at_rest)
     assert processor.ends == 0
 
 
