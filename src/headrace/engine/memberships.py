@@ -10,6 +10,7 @@ and read when the directory is opened, for the coordinator to begin with.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -51,11 +52,20 @@ class Memberships:
         elif not members:
             del self._found[group]
 
+    def drop(self, group: str) -> list[str]:
+        """Forget the group, which somebody else reads as now; the ids of its members."""
+        return list(self._found.pop(group, ()))
+
     def take(self) -> Iterator[tuple[str, dict[str, StoredMember]]]:
         """Groups and their members as they were found. They are forgotten here."""
         found, self._found = self._found, {}
         for group, members in found.items():
-            yield group, {name: decode_member(value) for name, value in members.items()}
+            known = {}
+            for name, value in members.items():
+                # Whoever is not understood joins again: no reason for a node not to start.
+                with suppress(msgspec.DecodeError):
+                    known[name] = decode_member(value)
+            yield group, known
 
 
 def membership_records(group: str, changed: Unwritten, now_ms: int) -> Iterator[list[NewRecord]]:

@@ -26,8 +26,10 @@ from tests.unit.server.test_groups import (
     joining,
 )
 
+from headrace.engine.broker import Broker
 from headrace.engine.coordinator.assignment_bytes import encode_assignment
-from headrace.engine.cursor import Cursors
+from headrace.engine.cursor import Commitment, Cursors
+from headrace.platform.entropy import SystemEntropy
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
 from headrace.wire.kafka.embedded import encode_subscription
@@ -319,7 +321,7 @@ def test_members_of_both_protocols_go_on_together() -> None:
 # What may go wrong.
 
 
-def test_where_nothing_can_be_written_members_go_on_until_the_restart(
+def test_where_nothing_can_be_written_members_go_on_and_nobody_joins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
@@ -328,14 +330,89 @@ def test_where_nothing_can_be_written_members_go_on_until_the_restart(
 
         disk = FaultDisk()
         asking = door_with_topic(disk)
-        monkeypatch.setattr(Cursors, "write_members", full)
         ann = await consume(asking, "ann", 0)
+        monkeypatch.setattr(Cursors, "write_members", full)
         assert (await consume(asking, "ann", ann.member_epoch)).error_code == 0
+        refused = await consume(asking, "bob", 0)
+        assert refused.error_code == Error.COORDINATOR_NOT_AVAILABLE
         monkeypatch.undo()
-        # The next that is heard of it is written as a whole.
-        assert (await consume(asking, "ann", ann.member_epoch)).error_code == 0
+        bob = await consume(asking, "bob", 0)
+        assert bob.error_code == 0
         asking, _ = await restarted(asking, disk)
         assert (await consume(asking, "ann", ann.member_epoch)).error_code == 0
+        assert (await consume(asking, "bob", bob.member_epoch)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_classic_assignment_that_cannot_be_written_is_not_given_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        def full(*args: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        asking = door_with_topic(FaultDisk())
+        joined = await asking.ask(JOIN, 3, joining())
+        mine = (SyncGroupRequestAssignment(joined.member_id, b"my part"),)
+        handed_in = SyncGroupRequest(GROUP, 1, joined.member_id, assignments=mine)
+        monkeypatch.setattr(Cursors, "write_members", full)
+        refused = await asking.ask(SYNC, 3, handed_in)
+        assert (refused.error_code, refused.assignment) == (Error.COORDINATOR_NOT_AVAILABLE, b"")
+        monkeypatch.undo()
+        synced = await asking.ask(SYNC, 3, handed_in)
+        assert (synced.error_code, synced.assignment) == (0, b"my part")
+
+    run(scenario)
+
+
+def test_who_asks_while_a_write_is_under_way_waits_for_it() -> None:
+    async def scenario() -> None:
+        disk = FaultDisk()
+        asking = door_with_topic(disk)
+        first = asking.begin(CONSUMER_HEARTBEAT, 1, heart("ann", 0))
+        again = asking.begin(CONSUMER_HEARTBEAT, 1, heart("ann", 0))
+        await asyncio.sleep(0)
+        assert not again.done()
+        assert (await again).member_epoch == (await first).member_epoch
+        asking, _ = await restarted(asking, disk)
+        assert (await consume(asking, "ann", (await first).member_epoch)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_static_member_that_was_away_while_the_node_restarted_gets_its_part_back() -> None:
+    async def scenario() -> None:
+        disk = FaultDisk()
+        asking = door_with_topic(disk)
+        await consume(asking, "ann", 0, instance_id=NAME)
+        assert (await consume(asking, "ann", -2, instance_id=NAME)).error_code == 0
+        asking, _ = await restarted(asking, disk)
+        back = await consume(asking, "ann again", 0, instance_id=NAME)
+        assert (back.error_code, partitions_of(back.assignment)) == (0, [0, 1, 2])
+        assert back.member_epoch > 0
+
+    run(scenario)
+
+
+def test_a_group_that_is_read_without_a_node_is_not_its_members_any_more() -> None:
+    """Were they to go on, they would commit what they had read before that."""
+
+    async def scenario() -> None:
+        disk = FaultDisk()
+        asking = door_with_topic(disk)
+        ann = await consume(asking, "ann", 0)
+        while not asking.service.commits.is_idle:
+            await asyncio.sleep(0)
+        left = disk.crash(lambda states: 0)
+        await asking.close()
+        broker = Broker(left, SystemEntropy(), 0)
+        place = (broker.topics.named(TOPIC).id, 0)
+        broker.cursors.commit(GROUP, {place: Commitment(0)}, 0)
+        broker.close()
+        asking = door_with_topic(left)
+        unknown = Error.UNKNOWN_MEMBER_ID
+        assert (await consume(asking, "ann", ann.member_epoch)).error_code == unknown
 
     run(scenario)
 

@@ -248,14 +248,15 @@ class ClassicGroup:
         self._is_unwritten = False
 
     def restore(self, records: Mapping[str, ClassicRecord], now_ms: int) -> None:
-        """Be the group that was written down. Writing may have been cut short; then those
-        of whom an older generation is known have to join again."""
+        """Be the group that was written down. Where writing was cut short, all join again."""
         self.generation = max(record.generation for record in records.values())
         for member_id, record in records.items():
             if record.generation == self.generation:
                 self._keep_alive(self._roster.restore(member_id, record), now_ms)
                 self._protocol = record.protocol
         self.state, self.was_stable = STABLE, True
+        if len(self._roster) < len(records):
+            self._become_preparing(now_ms)
 
     # Questions.
 

@@ -159,7 +159,8 @@ class ConsumerGroup:
             self._target[member_id] = member.assigned
             self._add(member)
         self._moved.clear()
-        self.group_epoch = max(self.group_epoch, *(each.epoch for each in self._members.values()))
+        # At least one: 0 would mean that a member joins, and those who are away have none.
+        self.group_epoch = max(1, *(each.epoch for each in self._members.values()))
         self.assignment_epoch = self.group_epoch
         self._subscribe()
         self._interest.refresh(topics)

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.core.errors import shortened
 from headrace.engine.coordinator import values
 from headrace.engine.coordinator.consumer import ConsumerGroup
-from headrace.engine.coordinator.values import JOIN_EPOCH
+from headrace.engine.coordinator.values import JOIN_EPOCH, GroupError
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.heartbeat_interval import interval_ms
 from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
@@ -72,7 +72,14 @@ def handle(
 async def _answer_later(
     response: ConsumerGroupHeartbeatResponse, waiting: asyncio.Future[None]
 ) -> ConsumerGroupHeartbeatResponse:
-    await waiting
+    # Others may wait for it as well.
+    await asyncio.wait([waiting])
+    if waiting.cancelled() or waiting.exception() is not None:
+        return response._replace(
+            error_code=GroupError.COORDINATOR_NOT_AVAILABLE,
+            error_message="what the group agreed upon could not be written: try again",
+            assignment=None,
+        )
     return response
 
 

@@ -52,7 +52,7 @@ from headrace.engine.coordinator.values import (
 from headrace.server.kafka.group_timers import GroupTimers
 from headrace.server.kafka.held import Held
 from headrace.server.kafka.live_settings import LiveSettings
-from headrace.server.kafka.member_journal import MemberJournal
+from headrace.server.kafka.member_journal import MemberJournal, told
 from headrace.server.kafka.names import is_listed, kafka_name
 from headrace.server.service import Service
 
@@ -424,13 +424,12 @@ class LiveGroups:
                 future.set_result(message)
 
     def _answer(self, group: CoordinatedGroup, answers: list[Answer]) -> None:
-        """Release these when what they say of the group is on disk."""
+        """Release these when what members know of the group is on disk."""
         waiting = self._journal.write(group)
         if waiting is None:
             self._release(answers)
         else:
-            # Should that fail, the node ends anyway.
-            waiting.add_done_callback(lambda done: self._release(answers))
+            waiting.add_done_callback(lambda done: self._release(told(answers, done)))
 
     def _arm(self, group: CoordinatedGroup) -> None:
         if isinstance(group, ClassicGroup):
@@ -472,6 +471,7 @@ class LiveGroups:
         group = self._behind.pop(name)
         if self.registry.find(name) is group:
             group.tick(self.now_ms(), self.topics())
+            self._journal.write(group)
             self.budget.note(group)
             self._arm(group)
             if group.is_behind():

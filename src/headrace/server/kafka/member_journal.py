@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from headrace.core.errors import HeadraceError
 from headrace.core.event_log import log_event
@@ -22,39 +23,51 @@ from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.stored import ClassicRecord, ConsumerRecord, StoredMember
 from headrace.engine.coordinator.streams.group import StreamsGroup
-from headrace.engine.coordinator.values import Topics
+from headrace.engine.coordinator.values import (
+    Answer,
+    GroupError,
+    JoinAnswer,
+    SyncAnswer,
+    Topics,
+)
 from headrace.server.service import Service
 
 
 class MemberJournal:
     def __init__(self, service: Service) -> None:
         self._service = service
-        # By group: the members of whom something is written.
+        # By group: the members of whom something is written, and until when that is not safe.
         self._written: dict[str, set[str]] = {}
+        self._under_way: dict[str, asyncio.Future[None]] = {}
 
     def restored(
         self, rules_of: Callable[[str], GroupRules], topics: Topics, now_ms: int
     ) -> Iterator[ClassicGroup | MixedGroup]:
         """Every group that had members when the node went."""
-        for name, members in self._service.broker.cursors.memberships.take():
-            self._written[name] = set(members)
-            yield _restored(name, members, rules_of(name), topics, now_ms)
+        broker = self._service.broker
+        for name, members in broker.cursors.memberships.take():
+            if name in broker.topics.catalog.groups:
+                # While no node ran, somebody made it a queue.
+                gone = dict.fromkeys(members)
+                broker.cursors.write_members(name, gone, self._service.clock.now_ms())
+            elif members:
+                self._written[name] = set(members)
+                yield _restored(name, members, rules_of(name), topics, now_ms)
 
     def write(self, group: CoordinatedGroup) -> asyncio.Future[None] | None:
-        """Write what is new about the group's members: done when that is safe, None if it is
-        so already. Where it cannot be written, members go on all the same; then they have to
-        join again after a restart."""
+        """Write what is new about the group's members. Done when all that is written of them
+        is safe, None if it is so already; it fails where it cannot be written."""
         if isinstance(group, ShareGroup | StreamsGroup):
             return None
         written = self._written.get(group.name, set())
         changed = group.unwritten(written)
         if not changed:
-            return None
+            return self._under_way.get(group.name)
         service = self._service
         commit = service.commit()
         try:
             end = service.broker.cursors.write_members(group.name, changed, service.clock.now_ms())
-        except (HeadraceError, OSError):
+        except (HeadraceError, OSError) as error:
             log_event(
                 service.logger,
                 logging.ERROR,
@@ -62,7 +75,10 @@ class MemberJournal:
                 exc_info=True,
                 group=group.name,
             )
-            return None
+            failed: asyncio.Future[None] = service.loop.create_future()
+            failed.set_exception(error)
+            failed.exception()
+            return failed
         group.on_written()
         gone = {member for member, record in changed.items() if record is None}
         self._written[group.name] = (written | changed.keys()) - gone
@@ -71,9 +87,31 @@ class MemberJournal:
         commit.data.append(end)
         waiting = service.submit(commit)
         if waiting is not None:
-            # Nobody may wait for it; a failure is heard of elsewhere.
-            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._under_way[group.name] = waiting
+            waiting.add_done_callback(partial(self._on_safe, group.name))
         return waiting
+
+    def _on_safe(self, name: str, done: asyncio.Future[None]) -> None:
+        if self._under_way.get(name) is done:
+            del self._under_way[name]
+        # Nobody may wait for it; a failed sync is heard of elsewhere.
+        _ = done.cancelled() or done.exception()
+
+
+def told(answers: list[Answer], done: asyncio.Future[None]) -> list[Answer]:
+    """The answers, or, where what they say was not written, that their members come again."""
+    if not done.cancelled() and done.exception() is None:
+        return answers
+    error = GroupError.COORDINATOR_NOT_AVAILABLE
+    return [
+        Answer(
+            reply,
+            JoinAnswer(error, message.member_id)
+            if isinstance(message, JoinAnswer)
+            else SyncAnswer(error),
+        )
+        for reply, message in answers
+    ]
 
 
 def _restored(
