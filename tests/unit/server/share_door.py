@@ -72,6 +72,7 @@ class Shared(Asking):
         acks: tuple[Ack, ...] = (),
         wait_ms: int = 0,
         count: int = 500,
+        bytes_max: int = 2**20,
         forget: bool = False,
         group: str = GROUP,
         topic_id: bytes | None = None,
@@ -87,8 +88,8 @@ class Shared(Asking):
             FETCH,
             version,
             ShareFetchRequest(
-                group, member, epoch, wait_ms, 1, 2**20, count, count, int(exact), renew, topics,
-                (ForgottenTopic(self.topic.id, (0,)),) if forget else (),
+                group, member, epoch, wait_ms, 1, bytes_max, count, count, int(exact), renew,
+                topics, (ForgottenTopic(self.topic.id, (0,)),) if forget else (),
             ),
         )  # fmt: skip
 

@@ -51,6 +51,17 @@ def test_a_batch_is_given_whole_whatever_a_client_asks_for_unless_it_says_otherw
     run(scenario)
 
 
+def test_who_asks_for_no_bytes_gets_none_and_who_asks_for_one_gets_a_record() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        await shared.beat()
+        await shared.publish(b"x")
+        assert ranges(await shared.fetch(0, bytes_max=0)) == []
+        assert ranges(await shared.fetch(1, bytes_max=1)) == [(0, 0, 1)]
+
+    run(scenario)
+
+
 def test_a_group_begins_with_what_is_not_older_than_it_says() -> None:
     async def scenario() -> None:
         shared = Shared()

@@ -203,13 +203,14 @@ class _Poll:
         # record is that it asks for, as with Kafka.
         is_flexible = request.share_acquire_mode == BATCH_OPTIMIZED
         self._more = max(0, limits.LEASE_MESSAGES_MAX - self._count) if is_flexible else 0
-        self._bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
+        self._bytes_max = min(max(request.max_bytes, 0), RESPONSE_BYTES_MAX)
         self._wait_ms = max(0, min(request.max_wait_ms, WAIT_MS_MAX))
 
     def look(self, among: int = 1) -> list[Acquired] | None:
         """None when this member can take nothing now, whatever there is."""
-        if self._call.connection.is_congested:
-            # Leases would run out while they wait to be sent.
+        if not self._bytes_max or self._call.connection.is_congested:
+            # Leases would run out while they wait to be sent. Who asks for no bytes at all
+            # gets none, as with Kafka, where less than a record is one record.
             return None
         now_ms = self._service.clock.now_ms()
         try:
