@@ -241,11 +241,12 @@ class Cursors:
         is in the catalog no longer."""
         if group in self._topics.catalog.groups and not self.knows(group):
             raise GroupKindMismatch(f"group {group!r} reads as a queue; choose another name")
-        strangers = self.memberships.drop(group)
+        strangers = self.memberships.members(group)
         if strangers:
             # Nobody coordinates its members here, and it goes on without them: were they to
             # come back, they would commit what they had read before.
             self.write_members(group, dict.fromkeys(strangers), now_ms)
+            self.memberships.forget(group)
         partition = self.ensure_topic(now_ms)
         records = []
         cursors: list[tuple[Place, Cursor | None]] = []

@@ -29,12 +29,12 @@ _key_decoder: Final[msgspec.msgpack.Decoder[tuple[str, str]]] = msgspec.msgpack.
 )
 _encoder: Final = msgspec.msgpack.Encoder()
 # How msgpack begins an array of two. Keys of cursors have three.
-_PAIR: Final = 0x92
+_PAIR: Final = b"\x92"
 
 
 def is_membership(record: Record) -> bool:
     """Whether a record of the topic is about a member, not about a cursor."""
-    return record.key is not None and record.key[:1] == bytes((_PAIR,))
+    return record.key is not None and record.key[:1] == _PAIR
 
 
 class Memberships:
@@ -52,9 +52,12 @@ class Memberships:
         elif not members:
             del self._found[group]
 
-    def drop(self, group: str) -> list[str]:
-        """Forget the group, which somebody else reads as now; the ids of its members."""
-        return list(self._found.pop(group, ()))
+    def members(self, group: str) -> list[str]:
+        return list(self._found.get(group, ()))
+
+    def forget(self, group: str) -> None:
+        """Somebody else reads as this group now."""
+        self._found.pop(group, None)
 
     def take(self) -> Iterator[tuple[str, dict[str, StoredMember]]]:
         """Groups and their members as they were found. They are forgotten here."""

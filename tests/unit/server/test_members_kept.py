@@ -429,3 +429,35 @@ def test_a_group_without_members_costs_nothing() -> None:
         assert asking.door.groups.registry.find(GROUP) is None
 
     run(scenario)
+
+
+def test_a_group_that_was_made_a_queue_without_a_node_has_no_such_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And a disk that takes nothing does not keep the node from starting."""
+
+    async def scenario() -> None:
+        def full(*args: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        disk = FaultDisk()
+        asking = door_with_topic(disk)
+        await consume(asking, "ann", 0)
+        while not asking.service.commits.is_idle:
+            await asyncio.sleep(0)
+        left = disk.crash(lambda states: 0)
+        await asking.close()
+        broker = Broker(left, SystemEntropy(), 0)
+        broker.groups.open(GROUP, [broker.topics.named(TOPIC)], {}, 0, broker.commit())
+        broker.close()
+        monkeypatch.setattr(Cursors, "write_members", full)
+        asking = door_with_topic(left)
+        assert asking.door.groups.registry.find(GROUP) is None
+        await asking.close()
+        monkeypatch.undo()
+        asking = door_with_topic(left)
+        assert asking.door.groups.registry.find(GROUP) is None
+        await asking.close()
+        assert not Broker(left, SystemEntropy(), 0).cursors.memberships.members(GROUP)
+
+    run(scenario)

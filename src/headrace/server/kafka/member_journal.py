@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from headrace.core.errors import HeadraceError
@@ -47,9 +48,11 @@ class MemberJournal:
         broker = self._service.broker
         for name, members in broker.cursors.memberships.take():
             if name in broker.topics.catalog.groups:
-                # While no node ran, somebody made it a queue.
-                gone = dict.fromkeys(members)
-                broker.cursors.write_members(name, gone, self._service.clock.now_ms())
+                # While no node ran, somebody made it a queue. On a full disk that has to wait
+                # for the next start.
+                with suppress(HeadraceError, OSError):
+                    now = self._service.clock.now_ms()
+                    broker.cursors.write_members(name, dict.fromkeys(members), now)
             elif members:
                 self._written[name] = set(members)
                 yield _restored(name, members, rules_of(name), topics, now_ms)
