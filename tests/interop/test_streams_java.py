@@ -190,6 +190,7 @@ def test_every_order_is_counted_once_while_instances_and_the_node_are_killed(
         first.kill()
         feed(200)
         counts.read_until(lambda: is_shared_by(node.bootstrap, 1), "one to have it all")
+        [before] = described(node.bootstrap).members
         node.restart(kill=True)
         feed(200)
         each = fed // REGIONS
@@ -199,6 +200,9 @@ def test_every_order_is_counted_once_while_instances_and_the_node_are_killed(
         )
         assert counts.by_region == {f"r{n}": [*range(1, each + 1)] for n in range(REGIONS)}
         assert "ERROR" not in second.states, second.errors()
+        # Epochs begin anew for those who have to join again.
+        [after] = described(node.bootstrap).members
+        assert after.member_id == before.member_id and after.member_epoch > before.member_epoch
         second.close()
         assert described(node.bootstrap).group_state == "Empty"
     finally:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from types import UnionType
+from typing import Any, Protocol
 
-from headrace.engine.coordinator.stored import (
-    StoredMember,
-    Unwritten,
-    decode_member,
-    encode_member,
-)
-
-R = TypeVar("R", bound=StoredMember)
+from headrace.engine.coordinator.stored import Unwritten, decode_member, encode_member
 
 
 class Written(Protocol):
@@ -31,8 +25,9 @@ class Notebook:
         group.on_written()
         assert not group.unwritten(set(self._members))
 
-    def read(self, kind: type[R]) -> dict[str, R]:
-        found: dict[str, R] = {}
+    def read(self, kind: type | UnionType) -> dict[str, Any]:
+        """What is written under each id, all of it of this kind."""
+        found: dict[str, Any] = {}
         for member_id, value in self._members.items():
             record = decode_member(value)
             assert isinstance(record, kind)

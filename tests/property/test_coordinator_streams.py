@@ -1,8 +1,8 @@
 """Streams groups under any interleaving of what members, time and topics can do.
 
 The clients are well-behaved but unlucky and slow, as in test_coordinator_consumer.py: they
-lose answers, take their time to let go, stall, crash and come back; processes have one or
-two threads. Names of the invariants:
+lose answers, take their time to let go, stall, crash and come back, and so does the
+coordinator; processes have one or two threads. Names of the invariants:
 
     OneOwner             no task is active at two members
     OnceInAProcess       no process has a task twice, in whatever role
@@ -20,8 +20,10 @@ from itertools import count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.notebook import Notebook
 
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.stored import TOPOLOGY_KEY, StreamsRecord, TopologyRecord
 from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.coordinator.streams.values import (
     NOTHING,
@@ -75,6 +77,9 @@ class StreamsMachine(RuleBasedStateMachine):
             streams_assignment_interval_ms=500,
         )
         self.group = StreamsGroup("g", rules=self.rules_now)
+        self.notebook = Notebook()
+        # About to end: what happens now is neither written nor answered.
+        self.is_dying = False
         self.topics = {"in": (b"i1", 4), "table": (b"t1", 2)}
         self.now_ms = 1_000
         self.clients: list[Client] = []
@@ -128,6 +133,25 @@ class StreamsMachine(RuleBasedStateMachine):
     def leave(self, index: int) -> None:
         client = self.clients.pop(index % len(self.clients))
         self.group.on_heartbeat(StreamsRequest(client.member_id, -1), self.topics, self.now_ms)
+        self.notebook.write(self.group)
+
+    @rule(last=st.none() | indexes)
+    def start_anew(self, last: int | None) -> None:
+        """The coordinator, perhaps while a member speaks to it."""
+        if last is not None and self.clients:
+            self.is_dying = True
+            self.heartbeat(self.clients[last % len(self.clients)], lost=True)
+            self.is_dying = False
+        self.group = StreamsGroup("g", rules=self.rules_now)
+        found = self.notebook.read(StreamsRecord | TopologyRecord)
+        common = found.pop(TOPOLOGY_KEY, None)
+        members = {key: each for key, each in found.items() if isinstance(each, StreamsRecord)}
+        # There is a topology while there are members, and then only.
+        assert isinstance(common, TopologyRecord) is bool(members)
+        if isinstance(common, TopologyRecord):
+            self.group.restore(common, members, dict(self.topics), self.now_ms)
+        # Nobody knows of an epoch that no member has.
+        self.epochs_seen = (0, 0)
 
     @rule(more=st.integers(1, 2))
     def grow(self, more: int) -> None:
@@ -150,6 +174,7 @@ class StreamsMachine(RuleBasedStateMachine):
     def wait(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
         self.group.tick(self.now_ms)
+        self.notebook.write(self.group)
         deadline_ms = self.group.next_deadline_ms()
         assert deadline_ms is None or deadline_ms > self.now_ms
 
@@ -214,6 +239,8 @@ class StreamsMachine(RuleBasedStateMachine):
             request = request._replace(owned=client.has)
         members = {member.member_id for member in self.group.describe().members}
         answer = self.group.on_heartbeat(request, dict(self.topics), self.now_ms)
+        if not self.is_dying:
+            self.notebook.write(self.group)
         for topic in answer.missing:
             number = next(self.numbers)
             self.topics[topic.name] = (f"{topic.name}{number}".encode(), topic.partitions)

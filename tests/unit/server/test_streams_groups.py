@@ -19,7 +19,6 @@ from tests.unit.server.streams_door import (
 )
 
 from headrace.core import limits
-from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.group_members import members_of
 from headrace.wire.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -173,22 +172,6 @@ def test_endpoints_of_all_instances_are_told_to_each() -> None:
         epoch = answer.endpoint_information_epoch
         quiet = await asking.beat("m1", answer.member_epoch, endpoint_information_epoch=epoch)
         assert quiet.partitions_by_user_endpoint is None
-
-    run(scenario)
-
-
-def test_after_a_restart_members_join_again_and_find_their_topics() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        asking = Streaming(disk=disk)
-        answer = await asking.settled()
-        await asking.close()
-        again = Streaming(disk=disk)
-        stranger = await again.beat("m1", answer.member_epoch)
-        assert stranger.error_code == Error.UNKNOWN_MEMBER_ID, "which clients answer by joining"
-        assert (await again.describe()).error_code == Error.GROUP_ID_NOT_FOUND
-        joined = await again.join()
-        assert [each.status_code for each in joined.status] == [DELAYED]
 
     run(scenario)
 

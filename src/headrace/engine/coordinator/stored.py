@@ -6,6 +6,8 @@ One record for each member, in the topic of the group's cursors (docs/formats/me
                 What they agree upon in between, nobody works by yet
     consumer    whenever a member moved or wants something else: what it was granted, and its
                 epoch. The target is not written: it is made anew out of that
+    streams     as for a consumer group; and what the application is made of, once for all of
+                its members, under the id of no member
 
     a group ──> unwritten() ──> records ──> synced ──> its members are answered
     records ──> restored() ──> the group, whose members have a session's time to be heard of
@@ -23,7 +25,19 @@ from typing import Final
 
 import msgspec
 
+from headrace.engine.coordinator.streams.values import (
+    Endpoint,
+    Held,
+    Task,
+    TaskIds,
+    Topology,
+    by_subtopology,
+    one_by_one,
+)
 from headrace.engine.coordinator.values import Assignment, JoinRequest
+
+# Under which id a streams group's topology is written; no member has it.
+TOPOLOGY_KEY: Final = ""
 
 
 class ClassicSaid(msgspec.Struct, frozen=True, array_like=True):
@@ -95,7 +109,49 @@ class ConsumerRecord(msgspec.Struct, frozen=True, array_like=True, tag="consumer
     classic: ClassicSaid | None
 
 
-StoredMember = ClassicRecord | ConsumerRecord
+class StoredTasks(msgspec.Struct, frozen=True, array_like=True):
+    """Tasks of a streams group, as they travel: by subtopology, in order."""
+
+    active: TaskIds
+    standby: TaskIds
+
+    @classmethod
+    def of(cls, held: Held) -> StoredTasks:
+        return cls(by_subtopology(held.active), by_subtopology(held.standby))
+
+    def as_held(self) -> Held:
+        return Held(one_by_one(self.active), one_by_one(self.standby))
+
+
+class StreamsRecord(msgspec.Struct, frozen=True, array_like=True, tag="streams"):
+    """A member of a streams group."""
+
+    epoch: int
+    # The one that it came with: our answer with `epoch` may not have reached it.
+    heard_epoch: int
+    state: str
+    assigned: StoredTasks
+    revoking: StoredTasks
+    # At which epoch each active task was granted.
+    granted_epochs: tuple[tuple[Task, int], ...]
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    endpoint: Endpoint | None
+    client_tags: tuple[tuple[str, str], ...]
+    rebalance_timeout_ms: int
+
+
+class TopologyRecord(msgspec.Struct, frozen=True, array_like=True, tag="topology"):
+    """What the members of a streams group have in common."""
+
+    topology: Topology
+    standby_replicas: int
+
+
+StoredMember = ClassicRecord | ConsumerRecord | StreamsRecord | TopologyRecord
 # By member id; None of one that is gone.
 Unwritten = dict[str, StoredMember | None]
 

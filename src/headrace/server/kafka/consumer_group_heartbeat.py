@@ -17,6 +17,7 @@ from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.values import JOIN_EPOCH, GroupError
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.heartbeat_interval import interval_ms
+from headrace.server.kafka.member_journal import NOT_WRITTEN, is_written
 from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -72,15 +73,13 @@ def handle(
 async def _answer_later(
     response: ConsumerGroupHeartbeatResponse, waiting: asyncio.Future[None]
 ) -> ConsumerGroupHeartbeatResponse:
-    # Others may wait for it as well.
-    await asyncio.wait([waiting])
-    if waiting.cancelled() or waiting.exception() is not None:
-        return response._replace(
-            error_code=GroupError.COORDINATOR_NOT_AVAILABLE,
-            error_message="what the group agreed upon could not be written: try again",
-            assignment=None,
-        )
-    return response
+    if await is_written(waiting):
+        return response
+    return response._replace(
+        error_code=GroupError.COORDINATOR_NOT_AVAILABLE,
+        error_message=NOT_WRITTEN,
+        assignment=None,
+    )
 
 
 def _interval_ms(call: Call, name: str) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from headrace.core import limits
 from headrace.engine.catalog import Catalog
@@ -52,7 +53,7 @@ from headrace.engine.coordinator.values import (
 from headrace.server.kafka.group_timers import GroupTimers
 from headrace.server.kafka.held import Held
 from headrace.server.kafka.live_settings import LiveSettings
-from headrace.server.kafka.member_journal import MemberJournal, told
+from headrace.server.kafka.member_journal import KeptGroup, MemberJournal, told
 from headrace.server.kafka.names import is_listed, kafka_name
 from headrace.server.service import Service
 
@@ -90,7 +91,7 @@ class LiveGroups:
 
     def new_id(self) -> str:
         """For a member's id: one that nobody ever had."""
-        return _uuid_text(self.service.entropy.random_bytes(16))
+        return str(UUID(bytes=self.service.entropy.random_bytes(16)))
 
     def _note_read(self, name: str) -> None:
         """A member was heard of: its group is read."""
@@ -213,7 +214,7 @@ class LiveGroups:
         self._match_later(group)
         self._arm(group)
 
-    def _replace(self, group: ClassicGroup | MixedGroup) -> None:
+    def _replace(self, group: KeptGroup) -> None:
         self.registry.replace(group)
         self._timers.cancel(group.name)
         self.budget.note(group)
@@ -253,25 +254,29 @@ class LiveGroups:
 
     # Streams groups.
 
-    def streams_heartbeat(self, name: str, request: StreamsRequest) -> StreamsAnswer:
+    def streams_heartbeat(
+        self, name: str, request: StreamsRequest
+    ) -> tuple[StreamsAnswer, asyncio.Future[None] | None]:
+        """The answer, and what it has to wait for: what it says is being written."""
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
         if request.topology is not None and not refusal:
             refusal = self.refuse_size(name, topology_bytes(request.topology))
         group = refusal or self._find_streams(name, request.member_epoch)
         if isinstance(group, GroupError):
             reason = f"{name!r} cannot be a streams group: {_REASONS[group]}"
-            return StreamsAnswer(group, reason, request.member_id, request.member_epoch)
+            return StreamsAnswer(group, reason, request.member_id, request.member_epoch), None
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
+        waiting = self._journal.write(group)
         self._note_read(name)
         if request.member_epoch <= 0:
             self.budget.note(group)
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
-        return answer
+        return answer, waiting
 
     def _find_streams(self, name: str, member_epoch: int) -> StreamsGroup | GroupError:
-        """Only a member that joins makes a group. Others joined it before the node was started,
-        and have to join again: Kafka's client would give up if its group were not found."""
+        """Only a member that joins makes a group. Others have to join again: Kafka's client would
+        give up if its group were not found."""
         if member_epoch != JOIN_EPOCH and self.registry.find(name) is None:
             return GroupError.UNKNOWN_MEMBER_ID
         return self.registry.streams(name)
@@ -454,6 +459,7 @@ class LiveGroups:
             return
         elif isinstance(group, StreamsGroup):
             group.tick(now_ms)
+            self._journal.write(group)
             self.budget.note(group)
         self._arm(group)
 
@@ -492,8 +498,3 @@ _REASONS = {
 def is_group_id(name: str) -> bool:
     # Kafka's clients are freer with groups than with topics: any characters do.
     return 0 < len(name) <= limits.NAME_CHARACTERS_MAX
-
-
-def _uuid_text(random: bytes) -> str:
-    text = random.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -3,8 +3,8 @@
     a group has changed ──> write ──> a future, until it is safe ──> its members are answered
     the node starts ──────> restored ──> groups whose members go on as if nothing had been
 
-Classic groups and those with assignment by the broker. Members of share and streams groups
-join again after a restart, which costs them nothing that they have read.
+Members of share groups join again after a restart: they have nothing to lose by that, since
+leases and not membership decide who gets a message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from headrace.engine.coordinator.mixed import MixedGroup
 from headrace.engine.coordinator.registry import CoordinatedGroup
 from headrace.engine.coordinator.rules import GroupRules
 from headrace.engine.coordinator.share import ShareGroup
-from headrace.engine.coordinator.stored import ClassicRecord, ConsumerRecord, StoredMember
+from headrace.engine.coordinator.stored import (
+    TOPOLOGY_KEY,
+    ClassicRecord,
+    ConsumerRecord,
+    StoredMember,
+    StreamsRecord,
+    TopologyRecord,
+)
 from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.coordinator.values import (
     Answer,
@@ -32,6 +39,8 @@ from headrace.engine.coordinator.values import (
     Topics,
 )
 from headrace.server.service import Service
+
+KeptGroup = ClassicGroup | MixedGroup | StreamsGroup
 
 
 class MemberJournal:
@@ -43,24 +52,27 @@ class MemberJournal:
 
     def restored(
         self, rules_of: Callable[[str], GroupRules], topics: Topics, now_ms: int
-    ) -> Iterator[ClassicGroup | MixedGroup]:
+    ) -> Iterator[KeptGroup]:
         """Every group that had members when the node went."""
         broker = self._service.broker
         for name, members in broker.cursors.memberships.take():
-            if name in broker.topics.catalog.groups:
-                # While no node ran, somebody made it a queue. On a full disk that has to wait
-                # for the next start.
+            group = None
+            if name not in broker.topics.catalog.groups:
+                group = _restored(name, members, rules_of(name), topics, now_ms)
+            if group is not None:
+                self._written[name] = set(members)
+                yield group
+            elif members:
+                # While no node ran, somebody made it a queue; or writing was cut short. On a
+                # full disk that has to wait for the next start.
                 with suppress(HeadraceError, OSError):
                     now = self._service.clock.now_ms()
                     broker.cursors.write_members(name, dict.fromkeys(members), now)
-            elif members:
-                self._written[name] = set(members)
-                yield _restored(name, members, rules_of(name), topics, now_ms)
 
     def write(self, group: CoordinatedGroup) -> asyncio.Future[None] | None:
         """Write what is new about the group's members. Done when all that is written of them
         is safe, None if it is so already; it fails where it cannot be written."""
-        if isinstance(group, ShareGroup | StreamsGroup):
+        if isinstance(group, ShareGroup):
             return None
         written = self._written.get(group.name, set())
         changed = group.unwritten(written)
@@ -101,6 +113,16 @@ class MemberJournal:
         _ = done.cancelled() or done.exception()
 
 
+NOT_WRITTEN = "what the group agreed upon could not be written: try again"
+
+
+async def is_written(waiting: asyncio.Future[None]) -> bool:
+    """Wait for what is being written; whether it is safe now."""
+    # Others may wait for it as well.
+    await asyncio.wait([waiting])
+    return not waiting.cancelled() and waiting.exception() is None
+
+
 def told(answers: list[Answer], done: asyncio.Future[None]) -> list[Answer]:
     """The answers, or, where what they say was not written, that their members come again."""
     if not done.cancelled() and done.exception() is None:
@@ -119,7 +141,14 @@ def told(answers: list[Answer], done: asyncio.Future[None]) -> list[Answer]:
 
 def _restored(
     name: str, members: dict[str, StoredMember], rules: GroupRules, topics: Topics, now_ms: int
-) -> ClassicGroup | MixedGroup:
+) -> KeptGroup | None:
+    """The group as it was, or None if nothing of it can go on."""
+    common = members.get(TOPOLOGY_KEY)
+    streams = {key: each for key, each in members.items() if isinstance(each, StreamsRecord)}
+    if streams and isinstance(common, TopologyRecord):
+        application = StreamsGroup(name, rules=rules)
+        application.restore(common, streams, topics, now_ms)
+        return application
     classic = {key: each for key, each in members.items() if isinstance(each, ClassicRecord)}
     consumers = {key: each for key, each in members.items() if isinstance(each, ConsumerRecord)}
     # Both, where writing was cut short while a group went from one protocol to the other:
@@ -129,6 +158,8 @@ def _restored(
         group.obey(rules)
         group.restore(classic, now_ms)
         return group
+    if not consumers:
+        return None
     mixed = MixedGroup(name)
     mixed.obey(rules)
     mixed.restore(consumers, topics, now_ms)

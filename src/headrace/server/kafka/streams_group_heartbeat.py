@@ -22,11 +22,12 @@ from headrace.engine.catalog import RESERVED_TOPICS
 from headrace.engine.coordinator.streams import values
 from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.coordinator.streams.values import Status
-from headrace.engine.coordinator.values import STATIC_LEAVE_EPOCH
+from headrace.engine.coordinator.values import STATIC_LEAVE_EPOCH, GroupError
 from headrace.server.kafka.create_topics import DEFAULT, create_all
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.heartbeat_interval import interval_ms
+from headrace.server.kafka.member_journal import NOT_WRITTEN, is_written
 from headrace.wire.kafka.generated import streams_group_heartbeat_request as asked
 from headrace.wire.kafka.generated import streams_group_heartbeat_response as said
 from headrace.wire.kafka.generated.create_topics_request import (
@@ -54,8 +55,15 @@ async def handle(
             member_id=request.member_id,
             member_epoch=request.member_epoch,
         )
-    answer = call.door.groups.streams_heartbeat(request.group_id, _request(call, request))
+    answer, waiting = call.door.groups.streams_heartbeat(request.group_id, _request(call, request))
     failed = await _make(call, answer.missing) if answer.missing else ""
+    if waiting is not None and not await is_written(waiting):
+        answer = values.StreamsAnswer(
+            GroupError.COORDINATOR_NOT_AVAILABLE,
+            NOT_WRITTEN,
+            request.member_id,
+            request.member_epoch,
+        )
     held = answer.assignment
     return said.StreamsGroupHeartbeatResponse(
         error_code=answer.error,

@@ -46,3 +46,17 @@ def partitions_read(
             if topic in found and partition < found[topic][1]:
                 partitions.setdefault(topic, []).append(partition)
     return tuple((topic, tuple(numbers)) for topic, numbers in sorted(partitions.items()))
+
+
+def tasks_that_read(
+    partitions: Iterable[tuple[str, int]], topology: Topology | None
+) -> frozenset[Task] | None:
+    """The tasks that read these partitions; None if no task reads one of them."""
+    subtopologies = () if topology is None else topology.subtopologies
+    reader = {name: each.id for each in subtopologies for name in each.read_topics()}
+    tasks = set()
+    for topic, partition in partitions:
+        if topic not in reader:
+            return None
+        tasks.add((reader[topic], partition))
+    return frozenset(tasks)

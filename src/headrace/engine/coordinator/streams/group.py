@@ -24,16 +24,31 @@ members can be asked for their state have an epoch of their own; a member that h
 the newest one is told all of them.
 
 Static members are refused, as by Kafka 4.3, whose clients have none in such a group.
+
+What a member is told is written down before (`unwritten`, coordinator/stored.py). A group that
+was restored makes a new target out of what its members have: they keep their tasks, and those
+who came last get theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.stored import (
+    TOPOLOGY_KEY,
+    StreamsRecord,
+    TopologyRecord,
+    Unwritten,
+)
 from headrace.engine.coordinator.streams.assignor import Seat, assign
-from headrace.engine.coordinator.streams.endpoints import partitions_by_endpoint, partitions_read
-from headrace.engine.coordinator.streams.member import STABLE, Holders, StreamsMember
+from headrace.engine.coordinator.streams.endpoints import (
+    partitions_by_endpoint,
+    partitions_read,
+    tasks_that_read,
+)
+from headrace.engine.coordinator.streams.member import REVOKING, STABLE, Holders, StreamsMember
 from headrace.engine.coordinator.streams.refusals import (
     Refused,
     check_epoch,
@@ -47,6 +62,7 @@ from headrace.engine.coordinator.streams.topology import (
     configure,
     required_topics,
     topology_bytes,
+    with_sizes,
 )
 from headrace.engine.coordinator.streams.values import (
     NOTHING,
@@ -56,7 +72,6 @@ from headrace.engine.coordinator.streams.values import (
     StreamsDescription,
     StreamsMemberDescription,
     StreamsRequest,
-    Task,
     TaskIds,
     Topology,
 )
@@ -86,7 +101,11 @@ class StreamsGroup:
         # Before then no target is made.
         self._assign_after_ms = 0
         self._endpoint_epoch = 0
+        # Members whose news of endpoints have an epoch that means nothing here.
+        self._out_of_date: set[str] = set()
         self._shut_down_by: str | None = None
+        # Members of whom something is not written down, and the topology's key likewise.
+        self._moved: set[str] = set()
 
     def obey(self, rules: GroupRules) -> None:
         """Sessions that are running keep their length until their member is heard of."""
@@ -116,6 +135,51 @@ class StreamsGroup:
     def next_deadline_ms(self) -> int | None:
         return min(map(_deadline_ms, self._members.values()), default=None)
 
+    # What is written down.
+
+    def unwritten(self, written: Set[str]) -> Unwritten:
+        """What is to be written, where something is written under these ids."""
+        if self._topology is None or not self._members:
+            return dict.fromkeys(written)
+        changed: Unwritten = {}
+        if TOPOLOGY_KEY in self._moved or TOPOLOGY_KEY not in written:
+            changed[TOPOLOGY_KEY] = TopologyRecord(self._topology, self._standby_replicas)
+        changed.update(dict.fromkeys(written - self._members.keys() - {TOPOLOGY_KEY}))
+        for member_id in self._moved & self._members.keys():
+            changed[member_id] = self._members[member_id].record()
+        return changed
+
+    def on_written(self) -> None:
+        self._moved.clear()
+
+    def restore(
+        self,
+        common: TopologyRecord,
+        records: Mapping[str, StreamsRecord],
+        topics: Topics,
+        now_ms: int,
+    ) -> None:
+        """Be the group that was written down. What the catalog makes of its topology now is
+        looked at again when a member is heard of."""
+        # Members are told if it cannot be run any more.
+        with suppress(InvalidTopology):
+            self._take_over(common.topology, configure(common.topology, topics), topics)
+        self._topology, self._standby_replicas = common.topology, common.standby_replicas
+        for member_id, record in records.items():
+            member = StreamsMember(member_id)
+            member.restore(record)
+            member.expires_ms = now_ms + self._rules.streams_session_timeout_ms
+            if member.state == REVOKING:
+                member.revoke_deadline_ms = now_ms + member.rebalance_timeout_ms
+            self._members[member_id] = member
+            self._holders.take_over(member, member.granted())
+            self._target[member_id] = member.assigned
+        self._moved.clear()
+        self._out_of_date = set(self._members)
+        self.assignment_epoch = max(1, *(each.epoch for each in self._members.values()))
+        # A target that nobody had followed yet is not on record.
+        self.group_epoch = self.assignment_epoch + 1
+
     # Questions.
 
     def check_commit(
@@ -137,7 +201,7 @@ class StreamsGroup:
             return GroupError.NONE
         if member_epoch > member.epoch:
             return GroupError.STALE_MEMBER_EPOCH
-        tasks = self._tasks_of(partitions())
+        tasks = tasks_that_read(partitions(), self._topology)
         is_fine = tasks is not None and member.may_commit_behind(member_epoch, tasks)
         return GroupError.NONE if is_fine else GroupError.STALE_MEMBER_EPOCH
 
@@ -199,11 +263,14 @@ class StreamsGroup:
         return problem is not None and problem[0] is Status.MISSING_SOURCE_TOPICS
 
     def describe(self) -> StreamsDescription:
+        topology = self._topology
+        if topology is not None and self._configured.is_ready:
+            topology = with_sizes(topology, self._configured.sizes)
         return StreamsDescription(
             self.state(),
             self.group_epoch,
             self.assignment_epoch,
-            self._sized_topology(),
+            topology,
             tuple(
                 StreamsMemberDescription(
                     member.member_id,
@@ -222,26 +289,6 @@ class StreamsGroup:
             ),
         )
 
-    def _sized_topology(self) -> Topology | None:
-        if self._topology is None or not self._configured.is_ready:
-            return self._topology
-        sizes = self._configured.sizes
-        return self._topology._replace(
-            subtopologies=tuple(
-                each._replace(
-                    repartition_source_topics=tuple(
-                        topic._replace(partitions=sizes[topic.name])
-                        for topic in each.repartition_source_topics
-                    ),
-                    changelog_topics=tuple(
-                        topic._replace(partitions=sizes[topic.name])
-                        for topic in each.changelog_topics
-                    ),
-                )
-                for each in self._topology.subtopologies
-            )
-        )
-
     # Heartbeats.
 
     def _on_alive(self, request: StreamsRequest, topics: Topics, now_ms: int) -> StreamsAnswer:
@@ -255,18 +302,22 @@ class StreamsGroup:
             self._assign_after_ms = now_ms + self._rules.streams_rebalance_delay_ms
         member = known or StreamsMember(request.member_id)
         self._members[member.member_id] = member
-        before = member.assigned
+        before, facts = member.assigned, None if known is None else known.facts()
         member.heard_epoch = request.member_epoch
         member.expires_ms = now_ms + self._rules.streams_session_timeout_ms
         changed = member.update(request) or known is None
         changed |= self._take_over(topology, configured, topics)
-        changed |= self._standby_replicas != self._rules.streams_standby_replicas
-        self._standby_replicas = self._rules.streams_standby_replicas
+        if self._standby_replicas != self._rules.streams_standby_replicas:
+            self._standby_replicas = self._rules.streams_standby_replicas
+            self._moved.add(TOPOLOGY_KEY)
+            changed = True
         if changed:
             self.group_epoch += 1
         delay = self._follow(now_ms)
         target = self._target.get(member.member_id, NOTHING)
         member.reconcile(target, self.assignment_epoch, request.owned, self._holders, now_ms)
+        if member.facts() != facts:
+            self._moved.add(member.member_id)
         if request.shuts_down:
             self._shut_down_by = self._shut_down_by or member.member_id
         return self._answer(request, member, before, delay)
@@ -281,7 +332,8 @@ class StreamsGroup:
         # A member that says it has something else may have missed our last answer.
         is_told = is_changed or (request.owned is not None and request.owned != member.assigned)
         endpoints = None
-        if request.endpoint_epoch != self._endpoint_epoch:
+        if request.endpoint_epoch != self._endpoint_epoch or member.member_id in self._out_of_date:
+            self._out_of_date.discard(member.member_id)
             endpoints = partitions_by_endpoint(self._members.values(), self._topology, self._found)
         return StreamsAnswer(
             GroupError.NONE,
@@ -354,6 +406,7 @@ class StreamsGroup:
         member.release(self._holders)
         del self._members[member.member_id]
         self._target.pop(member.member_id, None)
+        self._out_of_date.discard(member.member_id)
         self.group_epoch += 1
         if member.endpoint is not None:
             self._endpoint_epoch += 1
@@ -400,6 +453,7 @@ class StreamsGroup:
         found = {name: topics[name] for name in required_topics(topology) if name in topics}
         if topology != self._topology:
             # A member that brings another one is alone in the group, and has nothing yet.
+            self._moved.add(TOPOLOGY_KEY)
             self._target = {}
             for member in self._members.values():
                 member.release(self._holders)
@@ -433,20 +487,6 @@ class StreamsGroup:
             # What was missing may be there in a moment, and members should not wait then.
             self._assign_after_ms = now_ms + self._rules.streams_assignment_interval_ms
         return None
-
-    def _tasks_of(self, partitions: Iterable[tuple[str, int]]) -> frozenset[Task] | None:
-        """The tasks that read these; None if none does."""
-        reader = {
-            name: each.id
-            for each in (self._topology.subtopologies if self._topology else ())
-            for name in each.read_topics()
-        }
-        tasks = set()
-        for topic, partition in partitions:
-            if topic not in reader:
-                return None
-            tasks.add((reader[topic], partition))
-        return frozenset(tasks)
 
 
 def _deadline_ms(member: StreamsMember) -> int:

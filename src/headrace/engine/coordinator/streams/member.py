@@ -21,6 +21,7 @@ while the member's epoch rose is right for every task that it had before.
 
 from __future__ import annotations
 
+from headrace.engine.coordinator.stored import StoredTasks, StreamsRecord
 from headrace.engine.coordinator.streams.values import (
     NO_TASKS,
     NOTHING,
@@ -50,11 +51,15 @@ class Holders:
             frozenset(task for task in wanted.active if self._is_free(task, member)),
             frozenset(task for task in wanted.standby if not self._is_near(task, member)),
         )
-        for task in granted.active:
-            self._active[task] = member
-        for task in granted.standby:
-            self._standby.setdefault(task, set()).add(member)
+        self.take_over(member, granted)
         return granted
+
+    def take_over(self, member: StreamsMember, tasks: Held) -> None:
+        """The member has these, and nobody else."""
+        for task in tasks.active:
+            self._active[task] = member
+        for task in tasks.standby:
+            self._standby.setdefault(task, set()).add(member)
 
     def release(self, member: StreamsMember, tasks: Held) -> None:
         for task in tasks.active:
@@ -145,6 +150,43 @@ class StreamsMember:
             self.client_id, self.client_host, self.rack_id, self.rebalance_timeout_ms,
             self.topology_epoch, self.process_id, self.endpoint, self.client_tags,
         )  # fmt: skip
+
+    # What is written down.
+
+    def facts(self) -> tuple[object, ...]:
+        """All that is written down of it, to be compared with what it was."""
+        return self.epoch, self.state, self.assigned, self.revoking, self._said()
+
+    def record(self) -> StreamsRecord:
+        return StreamsRecord(
+            self.epoch,
+            self.heard_epoch,
+            self.state,
+            StoredTasks.of(self.assigned),
+            StoredTasks.of(self.revoking),
+            tuple(sorted(self.granted_epochs.items())),
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.topology_epoch,
+            self.process_id,
+            self.endpoint,
+            self.client_tags,
+            self.rebalance_timeout_ms,
+        )
+
+    def restore(self, record: StreamsRecord) -> None:
+        """Be the member that was written down."""
+        self.epoch, self.heard_epoch = record.epoch, record.heard_epoch
+        self.state = record.state
+        self.assigned, self.revoking = record.assigned.as_held(), record.revoking.as_held()
+        self.granted_epochs = dict(record.granted_epochs)
+        self.rack_id = record.rack_id
+        self.client_id, self.client_host = record.client_id, record.client_host
+        self.topology_epoch = record.topology_epoch
+        self.process_id, self.endpoint = record.process_id, record.endpoint
+        self.client_tags = record.client_tags
+        self.rebalance_timeout_ms = record.rebalance_timeout_ms
 
     def held_bytes(self) -> int:
         """About what is kept of what it says."""

@@ -151,6 +151,25 @@ def required_topics(topology: Topology) -> frozenset[str]:
     )
 
 
+def with_sizes(topology: Topology, sizes: Mapping[str, int]) -> Topology:
+    """The topology with the partitions that internal topics have, where they are known."""
+
+    def sized(internal: tuple[InternalTopic, ...]) -> tuple[InternalTopic, ...]:
+        return tuple(
+            each._replace(partitions=sizes.get(each.name, each.partitions)) for each in internal
+        )
+
+    return topology._replace(
+        subtopologies=tuple(
+            each._replace(
+                repartition_source_topics=sized(each.repartition_source_topics),
+                changelog_topics=sized(each.changelog_topics),
+            )
+            for each in topology.subtopologies
+        )
+    )
+
+
 def topology_bytes(topology: Topology) -> int:
     """About what it takes to keep one."""
     return sum(
