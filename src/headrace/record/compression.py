@@ -19,13 +19,15 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import cramjam
 
 from headrace.core import limits
 from headrace.core.errors import CorruptBatch
 from headrace.core.ports import Buffer
+from headrace.record.filling import filled
 from headrace.record.lz4_beginning import OUTPUT_FULL, read_lz4_beginning
 
 
@@ -46,6 +48,8 @@ class Codec(IntEnum):
 # zlib's way to say "the largest window, in a gzip member".
 _GZIP_WINDOW_BITS: Final = 31
 _GZIP_LEVEL: Final = 6
+# How much of it is opened at once, and how much at most is fed at once.
+_GZIP_PART_BYTES: Final = 512 * 1024
 _LZ4_LEVEL: Final = 1
 _ZSTD_LEVEL: Final = 3
 
@@ -139,7 +143,9 @@ def _gzip_beginning(data: Buffer, limit: int) -> tuple[bytes, bool]:
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
     # One byte more than allowed tells "exactly the limit" from "beyond it".
-    result = decompressor.decompress(data, limit + 1)
+    result = decompressor.decompress(data, min(limit + 1, _GZIP_PART_BYTES))
+    if len(result) == _GZIP_PART_BYTES:
+        result = _in_parts(decompressor, result, limit + 1)
     if len(result) > limit:
         raise _too_large(limit)
     if not decompressor.eof:
@@ -147,6 +153,30 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     if decompressor.unused_data:
         raise CorruptBatch("bytes follow the gzip data")
     return result
+
+
+def _in_parts(decompressor: Any, first: bytes, capacity: int) -> bytes:
+    """The first part of what it makes, and the rest up to the capacity: in pieces, since all of
+    it would be copied at once, for which everybody else waits."""
+    with memoryview(decompressor.unconsumed_tail) as behind:
+
+        def fill(room: Buffer) -> int:
+            size, at, part = 0, 0, first
+            with memoryview(room) as view:
+                while part or at < len(behind):
+                    view[size : size + len(part)] = part
+                    size += len(part)
+                    if size == capacity or decompressor.eof:
+                        break
+                    piece = decompressor.unconsumed_tail if at else b""
+                    if not piece:
+                        piece, at = behind[at : at + _GZIP_PART_BYTES], at + _GZIP_PART_BYTES
+                    part = decompressor.decompress(piece, min(capacity - size, _GZIP_PART_BYTES))
+            if decompressor.eof and at < len(behind):
+                raise CorruptBatch("bytes follow the gzip data")
+            return size
+
+        return filled(capacity, fill)
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -186,27 +216,23 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
         raise _too_large(limit)
     if claimed > len(block) * _SNAPPY_RATIO_MAX:
         raise CorruptBatch(f"{len(block)} bytes of snappy cannot hold {claimed}")
-    return bytes(cramjam.snappy.decompress_raw(block))
+    return filled(claimed, partial(cramjam.snappy.decompress_raw_into, block))
 
 
 def _decompress_growing(
-    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
+    decompress_into: Callable[[Buffer, Buffer], int], data: Buffer, limit: int
 ) -> bytes:
     capacity = max(_FIRST_GUESS_BYTES_MIN, len(data) * _FIRST_GUESS_RATIO)
     while True:
         capacity = min(capacity, limit)
-        output = bytearray(capacity)
         try:
-            size = decompress_into(data, output)
+            return filled(capacity, partial(decompress_into, data))
         except cramjam.DecompressionError as error:
             if OUTPUT_FULL not in str(error):
                 raise
             if capacity == limit:
                 raise _too_large(limit) from error
             capacity *= _GROWTH
-            continue
-        with memoryview(output) as view:
-            return bytes(view[:size])
 
 
 def _invalid(codec: int, error: Exception) -> CorruptBatch:

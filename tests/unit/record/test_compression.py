@@ -8,6 +8,7 @@ import struct
 import sys
 import zlib
 from pathlib import Path
+from random import Random
 
 import cramjam
 import pytest
@@ -41,6 +42,22 @@ def test_bytes_written_by_hand_are_read(codec: Codec) -> None:
 
 def test_gzip_of_another_writer_is_read() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"hello", 9)) == b"hello"
+
+
+@pytest.mark.parametrize("size", [524_287, 524_288, 524_289, 1_048_576, 3_000_001])
+@pytest.mark.parametrize("is_random", [True, False])
+def test_gzip_of_many_parts_is_read_to_its_end_and_not_beyond(size: int, is_random: bool) -> None:
+    sample = Random(size).randbytes(size) if is_random else bytes(size)
+    compressed = gzip.compress(sample, 1)
+    assert decompress(Codec.GZIP, compressed) == sample
+    assert decompress(Codec.GZIP, compressed, size) == sample
+    with pytest.raises(CorruptBatch, match="more than"):
+        decompress(Codec.GZIP, compressed, size - 1)
+    for more in (1, 600_000):
+        with pytest.raises(CorruptBatch, match="bytes follow"):
+            decompress(Codec.GZIP, compressed + bytes(more))
+    with pytest.raises(CorruptBatch, match="cut off"):
+        decompress(Codec.GZIP, compressed[:-1])
 
 
 def test_gzip_is_read_by_another_reader() -> None:
