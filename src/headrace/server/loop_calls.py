@@ -32,11 +32,12 @@ from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFil
 from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
+from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
 from headrace.server.service import Service
-from headrace.server.slices import Slices
+from headrace.server.slices import Slices, in_slices
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -82,19 +83,31 @@ class Calls:
         **named: Parameters.kwargs,
     ) -> Answer:
         """What the call returns or raises, once everything it did is safe."""
-        for looks_left in reversed(range(LOOKS_MAX + 1)):
+        looks_left = LOOKS_MAX
+        while True:
             turn = self._face.begin(looks_left)
             try:
                 answer = call(self._face, *args, **named)
             except _LookAgain:
                 await self._finish(turn)
+                looks_left -= 1
+                continue
+            except _TopicWanted as wanted:
+                await self._make(wanted.name)
                 continue
             except OSError as error:
                 raise _judged(error) from error
             await self._finish(turn)
             self._count(call, turn, answer)
             return answer
-        raise AssertionError("a call without looks left does not ask for one")
+
+    async def _make(self, name: str) -> None:
+        """Make a topic to publish to: a step at a time, since making files takes long."""
+        now_ms = self.service.clock.now_ms()
+        try:
+            await in_slices(self.service.broker.topics.making_to_publish_to(name, now_ms))
+        except OSError as error:
+            raise _judged(error) from error
 
     async def run_in_slices(
         self,
@@ -242,6 +255,14 @@ class _LookAgain(Exception):
     """The disk has to bring something about before this call can be answered."""
 
 
+class _TopicWanted(Exception):
+    """A topic has to be made before this call can be carried out; it has done nothing yet."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class _Turn:
     """What one call has begun."""
 
@@ -286,6 +307,15 @@ class _LoopFace(Face):
         answer = work(self.clock.now_ms(), commit)
         self._turn.commits.append(commit)
         return answer
+
+    def _topic_to_write(self, name: str, now_ms: int) -> Topic:
+        topics = self._broker.topics
+        found = topics.catalog.topics.get(name) if isinstance(name, str) else None
+        if found is not None:
+            return found
+        if isinstance(name, str) and topics.may_make(name, may_create=self._auto_create):
+            raise _TopicWanted(name)
+        return topics.named(name)
 
     def _check_writable(self) -> None:
         if self._service.commits.failed is not None:

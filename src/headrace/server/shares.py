@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # Of a turn of the loop, for those in line: while there are others, and when there was none
 # for so long.
-LINE_SECONDS = 0.001
+LINE_SECONDS = 0.0005
 ALONE_SECONDS = 0.01
 ALONE_AFTER_SECONDS = 1.0
 # How fast an account fills, how much it holds, how much a new one owes, and how far it

@@ -3,7 +3,7 @@
     slices = Slices()
     for each in many:
         ...
-        await slices.rest()      returns at once until a millisecond is over
+        await slices.rest()      returns at once until half a millisecond is over
 
 Or as a generator that yields where others may have their turn, for work that is mostly
 small: `answer` goes straight through a small one, and through a large one in slices.
@@ -31,7 +31,7 @@ from headrace.server.shares import shares_of
 
 T = TypeVar("T")
 
-SLICE_SECONDS = 0.001
+SLICE_SECONDS = 0.0005
 # A request about no more than this is answered in one piece.
 SMALL = 32
 

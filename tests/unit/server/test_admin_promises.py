@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 from crc32c import crc32c
@@ -90,6 +91,8 @@ def test_a_topic_is_not_told_of_before_it_is_on_disk() -> None:
         log = asking.broker.metadata.log
         request = MetadataRequest((MetadataRequestTopic(name="new"),))
         answer = asking.begin(METADATA, 12, request)
+        while "new" not in asking.broker.topics.catalog.topics:
+            await asyncio.sleep(0)
         assert log.synced_end < log.end_offset
         # Somebody else who asks for everything must not hear of it early either.
         other = asking.begin(METADATA, 12, MetadataRequest(None))

@@ -12,20 +12,18 @@
 
 A topic that is refused is not made by a client that names it a moment later
 (engine/refused_topics.py). Topics fail one by one. From version 5 on the answer has the
-configuration that the topic got. It is sent when the topics are on disk. Many partitions
-are made in slices; a topic is seen when it is whole.
+configuration that the topic got. It is sent when the topics are on disk. They are made in
+slices, since making files takes long; a topic is seen when it is whole.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
-from headrace.core.steps import Steps, run_to_end
+from headrace.core.steps import Steps
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.assignments import check_replicas
@@ -34,7 +32,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import check_no_collision, check_not_shown
 from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
-from headrace.server.slices import SMALL, in_slices
+from headrace.server.slices import in_slices
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -51,29 +49,7 @@ DEFAULT = -1
 Making = Steps[CreatableTopicResult]
 
 
-def handle(
-    call: Call, request: CreateTopicsRequest
-) -> CreateTopicsResponse | Coroutine[Any, Any, CreateTopicsResponse]:
-    service = call.service
-    if sum(_size(call, topic) for topic in request.topics) > SMALL:
-        return _create_in_slices(call, request)
-    results: list[CreatableTopicResult] = []
-    for making in _makings(call, request):
-        results.append(run_to_end(making))
-    response = CreateTopicsResponse(topics=results)
-    waiting = service.submit(service.commit())
-    service.wake_watching()
-    return response if waiting is None else _when_safe(waiting, response)
-
-
-async def _when_safe(
-    waiting: asyncio.Future[None], response: CreateTopicsResponse
-) -> CreateTopicsResponse:
-    await waiting
-    return response
-
-
-async def _create_in_slices(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=await create_all(call, request))
 
 
@@ -107,11 +83,6 @@ def _refuse_twice(call: Call, name: str) -> Making:
     error = InvalidArgument("the request names this topic twice")
     call.service.broker.topics.note_refused(name, error, call.service.clock.now_ms())
     return _failed(name, Error.INVALID_REQUEST, str(error))
-
-
-def _size(call: Call, wanted: CreatableTopic) -> int:
-    """About how many partitions are to be made."""
-    return 1 + max(len(wanted.assignments), _count(wanted, call.door.settings.partitions))
 
 
 def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Making:

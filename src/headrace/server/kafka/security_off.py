@@ -17,9 +17,13 @@ that is too old.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
+from headrace.core.steps import Steps
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
+from headrace.server.slices import answer
 from headrace.wire.kafka.generated import (
     alter_client_quotas_response,
     alter_user_scram_credentials_response,
@@ -69,6 +73,7 @@ from headrace.wire.kafka.generated.renew_delegation_token_response import (
 
 _NO_AUTHORIZER = "No Authorizer is configured."
 _NEVER_MS = -1
+_Quotas = alter_client_quotas_response.AlterClientQuotasResponse
 
 
 # Access control.
@@ -101,7 +106,11 @@ def describe_quotas(
 
 def alter_quotas(
     call: Call, request: AlterClientQuotasRequest
-) -> alter_client_quotas_response.AlterClientQuotasResponse:
+) -> _Quotas | Coroutine[Any, Any, _Quotas]:
+    return answer(len(request.entries), _alter_quotas(request))
+
+
+def _alter_quotas(request: AlterClientQuotasRequest) -> Steps[_Quotas]:
     entries = []
     for entry in request.entries:
         is_removal = all(op.remove for op in entry.ops)
@@ -113,7 +122,8 @@ def alter_quotas(
                 entity,
             )
         )
-    return alter_client_quotas_response.AlterClientQuotasResponse(0, entries)
+        yield
+    return _Quotas(0, entries)
 
 
 # Credentials.

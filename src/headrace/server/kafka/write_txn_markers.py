@@ -17,6 +17,7 @@ from headrace.engine.coordinator.transaction import State, TransactionError
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import partition_of
+from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.write_txn_markers_request import (
     WritableTxnMarker,
     WriteTxnMarkersRequest,
@@ -33,15 +34,15 @@ async def handle(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkers
     results = []
     # Of this request: a transaction is ended by the first of its partitions.
     aborted: set[tuple[int, int]] = set()
+    slices = Slices()
     for marker in request.markers:
         topics = []
         for name, indexes in marker.topics:
-            partitions = [
-                WritableTxnMarkerPartitionResult(
-                    index, await _end(call, marker, name, index, aborted)
-                )
-                for index in indexes
-            ]
+            partitions = []
+            for index in indexes:
+                code = await _end(call, marker, name, index, aborted)
+                partitions.append(WritableTxnMarkerPartitionResult(index, code))
+                await slices.rest()
             topics.append(WritableTxnMarkerTopicResult(name, partitions))
         results.append(WritableTxnMarkerResult(marker.producer_id, topics))
     return WriteTxnMarkersResponse(results)
