@@ -94,11 +94,13 @@ class Sharing:
         now_ms: int,
         more: int = 0,
         among: int = 1,
+        *,
+        of_one: bool = False,
     ) -> list[Acquired]:
         """Up to `count` messages of these partitions, in batches of about
         `bytes_max` together; those of one partition in ascending order. Up to `more`
         together where that makes a batch whole. Where several wait for the same messages
-        it is at most one's part of what is ready."""
+        it is at most one's part of what is ready. With `of_one`, of one partition alone."""
         views = [
             (partition, partition.views[group.id])
             for partition in partitions
@@ -125,6 +127,8 @@ class Sharing:
                 )
                 acquired.append(found)
                 bytes_max -= sum(map(len, found.batches))
+                if of_one and found.ranges:
+                    bytes_max = 0
                 granted = sum(end - start for start, end, _ in found.ranges)
             beyond = granted - count_of(taken)
             if beyond > 0:

@@ -9,6 +9,7 @@ from tests.unit.server.asking import run
 from tests.unit.server.share_door import (
     ACCEPT,
     DESCRIBE,
+    FETCH,
     GROUP,
     HEARTBEAT,
     REJECT,
@@ -27,6 +28,11 @@ from headrace.record import check_batch, read_records
 from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.share_groups import LEAVE_SECONDS
+from headrace.wire.kafka.generated.share_fetch_request import (
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+)
 from headrace.wire.kafka.generated.share_group_describe_request import ShareGroupDescribeRequest
 from headrace.wire.kafka.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
@@ -446,5 +452,28 @@ def test_a_described_group_shows_its_members() -> None:
         await shared.beat("m1", -1)
         [described, _] = (await shared.ask(DESCRIBE, 1, request)).groups
         assert described.group_state == "Empty" and not described.members
+
+    run(scenario)
+
+
+def test_the_first_records_of_a_session_are_of_one_partition() -> None:
+    """So a member that begins with others leaves them something, as with Kafka."""
+
+    async def scenario() -> None:
+        shared = Shared(partitions=3)
+        await shared.beat()
+        for partition in range(3):
+            await shared.publish(b"a", b"b", partition=partition)
+        places = tuple(FetchPartition(index, ()) for index in range(3))
+        topics = (FetchTopic(shared.topic.id, places),)
+        request = ShareFetchRequest(GROUP, "m1", 0, 0, 1, 2**20, 500, 500, 0, False, topics, ())
+        first = await shared.ask(FETCH, 2, request)
+        assert [len(topic.partitions) for topic in first.responses] == [1]
+        assert ranges(first) == [(0, 1, 1)]
+        behind = await shared.ask(FETCH, 2, request._replace(share_session_epoch=1, topics=()))
+        assert [len(topic.partitions) for topic in behind.responses] == [2]
+        # What is left for the others is not held up either.
+        other = await shared.ask(FETCH, 2, request._replace(member_id="m2"))
+        assert not other.responses
 
     run(scenario)

@@ -8,6 +8,9 @@ Acknowledgements of a partition hold together or not at all; their outcome is in
 the answer, once it is on disk. When nothing is ready the answer waits, also for
 what time alone brings: the end of a delay, a backoff, somebody's lease. It waits no
 longer once another request stands behind it (see turns.py).
+
+The first records of a session are of one partition: members that begin together are not
+heard of at the same moment, and the first one leaves something to the others.
 """
 
 from __future__ import annotations
@@ -214,7 +217,7 @@ class _Poll:
             return None
         now_ms = self._service.clock.now_ms()
         try:
-            return self._service.broker.sharing.acquire(
+            found = self._service.broker.sharing.acquire(
                 self._group,
                 self._partitions,
                 self._session.member,
@@ -223,9 +226,13 @@ class _Poll:
                 now_ms,
                 self._more,
                 among,
+                of_one=self._session.is_new,
             )
         except TooManyLeases:
             return None
+        if found:
+            self._session.is_new = False
+        return found
 
     def answer(
         self, acquired: list[Acquired], gone: list[Place], outcomes: Outcomes

@@ -55,6 +55,8 @@ class ShareSession:
         self.connection = connection
         self.epoch = 1
         self.is_over = False
+        # It was given nothing yet.
+        self.is_new = True
         self.places: OrderedDict[Place, None] = OrderedDict()
         # What it takes of the budget.
         self.held_bytes = 0
