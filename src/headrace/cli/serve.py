@@ -95,13 +95,13 @@ def serve(directory: str, config: str | None, **flags: Any) -> None:
 
     # What a start makes stays, so looking at it for garbage again and again is work
     # for nothing; and requests make many objects and few cycles. Nobody is served while
-    # garbage is looked for: so not too much at once, and seldom through everything.
+    # garbage is looked for: so not too much at once.
     gc.disable()
 
     def on_ready(ready: Ready) -> None:
         gc.freeze()
         gc.enable()
-        gc.set_threshold(5_000, 5, 300)
+        gc.set_threshold(5_000, 5, 100)
         doors = ", ".join(f"{name} on {address}" for name, address in ready.doors.items())
         click.echo(f"ready: {doors}, data in {os.path.abspath(settings.data)}")
         sys.stdout.flush()

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, groupby
 from operator import attrgetter
@@ -84,8 +84,9 @@ class Calls:
     ) -> Answer:
         """What the call returns or raises, once everything it did is safe."""
         looks_left = LOOKS_MAX
+        refused: dict[str, HeadraceError] = {}
         while True:
-            turn = self._face.begin(looks_left)
+            turn = self._face.begin(looks_left, refused)
             try:
                 answer = call(self._face, *args, **named)
             except _LookAgain:
@@ -93,7 +94,11 @@ class Calls:
                 looks_left -= 1
                 continue
             except _TopicWanted as wanted:
-                await self._make(wanted.name)
+                try:
+                    await self._make(wanted.name)
+                except HeadraceError as error:
+                    # The call hears of it where it asks for the topic, and may go on without.
+                    refused[wanted.name] = error
                 continue
             except OSError as error:
                 raise _judged(error) from error
@@ -118,7 +123,7 @@ class Calls:
     ) -> Answer:
         """The same for a call in steps, of which there may be thousands: others have their
         turn between them. When our task is cancelled meanwhile, nothing is half done."""
-        turn = self._face.begin(0)
+        turn = self._face.begin(0, {})
         slices = Slices()
         with closing(call(self._face, *args, **named)) as steps:
             while True:
@@ -266,10 +271,12 @@ class _TopicWanted(Exception):
 class _Turn:
     """What one call has begun."""
 
-    __slots__ = ("commits", "deleted", "looks_left", "wakes")
+    __slots__ = ("commits", "deleted", "looks_left", "refused", "wakes")
 
-    def __init__(self, looks_left: int) -> None:
+    def __init__(self, looks_left: int, refused: Mapping[str, HeadraceError]) -> None:
         self.looks_left = looks_left
+        # Topics that were to be made for the call, and why they were not.
+        self.refused = refused
         self.commits: list[Commit] = []
         self.wakes: list[Callable[[], None]] = []
         self.deleted: list[Deleted] = []
@@ -281,10 +288,10 @@ class _LoopFace(Face):
         self._broker = service.broker
         self._auto_create = auto_create
         self._service = service
-        self._turn = _Turn(0)
+        self._turn = _Turn(0, {})
 
-    def begin(self, looks_left: int) -> _Turn:
-        self._turn = _Turn(looks_left)
+    def begin(self, looks_left: int, refused: Mapping[str, HeadraceError]) -> _Turn:
+        self._turn = _Turn(looks_left, refused)
         return self._turn
 
     def go_on(self, turn: _Turn) -> None:
@@ -314,6 +321,8 @@ class _LoopFace(Face):
         if found is not None:
             return found
         if isinstance(name, str) and topics.may_make(name, may_create=self._auto_create):
+            if name in self._turn.refused:
+                raise self._turn.refused[name]
             raise _TopicWanted(name)
         return topics.named(name)
 

@@ -12,8 +12,9 @@ from tests.unit.server.test_many_partitions import turns_until_done
 
 from headrace.calls import Face
 from headrace.core.errors import UnknownTopic
-from headrace.core.values import Outgoing, Published
+from headrace.core.values import Outgoing, PlacedBatch, Published
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.record import NewRecord, build_batch
 from headrace.server import slices
 from headrace.server.kafka.errors import Error
 from headrace.server.loop_calls import Calls
@@ -94,5 +95,23 @@ def test_publishing_makes_no_topic_where_the_node_or_the_client_wants_none() -> 
         with pytest.raises(UnknownTopic):
             await publish(asking, "new")
         assert "new" not in asking.broker.topics.catalog.topics
+
+    run(scenario)
+
+
+def test_batches_beside_one_for_a_new_topic_are_written_once() -> None:
+    async def scenario() -> None:
+        asking = asking_that_makes_topics()
+        await publish(asking, "known")
+        known = asking.broker.topics.named("known")
+        before = sum(each.log.end_offset for each in asking.broker.topics.partitions(known))
+        batches = [
+            PlacedBatch(name, 0, bytearray(build_batch([NewRecord(None, b"value")])))
+            for name in ("known", "new", "not a name", "known")
+        ]
+        outcomes = await Calls(asking.service).run(Face.publish_batches, batches)
+        assert [isinstance(each, Published) for each in outcomes] == [True, True, False, True]
+        after = sum(each.log.end_offset for each in asking.broker.topics.partitions(known))
+        assert after == before + 2
 
     run(scenario)
