@@ -14,7 +14,6 @@ call with one wait for the disk, and each has an answer of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import zip_longest
 
 from headrace.calls.served import Served
@@ -89,11 +88,6 @@ class BatchCalls(Served):
 
         def append(now_ms: int, commit: Commit) -> list[Published | HeadraceError]:
             outcomes: list[Published | HeadraceError] = []
-            for topic in dict.fromkeys(each.topic for each in batches):
-                # A topic that has to be made is made before anything is written. What is
-                # wrong with it is the outcome of its own batches.
-                with suppress(HeadraceError):
-                    self._topic_to_write(topic, now_ms)
             for placed, outcome in zip_longest(batches, known):
                 try:
                     outcomes.append(self._append(placed, outcome, now_ms, commit))

@@ -167,37 +167,20 @@ class Topics:
         """The topic of this name, made where it is missing and both the node and the
         caller want that: whoever publishes comes through here, by any door. Reading
         and leasing never make a topic."""
-        return run_to_end(self.making_to_publish_to(name, now_ms, may_create=may_create))
-
-    def may_make(self, name: str, *, may_create: bool = True) -> bool:
-        """Whether publishing to a topic of this name, which is not there, makes it."""
-        # Dead letters are published by the node, and to Kafka's clients by `metadata`.
-        is_ours = self.catalog.source_of(name) is not None
-        return may_create and bool(self.auto_create_partitions) and not is_ours
-
-    def making_to_publish_to(
-        self, name: str, now_ms: int, *, may_create: bool = True
-    ) -> Steps[Topic]:
-        """`to_publish_to` in steps of one partition. A topic that is being made in steps
-        elsewhere is waited for."""
-        while True:
-            try:
-                return self.named(name)
-            except UnknownTopic:
-                if not self.may_make(name, may_create=may_create):
-                    raise
-            if not self.is_being_made(name):
-                break
-            yield
+        try:
+            return self.named(name)
+        except UnknownTopic:
+            # Dead letters are published by the node, and to Kafka's clients by `metadata`.
+            is_ours = self.catalog.source_of(name) is not None
+            if not may_create or not self.auto_create_partitions or is_ours:
+                raise
         reason = self._refused.reason(name, now_ms)
         if reason is not None:
             raise UnknownTopic(
                 f"there is no topic {name!r}, and publishing does not make it: to create it was "
                 f"refused ({reason}); create it as it can be"
             )
-        self._take_from_rate(name, self.auto_create_partitions, now_ms)
-        partitions = self.auto_create_partitions
-        return (yield from self.creation(name, partitions, TopicSettings(), now_ms))
+        return self._create_at_a_rate(name, self.auto_create_partitions, now_ms)
 
     def note_refused(self, name: str, error: HeadraceError, now_ms: int) -> None:
         """Somebody wanted to make this topic and was told why not: it does not come into
@@ -220,14 +203,15 @@ class Topics:
             self.creation(name, partitions, settings, now_ms, source=source, internal=internal)
         )
 
-    def _take_from_rate(self, name: str, partitions: int, now_ms: int) -> None:
-        """For a topic that a client named. LimitExceeded when too many are made so at once."""
+    def _create_at_a_rate(self, name: str, partitions: int, now_ms: int) -> Topic:
+        """A topic that a client named. LimitExceeded when too many are made so at once."""
         self.check_new(name, partitions)
         if not self.auto_creation.take(now_ms):
             raise LimitExceeded(
                 f"topic {name!r} is not made: too many new topics were named at once; try again "
                 "in a second, or create it"
             )
+        return self.create(name, partitions, TopicSettings(), now_ms)
 
     def creation(
         self,

@@ -19,9 +19,13 @@ from headrace.core.ports import Buffer
 @compiled
 def filled(capacity: int, fill: Callable[[Buffer], int]) -> bytes:
     """The first bytes of a room of this capacity, as many as `fill` says. It must not keep
-    the room."""
-    with memoryview(bytearray(capacity)) as room:
+    the room: BufferError."""
+    memory = bytearray(capacity)
+    with memoryview(memory) as room:
         size = fill(room)
         if not 0 <= size <= capacity:
             raise ValueError(f"{size} of {capacity} bytes")
-        return bytes(room[:size])
+        made = bytes(room[:size])
+    # It cannot be cleared while there is a view of it.
+    memory.clear()
+    return made

@@ -11,6 +11,12 @@ cdef extern from "Python.h":
     char* start_of "PyBytes_AS_STRING"(PyObject* made)
     int resize "_PyBytes_Resize"(PyObject** made, Py_ssize_t size) except -1
 
+    ctypedef struct Managed "_PyManagedBufferObject":
+        Py_ssize_t exports
+
+    ctypedef struct View "PyMemoryViewObject":
+        Managed* mbuf
+
 
 def filled(Py_ssize_t capacity, fill):
     if capacity < 0:
@@ -23,6 +29,9 @@ def filled(Py_ssize_t capacity, fill):
             size = fill(room)
         finally:
             try:
+                # Views of it count here, whatever else holds it is refused by `release`.
+                if (<View*>room).mbuf.exports > 1:
+                    raise BufferError("the room is kept")
                 room.release()
             except BufferError:
                 # It is kept somewhere, so its memory must stay.

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, groupby
 from operator import attrgetter
@@ -32,12 +32,11 @@ from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFil
 from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
-from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
 from headrace.server.service import Service
-from headrace.server.slices import Slices, in_slices
+from headrace.server.slices import Slices
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -83,36 +82,19 @@ class Calls:
         **named: Parameters.kwargs,
     ) -> Answer:
         """What the call returns or raises, once everything it did is safe."""
-        looks_left = LOOKS_MAX
-        refused: dict[str, HeadraceError] = {}
-        while True:
-            turn = self._face.begin(looks_left, refused)
+        for looks_left in reversed(range(LOOKS_MAX + 1)):
+            turn = self._face.begin(looks_left)
             try:
                 answer = call(self._face, *args, **named)
             except _LookAgain:
                 await self._finish(turn)
-                looks_left -= 1
-                continue
-            except _TopicWanted as wanted:
-                try:
-                    await self._make(wanted.name)
-                except HeadraceError as error:
-                    # The call hears of it where it asks for the topic, and may go on without.
-                    refused[wanted.name] = error
                 continue
             except OSError as error:
                 raise _judged(error) from error
             await self._finish(turn)
             self._count(call, turn, answer)
             return answer
-
-    async def _make(self, name: str) -> None:
-        """Make a topic to publish to: a step at a time, since making files takes long."""
-        now_ms = self.service.clock.now_ms()
-        try:
-            await in_slices(self.service.broker.topics.making_to_publish_to(name, now_ms))
-        except OSError as error:
-            raise _judged(error) from error
+        raise AssertionError("a call without looks left does not ask for one")
 
     async def run_in_slices(
         self,
@@ -123,7 +105,7 @@ class Calls:
     ) -> Answer:
         """The same for a call in steps, of which there may be thousands: others have their
         turn between them. When our task is cancelled meanwhile, nothing is half done."""
-        turn = self._face.begin(0, {})
+        turn = self._face.begin(0)
         slices = Slices()
         with closing(call(self._face, *args, **named)) as steps:
             while True:
@@ -260,23 +242,13 @@ class _LookAgain(Exception):
     """The disk has to bring something about before this call can be answered."""
 
 
-class _TopicWanted(Exception):
-    """A topic has to be made before this call can be carried out; it has done nothing yet."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
 class _Turn:
     """What one call has begun."""
 
-    __slots__ = ("commits", "deleted", "looks_left", "refused", "wakes")
+    __slots__ = ("commits", "deleted", "looks_left", "wakes")
 
-    def __init__(self, looks_left: int, refused: Mapping[str, HeadraceError]) -> None:
+    def __init__(self, looks_left: int) -> None:
         self.looks_left = looks_left
-        # Topics that were to be made for the call, and why they were not.
-        self.refused = refused
         self.commits: list[Commit] = []
         self.wakes: list[Callable[[], None]] = []
         self.deleted: list[Deleted] = []
@@ -288,10 +260,10 @@ class _LoopFace(Face):
         self._broker = service.broker
         self._auto_create = auto_create
         self._service = service
-        self._turn = _Turn(0, {})
+        self._turn = _Turn(0)
 
-    def begin(self, looks_left: int, refused: Mapping[str, HeadraceError]) -> _Turn:
-        self._turn = _Turn(looks_left, refused)
+    def begin(self, looks_left: int) -> _Turn:
+        self._turn = _Turn(looks_left)
         return self._turn
 
     def go_on(self, turn: _Turn) -> None:
@@ -314,17 +286,6 @@ class _LoopFace(Face):
         answer = work(self.clock.now_ms(), commit)
         self._turn.commits.append(commit)
         return answer
-
-    def _topic_to_write(self, name: str, now_ms: int) -> Topic:
-        topics = self._broker.topics
-        found = topics.catalog.topics.get(name) if isinstance(name, str) else None
-        if found is not None:
-            return found
-        if isinstance(name, str) and topics.may_make(name, may_create=self._auto_create):
-            if name in self._turn.refused:
-                raise self._turn.refused[name]
-            raise _TopicWanted(name)
-        return topics.named(name)
 
     def _check_writable(self) -> None:
         if self._service.commits.failed is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pickle import PickleBuffer
+from typing import Any
 
 import pytest
 from tests.twins import both
@@ -49,14 +50,17 @@ def test_what_raises_while_it_fills_is_told(filled: Filled) -> None:
 
 
 @each_twin
-def test_room_that_is_kept_is_an_error_and_not_another_memory(filled: Filled) -> None:
-    kept: list[PickleBuffer] = []
+@pytest.mark.parametrize("keeping", [PickleBuffer, memoryview, lambda room: room[:]])
+def test_room_that_is_kept_is_an_error_and_not_another_memory(
+    filled: Filled, keeping: Callable[[Buffer], Any]
+) -> None:
+    kept: list[Any] = []
 
     def keep(room: Buffer) -> int:
-        kept.append(PickleBuffer(room))
+        kept.append(keeping(room))
         memoryview(room)[:] = b"mine"
         return 4
 
     with pytest.raises(BufferError):
         filled(4, keep)
-    assert bytes(kept[0].raw()) == b"mine"
+    assert bytes(memoryview(kept[0])) == b"mine"

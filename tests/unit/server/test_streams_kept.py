@@ -26,6 +26,7 @@ from headrace.engine.cursor import Cursors
 from headrace.platform.entropy import SystemEntropy
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
+from headrace.wire.kafka.generated.delete_groups_request import DeleteGroupsRequest
 from headrace.wire.kafka.generated.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -33,7 +34,7 @@ from headrace.wire.kafka.generated.offset_commit_request import (
 )
 from headrace.wire.kafka.generated.streams_group_heartbeat_request import Endpoint
 
-OFFSET_COMMIT = 8
+OFFSET_COMMIT, DELETE = 8, 42
 MISSING_INTERNAL = 3
 EVERYTHING: Tasks = {"0": (0, 1), "1": (0, 1)}
 
@@ -218,6 +219,27 @@ def test_topics_that_went_while_the_node_was_down_are_missed() -> None:
         told = await asking.beat("m1", before.member_epoch, **owning(EVERYTHING))
         assert [each.status_code for each in told.status] == [MISSING_INTERNAL]
         assert CHANGELOG in asking.broker.topics.catalog.topics, "made anew"
+
+    run(scenario)
+
+
+def test_a_deleted_application_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it could not be written that its last instance left."""
+
+    async def scenario() -> None:
+        def full(*args: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        disk = FaultDisk()
+        asking = Streaming(disk=disk)
+        await asking.settled()
+        monkeypatch.setattr(Cursors, "write_members", full)
+        await asking.beat("m1", -1)
+        monkeypatch.undo()
+        [deleted] = (await asking.ask(DELETE, 2, DeleteGroupsRequest((APP,)))).results
+        assert deleted.error_code == Error.NONE
+        asking, _ = await restarted(asking, disk)
+        assert (await asking.describe()).error_code == Error.GROUP_ID_NOT_FOUND
 
     run(scenario)
 

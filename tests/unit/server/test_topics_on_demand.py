@@ -1,5 +1,5 @@
-"""Topics that are made because a client names them: a partition at a time, so that others
-have their turn, and once, whoever asks for one meanwhile."""
+"""Topics that are made because a client names them: one after the other, so that others have
+their turn, and once, whoever asks for one meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.wire.kafka.generated.create_topics_request import (
 from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 
 METADATA, CREATE = 3, 19
-PARTITIONS = 12
+PARTITIONS, TOPICS = 3, 12
 
 
 @pytest.fixture(autouse=True)
@@ -49,19 +49,36 @@ def publish(asking: Asking, name: str, **how: Any) -> asyncio.Task[list[Publishe
     return asyncio.ensure_future(calls.run(Face.publish, name, [Outgoing(b"value")]))
 
 
-def create(asking: Asking, name: str) -> asyncio.Future[Any]:
-    wanted = CreatableTopic(name, PARTITIONS, 1)
-    return asking.begin(CREATE, 7, CreateTopicsRequest((wanted,), 1_000))
+def create(asking: Asking, *names: str) -> asyncio.Future[Any]:
+    wanted = tuple(CreatableTopic(name, PARTITIONS, 1) for name in names)
+    return asking.begin(CREATE, 7, CreateTopicsRequest(wanted, 1_000))
 
 
 def test_others_have_their_turn_while_topics_are_made() -> None:
     async def scenario() -> None:
         asking = asking_that_makes_topics()
-        assert await turns_until_done(metadata(asking, "a", "b")) > 2 * PARTITIONS
-        assert await turns_until_done(publish(asking, "c")) > PARTITIONS
-        assert await turns_until_done(create(asking, "d")) > PARTITIONS
+        names = [f"topic-{number}" for number in range(TOPICS)]
+        assert await turns_until_done(metadata(asking, *names)) > TOPICS
         # Where nothing is to be made, nothing takes longer than before.
-        assert await turns_until_done(metadata(asking, "a", "b", "c", "d")) < PARTITIONS
+        assert await turns_until_done(metadata(asking, *names)) < TOPICS
+        more = [f"more-{number}" for number in range(TOPICS)]
+        assert await turns_until_done(create(asking, *more)) > TOPICS
+        assert asking.broker.topics.catalog.topics.keys() >= {*names, *more}
+
+    run(scenario)
+
+
+def test_batches_for_a_new_topic_stay_in_order() -> None:
+    async def scenario() -> None:
+        asking = asking_that_makes_topics()
+        calls = Calls(asking.service)
+        publishing = []
+        for number in range(40):
+            batch = bytearray(build_batch([NewRecord(None, b"%d" % number)]))
+            publishing.append(asyncio.ensure_future(calls.run(Face.publish_batch, "new", 0, batch)))
+            await asyncio.sleep(0)
+        places = await asyncio.gather(*publishing)
+        assert [place.offset for place in places] == list(range(40))
 
     run(scenario)
 

@@ -12,8 +12,9 @@
 
 A topic that is refused is not made by a client that names it a moment later
 (engine/refused_topics.py). Topics fail one by one. From version 5 on the answer has the
-configuration that the topic got. It is sent when the topics are on disk. They are made in
-slices, since making files takes long; a topic is seen when it is whole.
+configuration that the topic got. It is sent when the topics are on disk. They are made one
+after the other, since making files takes long, and one of many partitions in slices; a topic
+is seen when it is whole.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
-from headrace.core.steps import Steps
+from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.assignments import check_replicas
@@ -32,7 +33,7 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import check_no_collision, check_not_shown
 from headrace.server.kafka.topic_configs import TOPIC_CONFIGS
-from headrace.server.slices import in_slices
+from headrace.server.slices import SMALL, in_slices
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -112,7 +113,8 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
         if not validate_only:
             now_ms = service.clock.now_ms()
             making = topics.creation(name, count, settings, now_ms, configs=given)
-            topic_id = (yield from making).id
+            made = run_to_end(making) if count <= SMALL else (yield from making)
+            topic_id = made.id
     except (HeadraceError, OSError) as error:
         reason = error if isinstance(error, HeadraceError) else DiskFull(str(error))
         if not validate_only:

@@ -11,8 +11,7 @@ but the two protocols of consumers do (engine/coordinator/mixed.py). What a stre
 group has committed is one table, though, so a program can go from the SDK to a Kafka
 client and back under the same name.
 
-What members know of their group is on disk before they are told (member_journal.py), so they
-go on after a restart of the node.
+What members know is on disk before they are told (member_journal.py): they outlive a restart.
 
 Patterns of members are matched in turns of about a millisecond, one group at a time and
 with pauses, however many groups have some to match.
@@ -392,6 +391,7 @@ class LiveGroups:
         if error is GroupError.NONE:
             self.budget.forget(name)
             self._timers.cancel(name)
+            self._journal.forget(name)
         return error
 
     def refuse_size(self, name: str, more: int) -> GroupError:

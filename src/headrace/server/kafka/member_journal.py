@@ -106,6 +106,17 @@ class MemberJournal:
             waiting.add_done_callback(partial(self._on_safe, group.name))
         return waiting
 
+    def forget(self, name: str) -> None:
+        """The group is deleted. What could not be taken back when its members went goes now."""
+        left = self._written.pop(name, None)
+        if left:
+            service = self._service
+            commit = service.commit()
+            with suppress(HeadraceError, OSError):
+                gone, now_ms = dict.fromkeys(left), service.clock.now_ms()
+                commit.data.append(service.broker.cursors.write_members(name, gone, now_ms))
+            service.submit(commit)
+
     def _on_safe(self, name: str, done: asyncio.Future[None]) -> None:
         if self._under_way.get(name) is done:
             del self._under_way[name]

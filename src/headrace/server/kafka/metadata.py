@@ -69,7 +69,7 @@ def handle(
     is_all = wanted is None or (call.version == 0 and not wanted)
     size = len(service.broker.topics.catalog.topics) if is_all else len(wanted or ())
     if not is_all and _makes_some(call, request):
-        # Making files takes long, however few topics there are.
+        # Making files takes long, however few topics there are: one after the other.
         return asyncio.ensure_future(_later(service, in_slices(_answer(call, request, is_all))))
     response = answer(size, _answer(call, request, is_all))
     if not isinstance(response, MetadataResponse):
@@ -112,7 +112,7 @@ def _answer(call: Call, request: MetadataRequest, is_all: bool) -> Steps[Metadat
             yield
     else:
         for each in dict.fromkeys(request.topics or ()):
-            topics.append((yield from _find(call, each, request)))
+            topics.append(_find(call, each, request))
             yield
     address = address_for(call)
     may = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -131,7 +131,7 @@ def _shown(topics: Iterable[Topic]) -> list[Topic]:
 
 def _find(
     call: Call, wanted: MetadataRequestTopic, request: MetadataRequest
-) -> Steps[MetadataResponseTopic]:
+) -> MetadataResponseTopic:
     catalog = call.service.broker.topics.catalog
     if wanted.topic_id != ZERO_UUID:
         topic = catalog.topics_by_id.get(wanted.topic_id)
@@ -145,7 +145,7 @@ def _find(
     if topic is None:
         try:
             check_name("topic", name)
-            topic = yield from _make(call, name, may_create=request.allow_auto_topic_creation)
+            topic = _make(call, name, may_create=request.allow_auto_topic_creation)
         except LimitExceeded as error:
             is_full = call.service.broker.topics.is_full()
             return MetadataResponseTopic(
@@ -158,7 +158,7 @@ def _find(
     return _describe(call, topic, request)
 
 
-def _make(call: Call, name: str, *, may_create: bool) -> Steps[Topic]:
+def _make(call: Call, name: str, *, may_create: bool) -> Topic:
     """A topic that is missing. Dead letters are made too: to them Kafka's clients may write."""
     broker, now_ms = call.service.broker, call.service.clock.now_ms()
     if name in RESERVED_TOPICS:
@@ -172,8 +172,7 @@ def _make(call: Call, name: str, *, may_create: bool) -> Steps[Topic]:
         source = broker.topics.catalog.source_of(name)
         if source is not None:
             return broker.groups.dead_letters(source, now_ms)
-    making = broker.topics.making_to_publish_to(name, now_ms, may_create=may_create)
-    return (yield from making)
+    return broker.topics.to_publish_to(name, now_ms, may_create=may_create)
 
 
 def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
