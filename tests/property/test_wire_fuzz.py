@@ -120,6 +120,14 @@ def test_bytes_behind_a_message_are_ignored() -> None:
         assert case.decode(whole + b"more", 0) == case.decode(whole, 0), shown(case)
 
 
+def _bytes_taken(case: Case, data: bytes) -> int:
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    check_any_bytes(case, data)
+    _, peak = tracemalloc.get_traced_memory()
+    return peak - before
+
+
 def test_a_count_larger_than_the_frame_allocates_nothing() -> None:
     # All over every message, bytes that look like the largest count there is. The
     # newest version of each is enough, as tracing memory is slow.
@@ -131,11 +139,10 @@ def test_a_count_larger_than_the_frame_allocates_nothing() -> None:
             huge = b"\xff\xff\xff\xff\x0f" if case.is_flexible else b"\x7f\xff\xff\xff"
             for at in range(0, len(whole), 4):
                 data = whole[:at] + huge + whole[at + len(huge) :]
-                tracemalloc.reset_peak()
-                before, _ = tracemalloc.get_traced_memory()
-                check_any_bytes(case, data)
-                _, peak = tracemalloc.get_traced_memory()
-                assert peak - before < 200_000, f"{shown(case)} at {at}"
+                # What a count allocates it allocates each time. What the process does besides,
+                # such as growing a table of its own, it does once.
+                taken = (_bytes_taken(case, data) for _ in range(2))
+                assert any(size < 200_000 for size in taken), f"{shown(case)} at {at}"
     finally:
         tracemalloc.stop()
 
