@@ -15,7 +15,8 @@ from headrace.wire.kafka.generated.create_topics_request import (
 )
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
-NODE, NODES, STARTED, DEFAULT = 2, 3, 4, 5
+OF_TOPIC, NODE, NODES, STARTED, DEFAULT = 1, 2, 3, 4, 5
+TOPIC = 2
 CREATE_TOPICS = 19
 
 
@@ -37,10 +38,32 @@ def test_a_value_comes_from_the_first_place_that_has_one() -> None:
         assert (shown.value, shown.source) == ("9", NODE)
         assert shown.synonyms == [(name, "9", NODE), (name, "8", NODES), *below]
         assert asking.door.settings.rebalance_delay_ms == 9
-        [only] = (await describe(asking, BROKER, "")).items()
-        assert (only[0], only[1].value, only[1].source) == (name, "8", NODES)
+        told = (await describe(asking, BROKER, ""))[name]
+        assert (told.value, told.source) == ("8", NODES)
         assert await alter(asking, BROKER, "1", **as_told(spelt, None)) == (0, None)
         assert asking.door.settings.rebalance_delay_ms == 8
+
+    run(scenario)
+
+
+def test_least_in_sync_replicas_are_set_for_all_as_by_brokers_of_kafka() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        name = "min.insync.replicas"
+        request = CreateTopicsRequest((CreatableTopic("t", -1, -1, (), ()),), 1_000, False)
+        [made] = (await asking.ask(CREATE_TOPICS, 7, request)).topics
+        [source] = [each.config_source for each in made.configs if each.name == name]
+        assert source == NODES
+        for kind, resource in ((TOPIC, "t"), (BROKER, "1")):
+            shown = (await describe(asking, kind, resource))[name]
+            assert (shown.value, shown.source) == ("1", NODES)
+            assert shown.synonyms == [(name, "1", NODES), (name, "1", DEFAULT)]
+        assert (await describe(asking, BROKER, "")).keys() == {name}
+        assert await alter(asking, TOPIC, "t", min_insync_replicas=1) == (0, None)
+        shown = (await describe(asking, TOPIC, "t"))[name]
+        assert shown.synonyms == [
+            (name, "1", OF_TOPIC), (name, "1", NODES), (name, "1", DEFAULT),
+        ]  # fmt: skip
 
     run(scenario)
 

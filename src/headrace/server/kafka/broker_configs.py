@@ -287,16 +287,17 @@ def describe_node(levels: Levels, shown: Mapping[str, object]) -> list[Entry]:
         )
         for name, kind in _FIXED.items()
     ]  # fmt: skip
-    for topic in TOPIC_CONFIGS.describe(TopicSettings()):
-        if topic.name in BROKER_NAMES:
-            name = BROKER_NAMES[topic.name]
-            synonym = Synonym(name, topic.default, Source.DEFAULT)
-            entries.append(
-                Entry(
-                    name, topic.default, True, False, topic.default, topic.kind,
-                    topic.documentation, (synonym,),
-                )
-            )  # fmt: skip
+    for topic in _topic_defaults():
+        name = BROKER_NAMES[topic.name]
+        synonyms = [Synonym(name, topic.default, Source.DEFAULT)]
+        if topic.is_set_for_all:
+            synonyms.insert(0, Synonym(name, topic.default, Source.NODES))
+        entries.append(
+            Entry(
+                name, topic.default, True, topic.is_set_for_all, topic.default, topic.kind,
+                topic.documentation, tuple(synonyms),
+            )
+        )  # fmt: skip
     named = {each.setting for each in _OURS.values()}
     ours = [
         *_OURS.values(),
@@ -327,13 +328,22 @@ def describe_node(levels: Levels, shown: Mapping[str, object]) -> list[Entry]:
 
 
 def describe_all_nodes(told: Given) -> list[Entry]:
-    """What all nodes were told, and nothing else."""
-    entries = []
+    """What all nodes were told, and what they set for all of themselves."""
+    entries = [
+        topic._replace(is_set=True, synonyms=(Synonym(topic.name, topic.default, Source.NODES),))
+        for topic in _topic_defaults()
+        if topic.is_set_for_all
+    ]
     for name, value in told.items():
         each = _OURS.get(name) or _IDLE[name]
         synonym = Synonym(name, value, Source.NODES)
         entries.append(Entry(name, value, False, True, value, each.kind, "", (synonym,)))
     return sorted(entries)
+
+
+def _topic_defaults() -> list[Entry]:
+    """What topics begin with, where a broker has a name for it."""
+    return [each for each in TOPIC_CONFIGS.describe(TopicSettings()) if each.name in BROKER_NAMES]
 
 
 def _entry(

@@ -103,6 +103,8 @@ class Entry(NamedTuple):
     # What the default is called where it comes from; empty: the same. None where Kafka
     # shows no default below what was set.
     default_name: str | None = ""
+    # Whether the default was set for all nodes, between what was set and the default.
+    is_set_for_all: bool = False
 
 
 class Mapped(NamedTuple):
@@ -131,6 +133,8 @@ class Kept(NamedTuple, Generic[Settings]):
     documentation: str
     low: int | None = None
     refuse: Callable[[str, Settings], str | None] = _never
+    # Whether brokers of Kafka set the default for all of themselves, and show that they did.
+    is_set_for_all: bool = False
 
 
 class Fixed(NamedTuple, Generic[Settings]):
@@ -208,9 +212,10 @@ class Table(Generic[Settings]):
             if wanted is None or name in wanted:
                 is_set = name in given and kept.refuse(given[name], settings) is None
                 value = given[name] if is_set else kept.default
-                entries.append(
-                    Entry(name, value, False, is_set, kept.default, kept.kind, kept.documentation)
+                entry = Entry(
+                    name, value, False, is_set, kept.default, kept.kind, kept.documentation
                 )
+                entries.append(entry._replace(is_set_for_all=kept.is_set_for_all))
         for name, fixed in self.fixed.items():
             if wanted is None or name in wanted:
                 value = fixed.show(settings)

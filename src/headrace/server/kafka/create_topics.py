@@ -28,7 +28,7 @@ from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.catalog import Topic
 from headrace.server.kafka.assignments import check_replicas
-from headrace.server.kafka.configs import Given, InvalidConfig, Source, given_values
+from headrace.server.kafka.configs import Entry, Given, InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.names import check_no_collision, check_not_shown
@@ -176,10 +176,16 @@ def _configs(settings: TopicSettings, given: Given) -> Sequence[CreatableTopicCo
             entry.name,
             entry.value,
             entry.is_read_only,
-            Source.TOPIC if entry.is_set else Source.DEFAULT,
+            _source(entry),
         )
         for entry in TOPIC_CONFIGS.describe(settings, None, given)
     ]
+
+
+def _source(entry: Entry) -> Source:
+    if entry.is_set:
+        return Source.TOPIC
+    return Source.NODES if entry.is_set_for_all else Source.DEFAULT
 
 
 def _failed(name: str, code: int, message: str) -> CreatableTopicResult:

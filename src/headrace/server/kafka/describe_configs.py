@@ -79,6 +79,8 @@ def _synonyms(entry: Entry, source: Source) -> Sequence[DescribeConfigsSynonym]:
     synonyms = []
     if entry.is_set:
         synonyms.append(DescribeConfigsSynonym(entry.name, entry.value, source))
+    if entry.is_set_for_all:
+        synonyms.append(DescribeConfigsSynonym(entry.name, entry.default, Source.NODES))
     if entry.default_name is not None:
         name = entry.default_name or entry.name
         synonyms.append(DescribeConfigsSynonym(name, entry.default, Source.DEFAULT))

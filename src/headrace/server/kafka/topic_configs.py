@@ -211,7 +211,10 @@ TOPIC_CONFIGS: Table[TopicSettings] = Table(
         ),
         Kept("local.retention.bytes", "-2", Kind.LONG, _REMOTE, -2),
         Kept("local.retention.ms", "-2", Kind.LONG, _REMOTE, -2),
-        Kept("min.insync.replicas", "1", Kind.INT, _ALONE, 1, _refuse_replicas),
+        # From 4.1 on (KIP-966) brokers of Kafka set it for all topics when they start.
+        Kept(
+            "min.insync.replicas", "1", Kind.INT, _ALONE, 1, _refuse_replicas, is_set_for_all=True
+        ),
         Kept("preallocate", "false", Kind.BOOLEAN, _FILES),
         Kept("remote.log.copy.disable", "false", Kind.BOOLEAN, _REMOTE),
         Kept("remote.log.delete.on.disable", "false", Kind.BOOLEAN, _REMOTE),
