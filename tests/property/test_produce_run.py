@@ -26,9 +26,10 @@ from headrace.wire.kafka.generated.produce_request import (
     TopicProduceData,
 )
 from headrace.wire.kafka.produce_run import (
+    ROUTES_MAX,
     Route,
+    Routes,
     encode_answer,
-    route_of,
     write_answers,
     write_refusals,
 )
@@ -38,6 +39,9 @@ PLACE = twins("headrace.record.placing.place_batches")
 WRITE = "headrace.wire.kafka.produce_run.write_answers"
 BYTES_MAX = 3000
 COUNT_MAX = 8
+# Of the partition to which no run goes.
+CLOSED = 9
+AT_MS = 1_700_000_000_000
 
 versions = st.integers(APIS[0].first, APIS[0].last).filter(lambda version: version >= 3)
 
@@ -46,7 +50,8 @@ versions = st.integers(APIS[0].first, APIS[0].last).filter(lambda version: versi
 def batches(draw: st.DrawFn) -> bytes:
     count = draw(st.integers(1, 3))
     size = draw(st.sampled_from([0, 5, 100, 2100, 3500]))
-    records = [NewRecord(None, bytes(size), (), 1_700_000_000_000)] * count
+    at_ms = AT_MS + draw(st.sampled_from([-1, -1, -1, 0, 1]))
+    records = [NewRecord(None, bytes(size), (), at_ms)] * count
     producer: dict[str, Any] = {}
     if draw(st.booleans()):
         producer = {
@@ -68,59 +73,74 @@ def frame_of(version: int, number: int, batch: bytes, index: int = 3) -> bytes:
     return b"".join(encode_request_frame(0, version, number, "app", body))
 
 
-def learnt(frame: bytes) -> Route:
-    view = memoryview(frame)[4:]
-    header = decode_request_header(view)
-    request: Any = decode_request(0, header.api_version, view, header.body_position)
-    route = route_of(view, header, request)
-    assert route is not None
-    return route
+def learnt(*frames: bytes) -> Routes:
+    routes = Routes()
+    for frame in frames:
+        view = memoryview(frame)[4:]
+        header = decode_request_header(view)
+        request: Any = decode_request(0, header.api_version, view, header.body_position)
+        routes.learn(view, header, request)
+    assert len(routes.by_middle) == len(frames)
+    return routes
+
+
+def routes_to(version: int, *indexes: int) -> Routes:
+    batch = bytes(build_batch([NewRecord(None, b"x", (), 1)]))
+    return learnt(*(frame_of(version, 0, batch, index) for index in indexes))
+
+
+def bounds_of(route: Route) -> tuple[int, int] | None:
+    return None if route.index == CLOSED else (BYTES_MAX, AT_MS)
 
 
 @given(data=st.data(), version=versions)
 def test_both_twins_read_the_same_runs_and_only_what_the_codec_reads(
     data: st.DataObject, version: int
 ) -> None:
-    route = learnt(frame_of(version, 0, bytes(build_batch([NewRecord(None, b"x", (), 1)]))))
+    # To one of them no request went before.
+    routes = routes_to(version, 3, 4, 5, CLOSED)
     sent = bytearray()
-    for number in range(data.draw(st.integers(1, 6))):
-        index = data.draw(st.sampled_from([3, 3, 3, 3, 4]))
+    for number in range(data.draw(st.integers(1, 9))):
+        index = data.draw(st.sampled_from([3, 3, 3, 4, 4, 5, 6, CLOSED]))
         sent += frame_of(version, number, data.draw(batches()), index)
     if data.draw(st.integers(0, 3)) == 0:
         sent[data.draw(st.integers(0, len(sent) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     if data.draw(st.integers(0, 3)) == 0:
         del sent[data.draw(st.integers(0, len(sent))) :]
     start = data.draw(st.sampled_from([0, 0, 0, 1, 7]))
-    run = READ.plain(memoryview(sent), start, route, BYTES_MAX, COUNT_MAX)
+    run = READ.plain(memoryview(sent), start, routes, bounds_of, COUNT_MAX)
     if READ.compiled is not None:
-        assert run == READ.compiled(memoryview(sent), start, route, BYTES_MAX, COUNT_MAX)
+        assert run == READ.compiled(memoryview(sent), start, routes, bounds_of, COUNT_MAX)
     if run is None:
         return
-    read: list[bytes] = []
+    read: list[list[bytes]] = [[] for _ in run.parts]
     numbers = []
-    while start < run.stop:
+    for which in run.order:
         size = int.from_bytes(sent[start : start + 4], "big")
         frame = memoryview(sent)[start + 4 : start + 4 + size]
         header = decode_request_header(frame)
         request: Any = decode_request(0, header.api_version, frame, header.body_position)
-        [(_, _, [(_, records)])] = request.topic_data
-        check_batch(records)
-        assert len(records) <= BYTES_MAX
-        read.append(bytes(records))
+        [(_, _, [(index, records)])] = request.topic_data
+        found = check_batch(records)
+        assert len(records) <= BYTES_MAX and found.max_timestamp_ms <= AT_MS
+        assert run.parts[which].route.index == index
+        read[which].append(bytes(records))
         numbers.append(header.correlation_id.to_bytes(4, "big", signed=True))
         start += 4 + size
     assert start == run.stop
-    assert bytes(run.batches) == b"".join(read)
+    assert [bytes(part.batches) for part in run.parts] == [b"".join(each) for each in read]
+    assert [part.requests for part in run.parts] == [len(each) for each in read]
+    assert all(read) and len(run.order) <= COUNT_MAX
     assert run.correlation_ids == b"".join(numbers)
 
 
 @given(random=st.binary(max_size=200), start=st.integers(0, 10))
 def test_random_bytes_are_no_run_for_either_twin(random: bytes, start: int) -> None:
-    route = learnt(frame_of(9, 0, bytes(build_batch([NewRecord(None, b"x", (), 1)]))))
+    routes = routes_to(9, 3)
     data = memoryview(bytearray(random))
-    assert READ.plain(data, start, route, BYTES_MAX, COUNT_MAX) is None
+    assert READ.plain(data, start, routes, bounds_of, COUNT_MAX) is None
     if READ.compiled is not None:
-        assert READ.compiled(data, start, route, BYTES_MAX, COUNT_MAX) is None
+        assert READ.compiled(data, start, routes, bounds_of, COUNT_MAX) is None
 
 
 @pytest.mark.parametrize("write", both(WRITE))
@@ -128,31 +148,62 @@ def test_random_bytes_are_no_run_for_either_twin(random: bytes, start: int) -> N
 def test_answers_are_what_the_codec_would_have_written(
     version: int, write: Callable[..., bytes]
 ) -> None:
-    batch = build_batch([NewRecord(None, b"x", (), 1)] * 2)
-    route = learnt(frame_of(version, 0, bytes(batch)))
-    written = bytearray(batch + batch + batch)
-    for number in range(3):
-        patch_batch(written, 1_000_000_007 + 2 * number, 5, number * len(batch))
-    ids = b"".join(number.to_bytes(4, "big") for number in (7, 8, 2**31 - 1))
-    answers = write(encode_answer(route, 0, 99), ids, written)
+    batch = bytes(build_batch([NewRecord(None, b"x", (), 1)] * 2))
+    routes = routes_to(version, 3, 4)
+    indexes = (3, 4, 3, 3, 4)
+    sent = bytearray(
+        b"".join(frame_of(version, 7 + at, batch, index) for at, index in enumerate(indexes))
+    )
+    run = READ.plain(memoryview(sent), 0, routes, bounds_of, COUNT_MAX)
+    for part in run.parts:
+        for number in range(part.requests):
+            first = 1_000_000_007 * part.route.index + 2 * number
+            patch_batch(part.batches, first, 5, number * len(batch))
+    answers = write([encode_answer(part.route, 0, 99) for part in run.parts], run)
     found = decode(version, answers)
-    assert [number for number, _ in found] == [7, 8, 2**31 - 1]
+    assert [number for number, _ in found] == [7, 8, 9, 10, 11]
     parts = [answer.responses[0].partition_responses[0] for _, answer in found]
-    assert [part.base_offset for part in parts] == [1_000_000_007 + 2 * n for n in range(3)]
+    assert [(part.index, part.base_offset) for part in parts] == [
+        (index, 1_000_000_007 * index + 2 * indexes[:at].count(index))
+        for at, index in enumerate(indexes)
+    ]
     assert {part.log_start_offset for part in parts} == {99 if version >= 5 else -1}
-    assert {(part.index, part.error_code, part.log_append_time_ms) for part in parts} == {
-        (3, 0, -1)
-    }
+    assert {(part.error_code, part.log_append_time_ms) for part in parts} == {(0, -1)}
 
 
 @pytest.mark.parametrize("version", range(3, APIS[0].last + 1))
-def test_refusals_carry_their_code_and_no_offset(version: int) -> None:
-    route = learnt(frame_of(version, 0, bytes(build_batch([NewRecord(None, b"x", (), 1)]))))
-    found = decode(version, write_refusals(encode_answer(route, 56, -1), bytes(7) + b"\x01"))
-    assert [number for number, _ in found] == [0, 1]
-    for _, answer in found:
-        [part] = answer.responses[0].partition_responses
-        assert (part.error_code, part.base_offset) == (56, -1)
+def test_refusals_carry_their_code_and_no_offset_in_the_places_of_answers(version: int) -> None:
+    batch = bytes(build_batch([NewRecord(None, b"x", (), 1)]))
+    sent = bytearray(frame_of(version, 1, batch, 4) + frame_of(version, 2, batch, 3))
+    run = READ.plain(memoryview(sent), 0, routes_to(version, 3, 4), bounds_of, COUNT_MAX)
+    refused = write_refusals([encode_answer(part.route, 56, -1) for part in run.parts], run)
+    assert len(refused) == len(
+        write_answers([encode_answer(part.route, 0, 0) for part in run.parts], run)
+    )
+    found = decode(version, refused)
+    assert [number for number, _ in found] == [1, 2]
+    parts = [answer.responses[0].partition_responses[0] for _, answer in found]
+    assert [(part.index, part.error_code, part.base_offset) for part in parts] == [
+        (4, 56, -1), (3, 56, -1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", both("headrace.wire.kafka.produce_run.read_run"))
+def test_a_run_may_be_to_as_many_partitions_as_are_remembered(read: Callable[..., Any]) -> None:
+    batch = bytes(build_batch([NewRecord(None, b"x", (), 1)]))
+    routes = routes_to(9, *range(ROUTES_MAX))
+    sent = bytearray(b"".join(frame_of(9, each, batch, each) for each in range(ROUTES_MAX)) * 2)
+    run = read(memoryview(sent), 0, routes, lambda route: (BYTES_MAX, AT_MS), 1_000)
+    assert run.stop == len(sent)
+    assert run.order == bytes(range(ROUTES_MAX)) * 2
+    assert [part.requests for part in run.parts] == [2] * ROUTES_MAX
+    # And the oldest makes room for another one.
+    another = memoryview(frame_of(9, 0, batch, ROUTES_MAX))[4:]
+    header = decode_request_header(another)
+    request: Any = decode_request(0, 9, another, header.body_position)
+    routes.learn(another, header, request)
+    assert len(routes.by_middle) == ROUTES_MAX
+    assert read(memoryview(sent), 0, routes, bounds_of, 1_000) is None
 
 
 def decode(version: int, answers: bytes) -> list[tuple[int, Any]]:

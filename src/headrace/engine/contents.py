@@ -205,9 +205,8 @@ class Light:
     def __init__(self) -> None:
         self.bytes = LIGHT_BYTES
         self.records = LIGHT_RECORDS
-        # That were looked into, and what is in them where that is wanted.
+        # How many were looked into.
         self.batches = 0
-        self.found: list[Contents] = []
         # Whose headers did not say the latest time of their records, and do now.
         self.corrected = 0
 
@@ -322,8 +321,6 @@ def _check_openable(batches: Buffer, wanted: Wanted) -> list[Contents]:
 def _look(batches: Buffer, wanted: Wanted, light: Light | None) -> list[Contents] | None:
     """None when they hold more than that."""
     found: list[Contents] = []
-    if light is not None:
-        light.found = found
     view = memoryview(batches)
     for position, header in split_batches(batches):
         batch = view[position : position + header.size_bytes]

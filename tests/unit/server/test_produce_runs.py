@@ -21,7 +21,7 @@ from headrace.server.kafka import produce_runs
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX
 from headrace.server.kafka.errors import Error
 from headrace.testing.fault_disk import FaultDisk
-from headrace.wire.kafka.produce_run import write_answers
+from headrace.wire.kafka.produce_run import Run, write_answers
 
 
 @pytest.fixture(params=both("headrace.wire.kafka.produce_run.read_run"), autouse=True)
@@ -34,9 +34,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many requests each run had that was taken."""
     lengths: list[int] = []
 
-    def note(answer: Any, correlation_ids: bytes, batches: Any) -> bytes:
-        lengths.append(len(correlation_ids) // 4)
-        return write_answers(answer, correlation_ids, batches)
+    def note(answers: Any, run: Run) -> bytes:
+        lengths.append(len(run.order))
+        return write_answers(answers, run)
 
     monkeypatch.setattr(produce_runs, "write_answers", note)
     return lengths
@@ -91,7 +91,7 @@ def test_requests_that_arrive_in_pieces_are_the_same_requests(runs: list[int]) -
     play(scenario)
 
 
-def test_a_run_ends_at_another_partition_and_goes_on_behind_it(runs: list[int]) -> None:
+def test_a_run_may_be_to_several_partitions_once_each_was_written_to(runs: list[int]) -> None:
     async def scenario(bench: Producing) -> None:
         indexes = [0, 1, 0, 0, 1, 1, 1, 0]
         bench.send(b"".join(bench.request(batch_of(b"%d" % each), index=each) for each in indexes))
@@ -99,9 +99,73 @@ def test_a_run_ends_at_another_partition_and_goes_on_behind_it(runs: list[int]) 
         assert offsets == [0, 0, 1, 2, 1, 2, 3, 3]
         assert bench.stored(0) == [b"0"] * 4
         assert bench.stored(1) == [b"1"] * 4
-        assert runs == [2, 3, 1]
+        assert runs == [6]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_what_is_refused_of_one_partition_is_answered_in_its_place(
+    refused: int, runs: list[int]
+) -> None:
+    async def scenario(bench: Producing) -> None:
+        def sent(index: int, sequence: int) -> bytes:
+            batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=sequence)
+            return bench.request(batch, index=index)
+
+        bench.send(sent(0, 0) + sent(1, 0))
+        assert [answer[1:] for answer in await bench.answers(2)] == [(0, 0), (0, 0)]
+        # One of them goes on with a gap, the other one does not.
+        first = {refused: 5, 1 - refused: 1}
+        indexes = [0, 1, 1, 0]
+        asked = [
+            sent(index, first[index] + indexes[:at].count(index))
+            for at, index in enumerate(indexes)
+        ]
+        bench.send(b"".join(asked))
+        answers = await bench.answers(4)
+        assert [number for number, _, _ in answers] == [3, 4, 5, 6]
+        gap = Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        good = iter([(0, 1), (0, 2)])
+        assert [answer[1:] for answer in answers] == [
+            gap if index == refused else next(good) for index in indexes
+        ]
+        assert runs == [4]
+        assert bench.connection.is_idle
+
+    play(scenario)
+
+
+def test_what_is_repeated_to_one_partition_is_answered_as_before(runs: list[int]) -> None:
+    async def scenario(bench: Producing) -> None:
+        def sent(index: int, sequence: int) -> bytes:
+            batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=sequence)
+            return bench.request(batch, index=index)
+
+        bench.send(sent(0, 0) + sent(1, 0) + sent(1, 1))
+        await bench.answers(3)
+        bench.send(sent(1, 1) + sent(0, 1))
+        assert [answer[1:] for answer in await bench.answers(2)] == [(0, 1), (0, 1)]
+        assert (len(bench.stored(0)), len(bench.stored(1))) == (2, 2)
+
+    play(scenario)
+
+
+def test_what_is_handled_one_by_one_waits_behind_what_is_for_a_thread(runs: list[int]) -> None:
+    """Ids against duplicates: there are no runs, though the requests are found as one."""
+
+    async def scenario(bench: Producing) -> None:
+        small = batch_of(b"small")
+        large = batch_of(bytes(contents.LIGHT_BYTES * 2), codec=Codec.ZSTD)
+        bench.send(bench.request(small))
+        await bench.answers(1)
+        bench.send(b"".join(map(bench.request, [small, large, small, small])))
+        assert [answer[1:] for answer in await bench.answers(4)] == [(0, at) for at in range(1, 5)]
+        sizes = [len(value or b"") for value in bench.stored()]
+        assert sizes == [5, 5, contents.LIGHT_BYTES * 2, 5, 5]
+        assert runs == []
+
+    play(scenario, dedup=True)
 
 
 def test_a_damaged_batch_is_refused_alone(runs: list[int]) -> None:
@@ -147,6 +211,23 @@ def test_what_holds_much_ends_a_run_and_goes_on_behind_it(runs: list[int]) -> No
         bench.send(b"".join(map(bench.request, batches)))
         assert [answer[1:] for answer in await bench.answers(7)] == [(0, at) for at in range(7)]
         assert runs == [2, 2, 2]
+
+    play(scenario)
+
+
+def test_what_holds_much_ends_a_run_of_several_partitions(runs: list[int]) -> None:
+    async def scenario(bench: Producing) -> None:
+        large = bytes(contents.LIGHT_BYTES // 3)
+        bench.broker.topics.check_records = "all"
+        indexes = [0, 1, 0, 1, 1, 0, 1, 0, 0]
+        bench.send(
+            b"".join(
+                bench.request(batch_of(large, codec=Codec.ZSTD), index=each) for each in indexes
+            )
+        )
+        wanted = [(0, indexes[:at].count(index)) for at, index in enumerate(indexes)]
+        assert [answer[1:] for answer in await bench.answers(9)] == wanted
+        assert sum(runs) == 7 and max(runs) == 2
 
     play(scenario)
 
@@ -211,13 +292,14 @@ def test_a_failed_sync_is_told_to_every_request_of_the_run() -> None:
     disk = FaultDisk()
 
     async def scenario(bench: Producing) -> None:
-        bench.send(bench.request(batch_of(b"safe")))
-        assert (await bench.answers(1))[0][1] == 0
+        bench.send(b"".join(bench.request(batch_of(b"safe"), index=each) for each in (0, 1)))
+        assert [code for _, code, _ in await bench.answers(2)] == [0, 0]
         disk.fail_syncs = True
-        bench.send(b"".join(bench.request(batch_of(b"x")) for _ in range(3)))
+        indexes = (0, 1, 1)
+        bench.send(b"".join(bench.request(batch_of(b"x"), index=each) for each in indexes))
         answers = await bench.answers(3)
         assert [(number, code) for number, code, _ in answers] == [
-            (number, Error.KAFKA_STORAGE_ERROR) for number in (2, 3, 4)
+            (number, Error.KAFKA_STORAGE_ERROR) for number in (3, 4, 5)
         ]
 
     play(scenario, disk)

@@ -37,7 +37,7 @@ from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
 from headrace.server.kafka.produce_runs import handle_run
 from headrace.server.kafka.slot import Slot
-from headrace.server.kafka.turns import ends_polls, may_start
+from headrace.server.kafka.turns import PRODUCE, ends_polls, may_start
 from headrace.server.shares import shares_of
 from headrace.server.stalls import PROGRESS_BYTES_MIN, Watch
 from headrace.wire.kafka.produce_run import Routes
@@ -91,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._open_requests = 0
         # The API of the requests in the slots: those of different ones never overlap.
         self._under_way = self._held_key = _NO_KEY
+        self._holds_turns = False
         # The API of the next request, while that waits for its turn.
         self._next_key: int | None = None
         # A poll that waits for data ends when a request behind it needs it to: the
@@ -237,9 +238,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold_turns(self) -> None:
         """Nothing may overlap with what was handled last, until `release_turns`."""
+        self._holds_turns = True
         self._held_key, self._under_way = self._under_way, _NO_KEY
 
     def release_turns(self) -> None:
+        self._holds_turns = False
         self._under_way = self._held_key
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
@@ -250,20 +253,25 @@ class Connection(asyncio.BufferedProtocol):
         self._frames += 1
         if key != API_KEY:
             self._under_way = key
-        route = self.routes.find(data, start)
-        if route is not None:
-            is_done, behind = handle_run(self._door.service, self, data, start, route)
+        if key == PRODUCE:
+            is_done, behind = handle_run(self._door.service, self, data, start)
             if is_done:
                 return behind
             stop = max(stop, behind)
-        while start < stop and not self.is_closed:
-            end = start + 4 + _LENGTH.unpack_from(data, start)[0]
-            try:
-                self._door.handle(self, self.new_slot(), data[start + 4 : end])
-            except MalformedMessage as error:
-                self.close(str(error))
-            start = end
+        start = self.handle_frame(data, start)
+        # What was found behind a request that holds the turns waits like all else.
+        while start < stop and not self.is_closed and not self._holds_turns:
+            start = self.handle_frame(data, start)
         return start
+
+    def handle_frame(self, data: memoryview, start: int) -> int:
+        """Handle the request there, and nothing else. Returns where the next one starts."""
+        end: int = start + 4 + _LENGTH.unpack_from(data, start)[0]
+        try:
+            self._door.handle(self, self.new_slot(), data[start + 4 : end])
+        except MalformedMessage as error:
+            self.close(str(error))
+        return end
 
     def new_slot(self, count: int = 1) -> Slot:
         slot = Slot(count)

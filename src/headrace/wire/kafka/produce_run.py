@@ -1,17 +1,21 @@
-"""Runs: many Produce requests of one client to one partition, read in one go.
+"""Runs: many Produce requests of one client, read in one go.
 
-A client that does not wait sends requests that differ in three places only:
+A client that does not wait sends requests that differ in four places only:
 
     size | key, version | correlation id | client id ... topic, partition | length | batch | tags
            '--- head --'                   '----------- middle ---------'                  'tail'
 
-What they have in common is their route, learnt from the first of them, which the
-ordinary codec decodes. The others are compared with it, their batches checked, and
-all of them appended with one write and answered with one buffer: the answers differ
-in two places, the correlation id and the offset, which the batches hold by then.
+What those to one partition have in common is their route, learnt from the first of them, which
+the ordinary codec decodes. The others are compared with the routes that are known, and their
+batches checked. What a run holds for one route is one part of it: appended with one write. All
+of them are answered with one buffer: the answers to one route differ in two places, the
+correlation id and the offset, which the batches hold by then.
 
-A run ends where a request is any different: another partition, a batch that the
-ordinary way would refuse, a producer or a sequence number that does not follow. What
+    requests    a1 b1 a2 a3 b2 ──> parts  a: a1 a2 a3 ──> one write each ──> a1 b1 a2 a3 b2
+                                          b: b1 b2                            (the answers)
+
+A run ends where a request is any different: a partition that no request went to before, a batch
+that the ordinary way would refuse, a producer or a sequence number that does not follow. What
 ends it is handled the ordinary way, so that every refusal is said in one place only.
 
 Rejected: a faster codec for every request. What one request costs beside its codec,
@@ -20,8 +24,7 @@ a slot, a commit, a write and a future, is more, and is shared only by a run.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -79,13 +82,32 @@ class Route(NamedTuple):
     index: int  # type: ignore[assignment]
 
 
+class Part(NamedTuple):
+    """What a run holds for one route."""
+
+    route: Route
+    # Of how many requests.
+    requests: int
+    # Back to back. That of a single request is the frame's own bytes.
+    batches: bytearray | memoryview
+
+
 class Run(NamedTuple):
     # Where the frame behind the run starts.
     stop: int
-    # Four bytes for each request, as they came.
+    # Of each request: which of the parts it belongs to, a byte, and its correlation id, four,
+    # as it came.
+    order: bytes
     correlation_ids: bytes
-    # Back to back. Those of a run of one are the frame's own bytes.
-    batches: bytearray | memoryview
+    # In the order of their first requests.
+    parts: list[Part]
+
+
+class Bounds(NamedTuple):
+    """What the batches of one route are held to."""
+
+    batch_bytes_max: int
+    timestamp_ms_max: int
 
 
 class Answer(NamedTuple):
@@ -96,13 +118,15 @@ class Answer(NamedTuple):
 
 
 class Routes:
-    """Those of one connection, the latest first to be tried."""
+    """Those of one connection."""
 
-    __slots__ = ("_answers", "_by_middle", "_lengths")
+    __slots__ = ("_answers", "by_middle", "lengths")
 
     def __init__(self) -> None:
-        self._by_middle: OrderedDict[bytes, Route] = OrderedDict()
-        self._lengths: list[int] = []
+        # The oldest first.
+        self.by_middle: dict[bytes, Route] = {}
+        # Of the middles.
+        self.lengths: list[int] = []
         # What they are answered with, and the start of the log at that time.
         self._answers: dict[bytes, tuple[int, Answer]] = {}
 
@@ -111,16 +135,18 @@ class Routes:
         route = route_of(frame, header, request)
         if route is None or len(route.middle) > MIDDLE_BYTES_MAX:
             return
-        self._by_middle[route.middle] = route
+        self.by_middle[route.middle] = route
         self._answers.pop(route.middle, None)
-        if len(self._by_middle) > ROUTES_MAX:
-            self._answers.pop(self._by_middle.popitem(last=False)[0], None)
-        self._lengths = sorted({len(middle) for middle in self._by_middle})
+        if len(self.by_middle) > ROUTES_MAX:
+            oldest = next(iter(self.by_middle))
+            del self.by_middle[oldest]
+            self._answers.pop(oldest, None)
+        self.lengths = sorted({len(middle) for middle in self.by_middle})
 
     def find(self, data: memoryview, start: int) -> Route | None:
         """The route of the request whose frame starts here."""
-        for length in self._lengths:
-            route = self._by_middle.get(bytes(data[start + 12 : start + 12 + length]))
+        for length in self.lengths:
+            route = self.by_middle.get(bytes(data[start + 12 : start + 12 + length]))
             if route is not None and data[start + 4 : start + 8] == route.head:
                 return route
         return None
@@ -165,63 +191,87 @@ def route_of(frame: memoryview, header: RequestHeader, request: ProduceRequest) 
     return Route(bytes(frame[:4]), middle, tail, is_flexible, version, name, topic_id, index)
 
 
-@compiled
-def read_run(
-    data: memoryview,
-    start: int,
-    route: Route,
-    batch_bytes_max: int,
-    count_max: int,
-    timestamp_ms_max: int = 2**63 - 1,
-) -> Run | None:
-    """The requests of this route that follow one another from `start` on, at most
-    `count_max`, with no batch larger than `batch_bytes_max` and no record later than
-    `timestamp_ms_max`; None when the first is not one of them. Their batches are checked,
-    of one producer and in sequence."""
-    end = len(data)
-    head, middle, tail = route.head, route.middle, route.tail
-    correlation_ids = []
-    batches: list[memoryview] = []
-    producer: tuple[int, int, int] | None = None
-    while len(batches) < count_max and end - start >= 4:
-        stop = start + 4 + _SIZE.unpack_from(data, start)[0]
-        at = start + 12 + len(middle)
-        if not at < stop <= end or (
-            data[start + 4 : start + 8] != head or data[start + 12 : at] != middle
-        ):
-            break
-        batch = _find_batch(data, at, stop, route.is_flexible, tail)
-        if batch is None or len(batch) > batch_bytes_max:
-            break
+class _Part:
+    """The part of one route, while a run is read."""
+
+    def __init__(self, route: Route, number: int, bounds: Bounds) -> None:
+        self.route, self.number, self._bounds = route, number, bounds
+        self.batches: list[memoryview] = []
+        # The producer of the next batch: its id, epoch and sequence number.
+        self._next: tuple[int, int, int] | None = None
+
+    def takes(self, batch: memoryview) -> bool:
+        """Whether the batch may follow; then it is part of this."""
+        if len(batch) > self._bounds.batch_bytes_max:
+            return False
         try:
             header = check_batch(batch)
         except CorruptBatch:
-            break
+            return False
+        times_ms = (header.base_timestamp_ms, header.max_timestamp_ms)
         if (
             header.batch_length + LENGTH_OVERHEAD != len(batch)
             or header.attributes & _UNUSUAL
             or not 0 < header.count == header.last_offset_delta + 1
-            or max(header.base_timestamp_ms, header.max_timestamp_ms) > timestamp_ms_max
+            or max(times_ms) > self._bounds.timestamp_ms_max
         ):
-            break
+            return False
         sequence = header.base_sequence
         if header.producer_id >= 0 and sequence < 0:
-            break
-        if producer is not None and producer != (
-            header.producer_id,
-            header.producer_epoch,
-            sequence,
-        ):
-            break
+            return False
+        producer = (header.producer_id, header.producer_epoch, sequence)
+        if self._next is not None and self._next != producer:
+            return False
         following = (sequence + header.count) & _SEQUENCE_MASK if sequence >= 0 else sequence
-        producer = (header.producer_id, header.producer_epoch, following)
-        correlation_ids.append(data[start + 8 : start + 12])
-        batches.append(batch)
+        self._next = (header.producer_id, header.producer_epoch, following)
+        self.batches.append(batch)
+        return True
+
+    def done(self) -> Part:
+        is_single = len(self.batches) == 1
+        joined = self.batches[0] if is_single else bytearray().join(self.batches)
+        return Part(self.route, len(self.batches), joined)
+
+
+@compiled
+def read_run(
+    data: memoryview,
+    start: int,
+    routes: Routes,
+    bounds_of: Callable[[Route], tuple[int, int] | None],
+    count_max: int,
+) -> Run | None:
+    """The requests of known routes that follow one another from `start` on, at most
+    `count_max`; None when the first is not one of them. Their batches are checked and within
+    the bounds of their route; those of one route are of one producer and in sequence.
+    `bounds_of` is asked once for each route of the run; for None the run ends."""
+    end = len(data)
+    parts: dict[bytes, _Part] = {}
+    order, correlation_ids = bytearray(), bytearray()
+    while len(order) < count_max and end - start >= 4:
+        stop = start + 4 + _SIZE.unpack_from(data, start)[0]
+        route = routes.find(data, start) if stop <= end else None
+        if route is None:
+            break
+        part = parts.get(route.middle)
+        if part is None:
+            bounds = bounds_of(route)
+            if bounds is None:
+                break
+            part = _Part(route, len(parts), Bounds(*bounds))
+        at = start + 12 + len(route.middle)
+        batch = _find_batch(data, at, stop, route.is_flexible, route.tail)
+        if batch is None or not part.takes(batch):
+            break
+        parts[route.middle] = part
+        order.append(part.number)
+        correlation_ids += data[start + 8 : start + 12]
         start = stop
-    if not batches:
+    if not parts:
         return None
-    joined = batches[0] if len(batches) == 1 else bytearray().join(batches)
-    return Run(start, b"".join(correlation_ids), joined)
+    return Run(
+        start, bytes(order), bytes(correlation_ids), [each.done() for each in parts.values()]
+    )
 
 
 def _find_batch(
@@ -267,30 +317,30 @@ def _encode(route: Route, partition: PartitionProduceResponse) -> bytes:
 
 
 @compiled
-def write_answers(answer: Answer, correlation_ids: bytes, batches: Buffer) -> bytes:
-    """The answers to a run whose batches have their offsets."""
-    template, offset_at = answer
-    size, between, rest = template[:4], template[8:offset_at], template[offset_at + 8 :]
-    parts: list[Buffer] = []
-    at = 0
-    for number in range(0, len(correlation_ids), 4):
-        parts += (
-            size,
-            correlation_ids[number : number + 4],
-            between,
+def write_answers(answers: Sequence[Answer], run: Run) -> bytes:
+    """The answers to a run whose batches have their offsets; `answers` of its parts."""
+    written: list[Buffer] = []
+    # Where the batch of the next request of each part begins.
+    places = [0] * len(answers)
+    for number, which in enumerate(run.order):
+        template, offset_at = answers[which]
+        batches, at = run.parts[which].batches, places[which]
+        written += (
+            template[:4],
+            run.correlation_ids[4 * number : 4 * number + 4],
+            template[8:offset_at],
             batches[at : at + 8],
-            rest,
+            template[offset_at + 8 :],
         )
-        at += LENGTH_OVERHEAD + _SIZE.unpack_from(batches, at + 8)[0]
-    return b"".join(parts)
+        places[which] = at + LENGTH_OVERHEAD + _SIZE.unpack_from(batches, at + 8)[0]
+    return b"".join(written)
 
 
-def write_refusals(answer: Answer, correlation_ids: bytes) -> bytes:
-    """The same answer to all requests of a run."""
-    size, rest = answer.template[:4], answer.template[8:]
-    parts: Sequence[Buffer] = [
-        part
-        for number in range(0, len(correlation_ids), 4)
-        for part in (size, correlation_ids[number : number + 4], rest)
-    ]
-    return b"".join(parts)
+def write_refusals(refusals: Sequence[Answer], run: Run) -> bytes:
+    """The refusals of a run, in the same places as its answers; `refusals` of its parts."""
+    written: list[Buffer] = []
+    for number, which in enumerate(run.order):
+        template = refusals[which].template
+        id_at = 4 * number
+        written += (template[:4], run.correlation_ids[id_at : id_at + 4], template[8:])
+    return b"".join(written)
