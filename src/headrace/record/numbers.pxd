@@ -11,6 +11,14 @@ cdef inline const uint8_t* read_number(
     cdef uint64_t raw = 0
     cdef uint64_t byte
     cdef int shift = 0
+    # Most have one byte or two.
+    if end - position >= 2:
+        if position[0] < 0x80:
+            number[0] = position[0]
+            return position + 1
+        if position[1] < 0x80:
+            number[0] = (<uint64_t>position[1] << 7) | (position[0] & 0x7F)
+            return position + 2
     while shift < bits:
         if position >= end:
             return NULL
