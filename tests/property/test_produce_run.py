@@ -89,8 +89,8 @@ def routes_to(version: int, *indexes: int) -> Routes:
     return learnt(*(frame_of(version, 0, batch, index) for index in indexes))
 
 
-def bounds_of(route: Route) -> tuple[int, int] | None:
-    return None if route.index == CLOSED else (BYTES_MAX, AT_MS)
+def bounds_of(route: Route) -> tuple[int, int, object] | None:
+    return None if route.index == CLOSED else (BYTES_MAX, AT_MS, f"target {route.index}")
 
 
 @given(data=st.data(), version=versions)
@@ -124,6 +124,7 @@ def test_both_twins_read_the_same_runs_and_only_what_the_codec_reads(
         found = check_batch(records)
         assert len(records) <= BYTES_MAX and found.max_timestamp_ms <= AT_MS
         assert run.parts[which].route.index == index
+        assert run.parts[which].target == f"target {index}"
         read[which].append(bytes(records))
         numbers.append(header.correlation_id.to_bytes(4, "big", signed=True))
         start += 4 + size
@@ -193,7 +194,7 @@ def test_a_run_may_be_to_as_many_partitions_as_are_remembered(read: Callable[...
     batch = bytes(build_batch([NewRecord(None, b"x", (), 1)]))
     routes = routes_to(9, *range(ROUTES_MAX))
     sent = bytearray(b"".join(frame_of(9, each, batch, each) for each in range(ROUTES_MAX)) * 2)
-    run = read(memoryview(sent), 0, routes, lambda route: (BYTES_MAX, AT_MS), 1_000)
+    run = read(memoryview(sent), 0, routes, lambda route: (BYTES_MAX, AT_MS, None), 1_000)
     assert run.stop == len(sent)
     assert run.order == bytes(range(ROUTES_MAX)) * 2
     assert [part.requests for part in run.parts] == [2] * ROUTES_MAX

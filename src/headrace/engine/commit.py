@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Move
 from headrace.engine.partition import Partition
@@ -24,7 +26,10 @@ class Commit:
         # Transactions whose markers are awaited.
         self.endings: list[Ending] = []
 
-    def partitions(self) -> set[Partition]:
+    def partitions(self) -> Collection[Partition]:
+        """Each once."""
+        if len(self.data) == 1 and not self.state:
+            return (self.data[0][0],)
         found = set()
         for partition, _ in self.data:
             found.add(partition)

@@ -223,33 +223,35 @@ def look_into(
     be, or a batch beyond what is opened or noted; UnsoundRecords when one cannot be read, or
     lacks keys; ImpossibleId. Checksums are not checked. A header that does not say the latest
     time of its records is corrected in place, unless nobody is to look at them."""
-    wanted = wanted_of(scanner, dedup, checks)
-    if wanted.limits:
+    if scanner is not None or dedup is not None:
+        wanted = wanted_of(scanner, dedup, checks)
         found = _look(batches, wanted, light)
         return Heavy(batches, wanted) if found is None else found
     if checks.records == "none":
         is_light = not _may_hold_too_much(batches, light)
     else:
-        is_light = _check_records(batches, wanted, light)
-    return () if is_light else Heavy(batches, wanted)
+        is_light = _check_records(batches, checks, light)
+    return () if is_light else Heavy(batches, wanted_of(None, None, checks))
 
 
-def _check_records(batches: Buffer, wanted: Wanted, light: Light) -> bool:
+def _check_records(batches: Buffer, checks: Checks, light: Light) -> bool:
     """False when that would take long; UnsoundRecords."""
-    is_quick = _IS_COMPILED or wanted.checks.records == "all"
+    is_quick = _IS_COMPILED or checks.records == "all"
+    rules = KEYED if checks.keyed else 0
     fault, compressed, wrong = find_fault_in_plain(
-        batches, wanted.rules, limits.BATCH_BYTES_MAX if is_quick else BEGINNING_BYTES
+        batches, rules, limits.BATCH_BYTES_MAX if is_quick else BEGINNING_BYTES
     )
-    raise_fault(fault)
+    if fault:
+        raise_fault(fault)
     for position, latest_ms in wrong:
         _correct(batches, latest_ms, position, light)
-    return not compressed or _check_compressed(batches, compressed, wanted, light)
+    return not compressed or _check_compressed(batches, compressed, checks, light)
 
 
 def _check_compressed(
-    batches: Buffer, compressed: list[tuple[int, int]], wanted: Wanted, light: Light
+    batches: Buffer, compressed: list[tuple[int, int]], checks: Checks, light: Light
 ) -> bool:
-    is_whole = wanted.checks.records == "all"
+    is_whole = checks.records == "all"
     with memoryview(batches) as view:
         for number, position in compressed:
             light.batches = number
@@ -270,7 +272,7 @@ def _check_compressed(
                     # What was uncompressed so far is spent.
                     light.bytes -= len(block)
                     return False
-            rules = wanted.rules | (0 if is_all else PART)
+            rules = (KEYED if checks.keyed else 0) | (0 if is_all else PART)
             latest_ms = check_block(block, header.count, rules, header.base_timestamp_ms)
             if not is_right(header.max_timestamp_ms, latest_ms, rules):
                 _correct(batches, latest_ms, position, light)

@@ -133,23 +133,29 @@ class Account:
 
     def spend(self, seconds: float, now: float) -> None:
         """It has used so much until now."""
-        left = min(self._left + SHARE * (now - self._seen), SAVED_SECONDS_MAX) - seconds
+        # Without min and max: it is done for all that is read, by every connection.
+        left = self._left + SHARE * (now - self._seen)
+        if left > SAVED_SECONDS_MAX:
+            left = SAVED_SECONDS_MAX
+        left -= seconds
         if left > 0:
             self._line.others_at = now
-        self._left, self._seen = max(left, -OWED_SECONDS_MAX), now
+        elif left < -OWED_SECONDS_MAX:
+            left = -OWED_SECONDS_MAX
+        self._left, self._seen = left, now
 
     @property
     def is_spent(self) -> bool:
         return self._left <= 0 and self._left + SHARE * (perf_counter() - self._seen) <= 0
 
-    def turn_end(self) -> float:
-        """When the others have their turn, by perf_counter, if the connection is served now."""
-        return perf_counter() + LINE_SECONDS
+    def turn_end(self, began: float) -> float:
+        """When the others have their turn, if the connection is served since `began`."""
+        return began + LINE_SECONDS
 
     def lines_up(self, begin: Callable[[], None]) -> bool:
         """Whether the connection has to wait until it is served again, by a call of
         `begin`."""
-        if not self.is_spent or self._line.admits(self.request_seconds):
+        if self._left > 0 or not self.is_spent or self._line.admits(self.request_seconds):
             return False
         self.line_up(begin)
         return True

@@ -11,7 +11,7 @@ from headrace.server import shares
 class _Rich(shares.Account):
     is_spent = False
 
-    def turn_end(self) -> float:
+    def turn_end(self, began: float) -> float:
         return float("inf")
 
 

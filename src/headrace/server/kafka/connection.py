@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
-from headrace.server.kafka.produce_runs import handle_run
+from headrace.server.kafka.produce_runs import RunTargets, handle_run
 from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.turns import PRODUCE, ends_polls, may_start
 from headrace.server.shares import shares_of
@@ -100,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_hurried = False
         # What its Produce requests have in common; see there.
         self.routes = Routes()
+        self.run_targets = RunTargets(door.service)
         # Answers that go out when this turn of the loop ends.
         self._unsent: list[Buffer] = []
         # Bytes of answers that are known and wait for an earlier one.
@@ -168,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fill_large()
         else:
             end = len(self._take_kept()) + nbytes
-            self._handle_frames(self._door.scratch[:end])
+            self._handle_frames(self._door.scratch[:end], began)
         self.account.request_seconds = self.account.charge(began)
         self._line_up_if_spent()
 
@@ -178,10 +179,10 @@ class Connection(asyncio.BufferedProtocol):
             self._is_in_line = True
             self._pause()
 
-    def _handle_frames(self, data: memoryview) -> None:
+    def _handle_frames(self, data: memoryview, began: float) -> None:
         """Handle what is whole, and keep the rest."""
         start, end = 0, len(data)
-        left, leave_at = REQUESTS_PER_TURN, self.account.turn_end()
+        left, leave_at = REQUESTS_PER_TURN, self.account.turn_end(began)
         while end - start >= 4 and not self._is_paused and not self.is_closed:
             if end - start >= _KEY_END:
                 length, key = _HEAD.unpack_from(data, start)
@@ -465,7 +466,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_paused or self.is_closed or self.transport is None:
             return
         began = perf_counter()
-        self._handle_frames(memoryview(self._take_kept()))
+        self._handle_frames(memoryview(self._take_kept()), began)
         self.account.charge(began)
         # Handling them may have paused the connection again.
         if not self._is_paused and not self.is_closed:

@@ -18,14 +18,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.errors import HeadraceError
-from headrace.engine.catalog import Topic
-from headrace.engine.contents import Found, Heavy, Light, look_into
+from headrace.engine.catalog import Catalog, Topic
+from headrace.engine.contents import Checks, Found, Heavy, Light, look_into
 from headrace.engine.conversion import is_as_it_came, latest_time_ms
 from headrace.record.batch import read_header
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
 from headrace.server.kafka.slot import Slot
 from headrace.wire.kafka.produce_run import (
+    ROUTES_MAX,
     Answer,
     Part,
     Route,
@@ -37,6 +38,7 @@ from headrace.wire.kafka.produce_run import (
 )
 
 if TYPE_CHECKING:
+    from headrace.engine.broker import Broker
     from headrace.engine.partition import Appended, Partition
     from headrace.server.kafka.connection import Connection
     from headrace.server.service import Service
@@ -45,44 +47,54 @@ if TYPE_CHECKING:
 class _Target(NamedTuple):
     """Where a part of a run goes."""
 
+    # In which it was looked up: another one may say something else.
+    catalog: Catalog
     topic: Topic
     partition: Partition
+    checks: Checks
 
     def takes(self, part: Part) -> bool:
         """More than a segment holds would be put into one, and ids that are remembered are
         looked at before each batch."""
-        log = self.partition.log
-        fits = len(part.batches) <= log.settings.segment_bytes and self.partition.dedup is None
-        return part.requests == 1 or fits
+        partition = self.partition
+        return part.requests == 1 or (
+            len(part.batches) <= partition.log.settings.segment_bytes and partition.dedup is None
+        )
 
 
-class _Targets:
-    """Of the routes of a run, in their order."""
+class RunTargets:
+    """Where the routes of one connection lead."""
 
-    def __init__(self, service: Service, now_ms: int) -> None:
+    def __init__(self, service: Service) -> None:
+        self._topics = service.broker.topics
         self._service = service
-        self._now_ms = now_ms
-        self.found: list[_Target] = []
+        self._known: dict[bytes, _Target] = {}
+        self.now_ms = 0
 
-    def bounds_of(self, route: Route) -> tuple[int, int] | None:
+    def bounds_of(self, route: Route) -> tuple[int, int, _Target] | None:
+        """What the requests of a route are held to now; None if runs are no use to it."""
+        target = self._known.get(route.middle)
+        if target is None or target.catalog is not self._topics.catalog:
+            target = self._find(route)
+            if target is None:
+                return None
+        settings = target.topic.settings
+        return settings.record_bytes_max, latest_time_ms(settings, self.now_ms), target
+
+    def _find(self, route: Route) -> _Target | None:
+        topics = self._topics
         try:
             topic = topic_of(self._service, route.name, route.topic_id)
-            partition = self._service.broker.topics.partition(topic, route.index)
+            partition = topics.partition(topic, route.index)
         except HeadraceError:
             return None
-        settings = topic.settings
-        if topic.is_internal or not is_as_it_came(settings):
+        if topic.is_internal or not is_as_it_came(topic.settings):
             return None
-        self.found.append(_Target(topic, partition))
-        return settings.record_bytes_max, latest_time_ms(settings, self._now_ms)
-
-
-class _Piece(NamedTuple):
-    """The answers of a slot: from where to where in those of the run."""
-
-    slot: Slot
-    start: int
-    end: int
+        if len(self._known) >= ROUTES_MAX:
+            self._known.clear()
+        target = _Target(topics.catalog, topic, partition, topics.checks_of(topic))
+        self._known[route.middle] = target
+        return target
 
 
 def handle_run(
@@ -91,49 +103,44 @@ def handle_run(
     """Whether the requests from `start` on were taken, and where the next one starts;
     when they were not, up to where there is no use in trying again."""
     began = perf_counter()
-    broker, now_ms = service.broker, service.clock.now_ms()
-    count_max = connection.requests_left
-    while True:
-        targets = _Targets(service, now_ms)
-        run = read_run(data, start, connection.routes, targets.bounds_of, count_max)
+    routes, targets = connection.routes, connection.run_targets
+    now_ms = targets.now_ms = service.clock.now_ms()
+    run = read_run(data, start, routes, targets.bounds_of, connection.requests_left)
+    if run is None:
+        return False, start
+    while isinstance(looked := _look_into(run), int):
+        # The first that is heavy is for a thread, and those behind it wait.
+        run = read_run(data, start, routes, targets.bounds_of, looked) if looked else None
         if run is None:
             return False, start
-        try:
-            looked = _look_into(service, run, targets.found)
-            if looked is None:
-                return False, run.stop
-            if not isinstance(looked, int):
-                broker.check_space(sum(len(part.batches) for part in run.parts))
-                break
-        except HeadraceError:
-            return False, run.stop
-        # The first that is heavy is for a thread, and those behind it wait.
-        if not looked:
-            return False, start
-        count_max = looked
-    appended = [
-        _append(target.partition, part, contents, now_ms)
-        for part, target, contents in zip(run.parts, targets.found, looked, strict=False)
-    ]
-    if not any(appended):
+    if looked is None:
         return False, run.stop
     commit = service.commit()
     answers: list[Answer] = []
-    for part, (topic, partition), each in zip(run.parts, targets.found, appended, strict=False):
-        answers.append(connection.routes.answer(part.route, partition.log.start_offset))
-        if each is not None:
-            commit.data.append((partition, each.next_offset))
-            messages = each.next_offset - each.first_offset
+    # Of the parts that the ordinary way has something else to say to.
+    refused: set[int] = set()
+    for part, contents in zip(run.parts, looked, strict=True):
+        topic, partition = part.target.topic, part.target.partition
+        appended = _append(service.broker, partition, part.batches, contents, now_ms)
+        answers.append(routes.answer(part.route, partition.log.start_offset))
+        if appended is None:
+            refused.add(len(answers) - 1)
+        else:
+            commit.data.append((partition, appended.next_offset))
+            messages = appended.next_offset - appended.first_offset
             service.counts.traffic(topic.name, "kafka").add_in(messages, len(part.batches))
+    if not commit.data:
+        return False, run.stop
     waiting = service.submit(commit)
     # Before the frame's bytes are another's.
     written = write_answers(answers, run)
-    if all(appended):
-        pieces = [_Piece(connection.new_slot(len(run.order)), 0, len(written))]
+    count = len(run.order)
+    if refused:
+        pieces = _pieces(connection, data, start, run, refused, answers)
+        count = len(pieces)
     else:
-        pieces = _pieces(connection, data, start, run, appended, answers)
+        pieces = [(connection.new_slot(count), 0, len(written))]
     endpoint = service.counts.endpoint("kafka", "Produce")
-    count = sum(piece.slot.count for piece in pieces)
     if waiting is None:
         service.requests.done(endpoint, began, count=count)
         _answer(connection, pieces, written)
@@ -152,18 +159,23 @@ def handle_run(
     return True, run.stop
 
 
-def _look_into(service: Service, run: Run, targets: list[_Target]) -> list[Found] | int | None:
+def _look_into(run: Run) -> list[Found] | int | None:
     """What is in the batches of each part; or how many requests come before the first that is
-    heavy; None where requests have to be handled one by one. HeadraceError as `look_into`."""
+    heavy; None where requests have to be handled one by one."""
     light = Light()
     found: list[Found] = []
-    for number, (part, target) in enumerate(zip(run.parts, targets, strict=False)):
-        topic, partition = target
+    for number, part in enumerate(run.parts):
+        target: _Target = part.target
+        partition = target.partition
         if not target.takes(part):
             return None
         light.batches = 0
-        checks = service.broker.topics.checks_of(topic)
-        contents = look_into(part.batches, partition.scanner, partition.dedup, light, checks)
+        try:
+            contents = look_into(
+                part.batches, partition.scanner, partition.dedup, light, target.checks
+            )
+        except HeadraceError:
+            return None
         if isinstance(contents, Heavy):
             # Which request that is, of all.
             place = -1
@@ -172,19 +184,30 @@ def _look_into(service: Service, run: Run, targets: list[_Target]) -> list[Found
             return place
         # The time that a batch gets, and what is left out of it, is answered for each. And one
         # whose header was corrected may be later than its topic takes.
-        if light.corrected or any(each.counts_from_append for each in contents):
+        if light.corrected or (contents and any(each.counts_from_append for each in contents)):
             return None
         found.append(contents)
     return found
 
 
-def _append(partition: Partition, part: Part, contents: Found, now_ms: int) -> Appended | None:
+def _append(
+    broker: Broker,
+    partition: Partition,
+    batches: bytearray | memoryview,
+    contents: Found,
+    now_ms: int,
+) -> Appended | None:
     """None where the ordinary way has something else to say."""
     try:
-        appended = partition.append(part.batches, read_header(part.batches), now_ms, contents)
+        broker.check_space(len(batches))
+        appended = partition.append(batches, read_header(batches), now_ms, contents)
     except (HeadraceError, OSError):
         return None
     return None if appended.duplicate else appended
+
+
+# The answers of a slot: from where to where in those of the run.
+_Piece = tuple[Slot, int, int]
 
 
 def _pieces(
@@ -192,20 +215,20 @@ def _pieces(
     data: memoryview,
     start: int,
     run: Run,
-    appended: list[Appended | None],
+    refused: set[int],
     answers: list[Answer],
 ) -> list[_Piece]:
-    """A slot for each request that was appended. Those of the other parts are handled here,
+    """A slot for each request that was appended. Those of the refused parts are handled here,
     so that all are answered in their order."""
     pieces: list[_Piece] = []
     at = 0
     for which in run.order:
         size = len(answers[which].template)
-        if appended[which] is None:
+        if which in refused:
             start = connection.handle_frame(data, start)
         else:
             start += 4 + int.from_bytes(data[start : start + 4], "big")
-            pieces.append(_Piece(connection.new_slot(), at, at + size))
+            pieces.append((connection.new_slot(), at, at + size))
         at += size
     return pieces
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headrace.compiled import compiled
 from headrace.core.errors import CorruptBatch, MalformedMessage
@@ -90,6 +90,8 @@ class Part(NamedTuple):
     requests: int
     # Back to back. That of a single request is the frame's own bytes.
     batches: bytearray | memoryview
+    # What came with the bounds of the route.
+    target: Any
 
 
 class Run(NamedTuple):
@@ -103,11 +105,9 @@ class Run(NamedTuple):
     parts: list[Part]
 
 
-class Bounds(NamedTuple):
-    """What the batches of one route are held to."""
-
-    batch_bytes_max: int
-    timestamp_ms_max: int
+# What the batches of one route are held to, their size and latest time; and anything else
+# that the caller wants to find with their part of a run.
+Bounds = tuple[int, int, Any]
 
 
 class Answer(NamedTuple):
@@ -195,14 +195,15 @@ class _Part:
     """The part of one route, while a run is read."""
 
     def __init__(self, route: Route, number: int, bounds: Bounds) -> None:
-        self.route, self.number, self._bounds = route, number, bounds
+        self.route, self.number = route, number
+        self._batch_bytes_max, self._timestamp_ms_max, self._target = bounds
         self.batches: list[memoryview] = []
         # The producer of the next batch: its id, epoch and sequence number.
         self._next: tuple[int, int, int] | None = None
 
     def takes(self, batch: memoryview) -> bool:
         """Whether the batch may follow; then it is part of this."""
-        if len(batch) > self._bounds.batch_bytes_max:
+        if len(batch) > self._batch_bytes_max:
             return False
         try:
             header = check_batch(batch)
@@ -213,7 +214,7 @@ class _Part:
             header.batch_length + LENGTH_OVERHEAD != len(batch)
             or header.attributes & _UNUSUAL
             or not 0 < header.count == header.last_offset_delta + 1
-            or max(times_ms) > self._bounds.timestamp_ms_max
+            or max(times_ms) > self._timestamp_ms_max
         ):
             return False
         sequence = header.base_sequence
@@ -230,7 +231,7 @@ class _Part:
     def done(self) -> Part:
         is_single = len(self.batches) == 1
         joined = self.batches[0] if is_single else bytearray().join(self.batches)
-        return Part(self.route, len(self.batches), joined)
+        return Part(self.route, len(self.batches), joined, self._target)
 
 
 @compiled
@@ -238,7 +239,7 @@ def read_run(
     data: memoryview,
     start: int,
     routes: Routes,
-    bounds_of: Callable[[Route], tuple[int, int] | None],
+    bounds_of: Callable[[Route], Bounds | None],
     count_max: int,
 ) -> Run | None:
     """The requests of known routes that follow one another from `start` on, at most
@@ -258,7 +259,7 @@ def read_run(
             bounds = bounds_of(route)
             if bounds is None:
                 break
-            part = _Part(route, len(parts), Bounds(*bounds))
+            part = _Part(route, len(parts), bounds)
         at = start + 12 + len(route.middle)
         batch = _find_batch(data, at, stop, route.is_flexible, route.tail)
         if batch is None or not part.takes(batch):
