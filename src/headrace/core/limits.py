@@ -29,6 +29,9 @@ REFUSED_TOPICS_MAX: Final = 10_000
 REFUSED_TOPIC_MS: Final = 60 * 60 * 1000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 GROUPS_MAX: Final = 10_000
+# Queue groups that read one topic: each is shown every message as it comes, and holds at
+# least a byte of it.
+QUEUE_GROUPS_PER_TOPIC_MAX: Final = 1_000
 GROUP_MEMBERS_MAX: Final = 1_000
 SHARE_GROUP_MEMBERS_MAX: Final = 200
 # The longest time that a member may be silent, whatever it or the node asks for.

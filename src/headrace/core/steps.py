@@ -4,11 +4,12 @@ their turn, where nobody else waits for one."""
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-# Yields where others may have their turn, and returns what it made.
-Steps = Generator[None, None, T]
+# Yields where others may have their turn, and returns what it made. Most often it yields None;
+# otherwise a commit (engine/commit.py), of which more should not be begun before it is safe.
+Steps = Generator[Any, None, T]
 
 
 def run_to_end(steps: Steps[T]) -> T:

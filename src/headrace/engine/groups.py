@@ -37,6 +37,11 @@ from headrace.engine.queue import QueueView
 from headrace.engine.topics import Topics
 from headrace.engine.view_opening import ViewOpening, new_view
 
+# How many views are opened before what that has written should be safe. Each has files of its
+# own, and only so many files with unsynced writes may be open: beyond, whoever opens one more
+# has to wait for a sync.
+VIEWS_AT_ONCE = 256
+
 
 class Serving:
     """What a group keeps in memory while it is served: whose turn it is."""
@@ -123,6 +128,9 @@ class Groups:
             raise InvalidName(f"{name!r} is a group that Headrace keeps for itself")
         catalog = self._topics.catalog
         group = catalog.groups.get(name)
+        for topic in () if internal else topics:
+            if group is None or topic.id not in group.topics:
+                self._check_room(topic)
         if group is None:
             if self._is_stream(name):
                 raise GroupKindMismatch(f"group {name!r} reads as a stream; choose another name")
@@ -144,9 +152,18 @@ class Groups:
                     yield from opening.steps(now_ms)
                     group = self._still_reading(group, topic)
                 self._open_view(group, partition, now_ms, commit, opening)
-                yield
+                is_much = commit.state and not len(commit.state) % VIEWS_AT_ONCE
+                yield commit if is_much else None
                 group = self._still_reading(group, topic)
         return group
+
+    def _check_room(self, topic: Topic) -> None:
+        first = self._topics.partitions(topic)[0]
+        if len(first.views) >= limits.QUEUE_GROUPS_PER_TOPIC_MAX:
+            raise LimitExceeded(
+                f"topic {topic.name!r} is read by {limits.QUEUE_GROUPS_PER_TOPIC_MAX} queue "
+                "groups, the most allowed; delete those that nobody uses, or read it as a stream"
+            )
 
     def _preparing(self, group: Group, partition: Partition, now_ms: int) -> ViewOpening | None:
         """Where a view takes long to open: keys are read from the log."""

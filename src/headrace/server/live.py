@@ -134,14 +134,20 @@ def sample_between(
     before: Picture, earlier: Totals, after: Picture, now: Totals, counts: Counts
 ) -> Sample:
     seconds = max(0.001, (after.at_ms - before.at_ms) / 1000)
-    failures = sum(
-        max(0, each.failed - before.groups[name].failed)
-        for name, each in after.groups.items()
-        if name in before.groups
-    )
+    failures = ready = waiting = leased = delayed = lag = 0
+    # There may be ten thousand, and they are gone through in one piece.
+    for name, each in after.groups.items():
+        known = before.groups.get(name)
+        if known is not None and each.failed > known.failed:
+            failures += each.failed - known.failed
+        ready += each.ready
+        waiting += each.waiting
+        leased += each.leased
+        delayed += each.delayed + each.retrying
+        if each.kind == "stream":
+            lag += each.lag
     published = counts.endpoint("kafka", "Produce").latency
     took = _between(earlier.publishing, now.publishing)
-    groups = after.groups.values()
     return Sample(
         at_ms=after.at_ms,
         messages_in=(now.messages_in - earlier.messages_in) / seconds,
@@ -155,12 +161,12 @@ def sample_between(
         loop_lag_p99_ms=quantile_ms(
             counts.loop_lag, _between(earlier.loop_lag, now.loop_lag), 0.99
         ),
-        ready=sum(each.ready for each in groups),
-        waiting=sum(each.waiting for each in groups),
-        leased=sum(each.leased for each in groups),
-        delayed=sum(each.delayed + each.retrying for each in groups),
+        ready=ready,
+        waiting=waiting,
+        leased=leased,
+        delayed=delayed,
         letters=sum(after.letters.values()),
-        lag=sum(each.lag for each in groups if each.kind == "stream"),
+        lag=lag,
     )
 
 

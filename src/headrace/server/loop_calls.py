@@ -103,7 +103,7 @@ class Calls:
         *args: Parameters.args,
         **named: Parameters.kwargs,
     ) -> Answer:
-        """The same for a call in steps, of which there may be thousands: others have their
+        """Like `run`, for a call in steps, of which there may be thousands: others have their
         turn between them. When our task is cancelled meanwhile, nothing is half done."""
         turn = self._face.begin(0)
         slices = Slices()
@@ -111,12 +111,14 @@ class Calls:
             while True:
                 self._face.go_on(turn)
                 try:
-                    next(steps)
+                    begun = next(steps)
                 except StopIteration as done:
                     answer: Answer = done.value
                     break
                 except OSError as error:
                     raise _judged(error) from error
+                if isinstance(begun, Commit):
+                    await self.service.wait_for(begun)
                 await slices.rest()
         await self._finish(turn)
         return answer

@@ -206,6 +206,10 @@ class Service:
     def submit(self, commit: Commit) -> asyncio.Future[None] | None:
         return self.commits.submit(commit)
 
+    async def wait_for(self, commit: Commit) -> None:
+        """Until everything in the commit is safe, though more may be added to it."""
+        await self.commits.wait(commit)
+
     def finish_later(self, commit: Commit) -> None:
         """The same where nobody waits: it reaches the disk all the same."""
         waiting = self.finish_soon(commit)

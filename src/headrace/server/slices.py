@@ -22,11 +22,12 @@ meanwhile is served from end to end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
 from typing import Any, TypeVar
 
 from headrace.core.steps import Steps, run_to_end
+from headrace.engine.commit import Commit
 from headrace.server.shares import shares_of
 
 T = TypeVar("T")
@@ -56,13 +57,18 @@ def answer(size: int, steps: Steps[T]) -> T | Coroutine[Any, Any, T]:
     return run_to_end(steps) if size <= SMALL else in_slices(steps)
 
 
-async def in_slices(steps: Steps[T]) -> T:
+async def in_slices(
+    steps: Steps[T], wait_for: Callable[[Commit], Awaitable[None]] | None = None
+) -> T:
+    """`wait_for` is called with the commits that the steps want to be safe in between."""
     slices = Slices()
     # Whoever goes away meanwhile leaves nothing half done.
     with closing(steps):
         while True:
             try:
-                next(steps)
+                begun = next(steps)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
+            if wait_for is not None and isinstance(begun, Commit):
+                await wait_for(begun)
             await slices.rest()

@@ -23,31 +23,39 @@ class GroupBudget:
         # Of all groups.
         self.size_bytes = 0
         self._sizes: dict[str, int] = {}
+        # Of those that keep something, the ones that make room first: it is asked for them
+        # with every request that does not fit, and there may be thousands of others.
+        self._idle: dict[str, None] = {}
+        self._unstable: dict[str, ClassicGroup] = {}
 
     def note(self, group: CoordinatedGroup) -> None:
         """The group may have changed."""
-        self.forget(group.name)
-        size = held_bytes(group)
+        name, size = group.name, held_bytes(group)
+        self.size_bytes += size - self._sizes.pop(name, 0)
         if size:
-            self._sizes[group.name] = size
-            self.size_bytes += size
+            self._sizes[name] = size
+        # One that stays in its list keeps its place there.
+        if size and group.is_empty():
+            self._idle.setdefault(name)
+        else:
+            self._idle.pop(name, None)
+        if size and isinstance(group, ClassicGroup) and not group.was_stable:
+            self._unstable[name] = group
+        else:
+            self._unstable.pop(name, None)
 
     def forget(self, name: str) -> None:
         self.size_bytes -= self._sizes.pop(name, 0)
+        self._idle.pop(name, None)
+        self._unstable.pop(name, None)
 
-    def idle(self, groups: list[CoordinatedGroup]) -> list[str]:
+    def idle(self) -> list[str]:
         """Those without members that keep something all the same, the oldest first."""
-        return [group.name for group in groups if group.is_empty() and self._sizes.get(group.name)]
+        return list(self._idle)
 
-    def unstable(self, groups: list[CoordinatedGroup]) -> list[ClassicGroup]:
+    def unstable(self) -> list[ClassicGroup]:
         """Those that never got stable and keep something, the oldest first."""
-        return [
-            group
-            for group in groups
-            if isinstance(group, ClassicGroup)
-            and not group.was_stable
-            and self._sizes.get(group.name)
-        ]
+        return list(self._unstable.values())
 
 
 def held_bytes(group: CoordinatedGroup) -> int:

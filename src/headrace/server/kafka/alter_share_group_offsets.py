@@ -44,7 +44,8 @@ async def handle(
         return AlterShareGroupOffsetsResponse(error_code=group, error_message=_REASONS[group])
     commit = call.service.commit()
     try:
-        responses = await in_slices(_alter_all(call, name, request, commit))
+        steps = _alter_all(call, name, request, commit)
+        responses = await in_slices(steps, call.service.wait_for)
         await call.service.finish(commit)
     except HeadraceError as error:
         return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))

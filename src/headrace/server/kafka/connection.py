@@ -27,7 +27,6 @@ much for small requests.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -35,6 +34,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
+from headrace.server.kafka.frame_head import HEAD, HEAD_BYTES, KEY_BYTES, LENGTH, NO_KEY, key_of
 from headrace.server.kafka.produce_runs import RunTargets, handle_run
 from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.turns import PRODUCE, ends_polls, may_start
@@ -46,13 +46,6 @@ from headrace.wire.remote.methods import API_KEY
 if TYPE_CHECKING:
     from headrace.server.kafka.door import Door
 
-_LENGTH = struct.Struct(">i")
-# The key of the API comes right behind the length.
-_KEY = struct.Struct(">h")
-_KEY_END = _LENGTH.size + _KEY.size
-_HEAD = struct.Struct(">ih")
-# Of a frame too short to have one, which is refused when its turn has come.
-_NO_KEY = -1
 SCRATCH_BYTES = 256 * 1024
 # Requests of one connection that are not answered yet.
 OPEN_REQUESTS_MAX = 1_000
@@ -90,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[Slot] = deque()
         self._open_requests = 0
         # The API of the requests in the slots: those of different ones never overlap.
-        self._under_way = self._held_key = _NO_KEY
+        self._under_way = self._held_key = NO_KEY
         self._holds_turns = False
         # The API of the next request, while that waits for its turn.
         self._next_key: int | None = None
@@ -184,17 +177,17 @@ class Connection(asyncio.BufferedProtocol):
         start, end = 0, len(data)
         left, leave_at = REQUESTS_PER_TURN, self.account.turn_end(began)
         while end - start >= 4 and not self._is_paused and not self.is_closed:
-            if end - start >= _KEY_END:
-                length, key = _HEAD.unpack_from(data, start)
+            if end - start >= HEAD_BYTES:
+                length, key = HEAD.unpack_from(data, start)
             else:
-                (length,), key = _LENGTH.unpack_from(data, start), _NO_KEY
+                (length,), key = LENGTH.unpack_from(data, start), NO_KEY
             if not 0 < length <= self._door.request_bytes_max:
                 self.close(f"a frame of {length} bytes")
                 return
             stop = start + 4 + length
-            if length < _KEY.size:
-                key = _NO_KEY
-            elif end - start < _KEY_END:
+            if length < KEY_BYTES:
+                key = NO_KEY
+            elif end - start < HEAD_BYTES:
                 break
             if self._slots and not may_start(key, self._under_way):
                 self._wait_for_turn(key)
@@ -240,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
     def hold_turns(self) -> None:
         """Nothing may overlap with what was handled last, until `release_turns`."""
         self._holds_turns = True
-        self._held_key, self._under_way = self._under_way, _NO_KEY
+        self._held_key, self._under_way = self._under_way, NO_KEY
 
     def release_turns(self) -> None:
         self._holds_turns = False
@@ -267,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def handle_frame(self, data: memoryview, start: int) -> int:
         """Handle the request there, and nothing else. Returns where the next one starts."""
-        end: int = start + 4 + _LENGTH.unpack_from(data, start)[0]
+        end: int = start + 4 + LENGTH.unpack_from(data, start)[0]
         try:
             self._door.handle(self, self.new_slot(), data[start + 4 : end])
         except MalformedMessage as error:
@@ -305,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             # Its turn had come when it began to arrive.
             frame = memoryview(large)[: self._large_size]
-            self._handle(frame, 0, self._large_size, _key_of(frame, 0, self._large_size))
+            self._handle(frame, 0, self._large_size, key_of(frame))
         finally:
             self._door.rooms.give_back(large)
         if self._open_requests >= OPEN_REQUESTS_MAX:
@@ -500,10 +493,3 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return not self._open_requests
-
-
-def _key_of(data: memoryview, start: int, stop: int) -> int:
-    if stop - start < _KEY_END:
-        return _NO_KEY
-    key: int = _KEY.unpack_from(data, start + _LENGTH.size)[0]
-    return key

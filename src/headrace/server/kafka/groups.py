@@ -399,12 +399,12 @@ class LiveGroups:
         again, unless groups that never got stable make room."""
         if self.held.has_room(more):
             return GroupError.NONE
-        for idle in self.budget.idle(list(self.registry)):
+        for idle in self.budget.idle():
             if idle != name:
                 self.delete(idle)
                 if self.held.has_room(more):
                     return GroupError.NONE
-        for group in self.budget.unstable(list(self.registry)):
+        for group in self.budget.unstable():
             if group.name != name:
                 members = [(each, None) for each in group.member_ids()]
                 outcome = group.on_leave(members, self.now_ms())

@@ -151,7 +151,8 @@ class LiveShares:
             settings, now_ms = self.first_settings(name), self._service.clock.now_ms()
             try:
                 await in_slices(
-                    broker.groups.opening(name, missing, settings, now_ms, commit, any_name=True)
+                    broker.groups.opening(name, missing, settings, now_ms, commit, any_name=True),
+                    self._service.wait_for,
                 )
                 await self._service.finish(commit)
             except HeadraceError as refusal:
