@@ -74,8 +74,9 @@ class Admin:
         return {config: shown[config].value for config in configs}
 
     def set_ones(self, name: str) -> set[str]:
-        """Configurations that are not defaults."""
-        return {entry.name for entry in self.shown(name).values() if not entry.is_default}
+        """Configurations that somebody set for the topic."""
+        of_topic = confluent.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {entry.name for entry in self.shown(name).values() if entry.source == of_topic}
 
 
 def _done(futures: dict[Any, Any]) -> Any:
