@@ -45,6 +45,7 @@ class StreamCalls(Served):
                     "of the old one mean nothing in it, so begin anew: 'earliest' or 'latest'"
                 )
             place = self._broker.topics.partition(found, partition)
+            place.check_sound()
             start, end = place.log.start_offset, place.high_watermark
             if isinstance(offset, bool) or not isinstance(offset, int):
                 raise InvalidArgument(f"an offset is a number, not {offset!r}")
@@ -62,7 +63,9 @@ class StreamCalls(Served):
         """The first half of `offset_at`, to be called anywhere: records are read for it."""
         with self._reading():
             found = self._broker.topics.named(topic)
-            return self._broker.topics.partition(found, partition).log.time_search(timestamp_ms)
+            place = self._broker.topics.partition(found, partition)
+            place.check_sound()
+            return place.log.time_search(timestamp_ms)
 
     def offset_of(self, topic: str, partition: int, record: tuple[int, int] | None) -> int:
         """The second half: what was found, as offset and time, as a place to read from."""
@@ -100,7 +103,7 @@ class StreamCalls(Served):
                 place = (topic.id, partition.index)
                 start, end = partition.log.start_offset, partition.high_watermark
                 cursor = cursors.find(group, place)
-                if cursor is not None and start <= cursor.offset <= end:
+                if cursor is not None and (partition.stopped or start <= cursor.offset <= end):
                     continue
                 if reset == "error":
                     raise OffsetOutOfRange(
@@ -130,7 +133,7 @@ class StreamCalls(Served):
                 partition = self._broker.topics.partition(self._broker.topics.named(name), index)
                 start, end = partition.log.start_offset, partition.high_watermark
                 cursor = cursors.find(group, (partition.topic.id, index))
-                if cursor is not None and start <= cursor.offset <= end:
+                if cursor is not None and (partition.stopped or start <= cursor.offset <= end):
                     positions[name, index] = cursor.offset
                 else:
                     stable = partition.last_stable_offset

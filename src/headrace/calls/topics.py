@@ -163,7 +163,7 @@ def _describe_partition(partition: Partition) -> PartitionInfo:
         partition.high_watermark,
         partition.log.end_offset,
         partition.log.size_bytes,
-        len(partition.log.segments()),
+        len(partition.log.segment_list),
         partition.last_stable_offset,
     )
 

@@ -197,6 +197,7 @@ def _examine_opened(root: str, now_ms: int) -> Iterator[Checked]:
         return
     try:
         yield Checked("opening", "it can be opened")
+        yield carry_out("messages", lambda: state.check_messages(node.stopped_partitions()))
         yield carry_out("queues", lambda: state.check_queues(node.stopped_queues()))
         overview = node.overview()
         yield from _examine_state(node, overview, overview, now_ms, knows_members=False)

@@ -77,6 +77,22 @@ def check_stopped(overview: Overview) -> Outcome:
     return "every partition takes and gives", found
 
 
+def check_messages(stopped: Sequence[tuple[str, int, str]]) -> Outcome:
+    """Of a directory, by name; a node only says how many there are."""
+    found = [
+        Finding(
+            "bad",
+            f"{topic}:{partition}",
+            reason,
+            "its messages are neither read nor written, and its files are left as they are",
+            "stop the node and put the file back from a copy; without one, give up the topic: "
+            f"headrace topic delete {topic}",
+        )
+        for topic, partition, reason in stopped
+    ]
+    return "those of every partition can be read", found
+
+
 def check_queues(stopped: Sequence[tuple[str, int, str]]) -> Outcome:
     """Of a directory, by name; a node only says how many there are."""
     found = [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.core import limits
-from headrace.core.errors import DiskFull, InvalidArgument, UnknownMessage
+from headrace.core.errors import CorruptLog, DiskFull, InvalidArgument, UnknownMessage
 from headrace.core.ports import Disk, Entropy
 from headrace.core.values import (
     DeadLetter,
@@ -49,7 +49,7 @@ from headrace.engine.partition import Partition
 from headrace.engine.publish import Publisher
 from headrace.engine.queue import QueueView
 from headrace.engine.redriving import redrive
-from headrace.engine.retain import Steps, carry_out, retain, retention
+from headrace.engine.retain import Steps, carry_out, on_rot, retain, retention
 from headrace.engine.runs import runs_of
 from headrace.engine.settling import Settling
 from headrace.engine.sharing import Sharing
@@ -252,8 +252,7 @@ class Broker:
     ) -> tuple[list[StreamRecord], int]:
         """Committed records from `offset` on, and the offset to go on from."""
         partition = self.topics.partition(topic, index)
-        if partition.stopped is not None:
-            raise partition.stopped
+        partition.check_sound()
         end = partition.last_stable_offset
         found: list[StreamRecord] = []
         size = 0
@@ -417,9 +416,13 @@ class Broker:
         self.space.look()
         share_bytes = self.replay_share()
         for partition in list(self.topics):
-            with unless_full():
-                retain(partition, self.cursors, self.fates, now_ms)
-                carry_out(keep_short(partition, share_bytes, now_ms))
+            try:
+                with unless_full():
+                    retain(partition, self.cursors, self.fates, now_ms)
+                    carry_out(keep_short(partition, share_bytes, now_ms))
+            except CorruptLog as error:
+                # Whoever calls did nothing wrong, nor did the other partitions.
+                on_rot(partition, error)
 
     def replay_share(self) -> int:
         """How much of its state log each partition may leave for a start to replay."""

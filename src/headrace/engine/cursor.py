@@ -188,6 +188,9 @@ class Cursors:
                 partition = self._topics.find(topic_id, index)
                 if partition is None or not self.is_stable(group, (topic_id, index)):
                     continue
+                if partition.stopped is not None:
+                    # Its end is not known for sure.
+                    continue
                 if cursor.offset > partition.log.end_offset:
                     beyond[topic_id, index] = Commitment(partition.log.end_offset)
             if beyond:

@@ -13,16 +13,14 @@ delivered again as if it were new, and nobody would have been told.
 
 from __future__ import annotations
 
-import errno
-import struct
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.core.errors import CorruptBatch, CorruptLog
+from headrace.core.errors import CorruptLog
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.replay import Replay
+from headrace.engine.soundness import damage_text, is_damage
 
 if TYPE_CHECKING:
     from headrace.engine.partition import Partition
@@ -32,33 +30,17 @@ STATE_FOLDER = "state"
 REPAIRED_FOLDER = "state.repaired"
 DAMAGED_PREFIX = "state.damaged-"
 
-# How a log that is not what we wrote, or an error of ours, shows. A disk that is full or
-# away is neither.
-DAMAGE = (
-    CorruptLog,
-    CorruptBatch,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    AssertionError,
-    RuntimeError,
-    EOFError,
-    struct.error,
-    zlib.error,
-)
-
 
 def load_queues(partition: Partition, groups: Mapping[int, Group], now_ms: int) -> None:
     """Never fails because of what is in the state log: `partition.queues_stopped` says
     what is wrong with it."""
+    if partition.stopped is not None:
+        # Its queues are stopped with it; what they did is not looked at.
+        return
     try:
         _load(partition, groups, now_ms)
-    except DAMAGE as error:
-        _stop(partition, error)
-    except OSError as error:
-        if error.errno != errno.EIO:
+    except Exception as error:
+        if not is_damage(error):
             raise
         _stop(partition, error)
 
@@ -106,14 +88,11 @@ def _stop(partition: Partition, error: Exception) -> None:
         partition.state.log.close()
         partition.state = None
     partition.views = {}
-    text = " ".join(str(error).split())
-    if not isinstance(error, CorruptLog | CorruptBatch | OSError):
-        # Nobody can guess what is meant by a key or an index alone.
-        text = f"{type(error).__name__}: {text}"
     stopped = CorruptLog(
         f"the queues of {partition.topic.name}:{partition.index} are stopped, because what they "
-        f"did cannot be read ({text}); its messages are kept, and can be published and streamed. "
-        "Stop the process that has the directory open, then see what can be saved: headrace repair"
+        f"did cannot be read ({damage_text(error)}); its messages are kept, and can be published "
+        "and streamed. Stop the process that has the directory open, then see what can be saved: "
+        "headrace repair"
     )
     stopped.__cause__ = error
     partition.stop_queues(stopped)

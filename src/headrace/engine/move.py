@@ -187,6 +187,10 @@ class Moves:
             move.is_blocked = True
             return
         copies = [self._rewrite(move, record, now_ms) for record in records]
+        if target.stopped is not None:
+            # They wait, as do those who were to be given up since.
+            move.is_blocked = True
+            return
         self._append(target, copies, now_ms)
         move.is_blocked = False
         move.copied_end = target.log.end_offset

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from headrace.core.errors import DiskFull, FencedLeader
+from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
 from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.arrivals import Arrivals
@@ -32,8 +32,8 @@ from headrace.engine.dedup_replay import check_readable, find_duplicate, load_wi
 from headrace.engine.held_acks import decide_held
 from headrace.engine.lease_end import divide_leased
 from headrace.engine.loading import load_queues
+from headrace.engine.opening import open_messages
 from headrace.engine.producer import OpenTransaction, ProducerState
-from headrace.engine.producer_note import ProducerNote
 from headrace.engine.queue import QueueView
 from headrace.engine.records import RecordReader
 from headrace.engine.runs import Runs, below, runs_of
@@ -72,16 +72,14 @@ class Partition(Soundness):
         self._on_full = on_full
         self.topic = topic
         self.index = index
-        self.read_only = read_only
         self.path = f"{topic.folder}/{index}"
         self.epoch = 0
         self.is_leader = False
-        self.log = Log.open(
-            disk, self.path, LogSettings.of(topic.settings), now_ms, read_only=read_only
-        )
-        if not read_only:
-            # What a crash left behind the last sync may be in the system's memory only.
-            self.log.sync_now()
+        opened = open_messages(disk, topic, index, self.path, now_ms, read_only=read_only)
+        self.log = opened.log
+        # Damaged files are left as they are.
+        self.read_only = read_only or opened.damage is not None
+        self.stopped = self.queues_stopped = opened.damage
         # Whatever is there was written by a leader, so a reader may have it all.
         self.high_watermark = self.log.end_offset
         self._opened = now_ms, self.log.end_offset
@@ -93,9 +91,9 @@ class Partition(Soundness):
         self._outlived: set[int] = set()
         # There is one as soon as somebody has to know attributes.
         self.scanner: Scanner | None = None
-        self._producer_note = ProducerNote(disk, self.log)
-        self._stability = Stability(self.log, self._producer_note.load())
-        self.dedup: DedupWindow | None = load_window(self.log, self.topic.settings, now_ms)
+        self._producer_note = opened.note
+        self._stability = Stability(self.log, opened.producers)
+        self.dedup: DedupWindow | None = opened.dedup
 
     # Opening and leadership.
 
@@ -122,17 +120,26 @@ class Partition(Soundness):
             raise FencedLeader(f"{self.path} is in epoch {self.epoch} already")
         self.epoch = epoch
         self.is_leader = True
+        if not end_leases:
+            return {}
+        try:
+            return self._end_leases(now_ms)
+        except CorruptLog as error:
+            # They run out by themselves, and nobody is given them meanwhile.
+            self.stop(error)
+            return {}
+
+    def _end_leases(self, now_ms: int) -> dict[int, list[int]]:
         exhausted: dict[int, list[int]] = {}
-        if end_leases:
-            for view in self.views.values():
-                again, spent = divide_leased(view, self.read)
-                if again:
-                    event = events.LeaseEnded(view.group_id, now_ms, runs_of(again))
-                    # On a full disk they run out by themselves.
-                    with contextlib.suppress(DiskFull):
-                        self.write(view, event, now_ms, wait=False)
-                if spent:
-                    exhausted[view.group_id] = spent
+        for view in self.views.values():
+            again, spent = divide_leased(view, self.read)
+            if again:
+                event = events.LeaseEnded(view.group_id, now_ms, runs_of(again))
+                # On a full disk they run out by themselves.
+                with contextlib.suppress(DiskFull):
+                    self.write(view, event, now_ms, wait=False)
+            if spent:
+                exhausted[view.group_id] = spent
         return exhausted
 
     def making_room(self, act: Callable[[], object]) -> None:
@@ -211,8 +218,7 @@ class Partition(Soundness):
     def check_leading(self) -> None:
         if not self.is_leader:
             raise FencedLeader(f"{self.path} has no leader here")
-        if self.stopped is not None:
-            raise self.stopped
+        self.check_sound()
 
     # Transactions.
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator
 
-from headrace.core.errors import CorruptBatch
+from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
+from headrace.engine.opening import NEEDED_WHOLE
 from headrace.engine.partition import Partition
 from headrace.engine.window import DELAYED, READY, RETRYING, WAITING
 from headrace.log import Log
@@ -47,10 +48,17 @@ def carry_out(steps: Steps) -> None:
             done = steps.send(done)(_SLICE_BYTES)
 
 
+def on_rot(partition: Partition, error: CorruptLog) -> None:
+    """Retention came upon what cannot be read, so its partition stops, as for any reader.
+    Not so where the node has read it all at its start and goes by that."""
+    if partition.topic.name not in NEEDED_WHOLE:
+        partition.stop(error)
+
+
 def retention(partition: Partition, cursors: Cursors, fates: Fates, now_ms: int) -> Steps:
     """The same for who does the steps elsewhere."""
-    if partition.queues_stopped is not None:
-        # What they owe is not known, so everything is kept.
+    if partition.is_stopped:
+        # What its queues owe is not known, so everything is kept.
         return
     settings = partition.topic.settings
     log = partition.log

@@ -19,22 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from headrace.core.errors import CorruptLog, HeadraceError
+from headrace.core.errors import CorruptLog
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.grant import Failure, count_attempts
 from headrace.engine.lane import LANE_COUNT
-from headrace.engine.loading import (
-    DAMAGE,
-    DAMAGED_PREFIX,
-    REPAIRED_FOLDER,
-    STATE_FOLDER,
-    new_replay,
-)
+from headrace.engine.loading import DAMAGED_PREFIX, REPAIRED_FOLDER, STATE_FOLDER, new_replay
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, count_of, pairs
 from headrace.engine.snapshot import parts_of
+from headrace.engine.soundness import DAMAGE, damage_text
 from headrace.engine.state_log import StateLog, TransactionDecided, events_in
 from headrace.engine.window import (
     DELAYED,
@@ -121,7 +116,7 @@ class Salvage:
                 self._count += 1
             except DAMAGE as error:
                 name = type(event).__name__
-                self._lost.append(f"an event ({name}) cannot be applied: {_text_of(error)}")
+                self._lost.append(f"an event ({name}) cannot be applied: {damage_text(error)}")
         views = replay.finish()
         for view in views.values():
             # Leases and moves are given up below, so only the columns count.
@@ -146,7 +141,7 @@ class Salvage:
                 except DAMAGE as error:
                     # The rest of the batch goes with it.
                     self._lost.append(
-                        f"offset {found.header.base_offset} of {self._source}: {_text_of(error)}"
+                        f"offset {found.header.base_offset} of {self._source}: {damage_text(error)}"
                     )
                     yield None
                     break
@@ -268,8 +263,3 @@ def _numbers(partition: Partition) -> list[int]:
 
 def _next_number(partition: Partition) -> int:
     return max(_numbers(partition), default=0) + 1
-
-
-def _text_of(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}"

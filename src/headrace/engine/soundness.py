@@ -1,10 +1,43 @@
-"""Soundness: whether somebody has to see to a partition, and who is told when that shows."""
+"""Soundness: what counts as damage, which partitions have it, and who is told when that shows."""
 
 from __future__ import annotations
 
+import errno
+import struct
+import zlib
 from collections.abc import Callable
 
-from headrace.core.errors import CorruptLog
+from headrace.core.errors import CorruptBatch, CorruptLog, HeadraceError
+
+# How a log that is not what we wrote, or an error of ours, shows. A disk that is full or
+# away is neither.
+DAMAGE = (
+    CorruptLog,
+    CorruptBatch,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether what was read is damaged, or cannot be read at all."""
+    return isinstance(error, DAMAGE) or (isinstance(error, OSError) and error.errno == errno.EIO)
+
+
+def damage_text(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, HeadraceError | OSError):
+        return text
+    # Nobody can guess what is meant by a key or an index alone.
+    return f"{type(error).__name__}: {text}"
 
 
 class Soundness:
@@ -23,8 +56,12 @@ class Soundness:
         """Whether its messages or its queues are damaged."""
         return self.stopped is not None or self.queues_stopped is not None
 
+    def check_sound(self) -> None:
+        if self.stopped is not None:
+            raise self.stopped
+
     def stop(self, error: CorruptLog) -> None:
-        self.stopped = error
+        self.stopped = self.stopped or error
         self.on_trouble()
 
     def stop_queues(self, error: CorruptLog) -> None:

@@ -150,6 +150,8 @@ class Topics:
             self._disk, topic, index, now_ms, read_only=self._read_only, on_full=self._on_full
         )
         partition.on_trouble = partial(self._troubled.setdefault, partition)
+        if partition.is_stopped:
+            partition.on_trouble()
         partition.records.share(self._kept_blocks)
         return partition
 

@@ -7,6 +7,7 @@ from headrace.log.log import Log
 from headrace.log.segment import SegmentInfo
 from headrace.log.settings import LogSettings
 from headrace.log.sync import SyncTicket
+from headrace.log.unreadable_log import UnreadableLog
 from headrace.log.verify import Problem, Progress
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Progress",
     "SegmentInfo",
     "SyncTicket",
+    "UnreadableLog",
     "make_folder",
 ]

@@ -79,13 +79,23 @@ class Node(Traced, Face, Transacting):
             outcomes = error
         on_answered(outcomes)
 
+    def stopped_partitions(self) -> list[tuple[str, int, str]]:
+        """Topic, partition and reason of those whose messages cannot be read."""
+        with self._reading():
+            return [
+                (each.topic.name, each.index, str(each.stopped))
+                for each in self._broker.topics
+                if each.stopped is not None
+            ]
+
     def stopped_queues(self) -> list[tuple[str, int, str]]:
-        """Topic, partition and reason of those whose state log cannot be read."""
+        """Topic, partition and reason of those whose messages can be read and whose state
+        log cannot."""
         with self._reading():
             return [
                 (each.topic.name, each.index, str(each.queues_stopped))
                 for each in self._broker.topics
-                if each.queues_stopped is not None
+                if each.queues_stopped is not None and each.stopped is None
             ]
 
     def close(self) -> None:

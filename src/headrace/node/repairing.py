@@ -27,7 +27,7 @@ def repair(disk: Disk, entropy: Entropy, clock: Clock, *, dry_run: bool) -> list
         catalog = broker.topics.catalog
         saved = []
         for partition in broker.topics:
-            if partition.queues_stopped is not None:
+            if partition.queues_stopped is not None and partition.stopped is None:
                 ends = broker.ends_by_letters(partition)
                 found = Salvage(partition, catalog.groups_by_id, ends, now_ms)
                 saved.append(found.saved if dry_run else found.write(catalog.epoch))

@@ -33,6 +33,6 @@ def report_troubles(broker: Broker) -> None:
 
 def _report_stopped(broker: Broker) -> None:
     for partition in broker.topics:
-        if partition.queues_stopped is not None:
+        if partition.is_stopped:
             place = {"topic": partition.topic.name, "partition": partition.index}
-            logger.error("%s", partition.queues_stopped, extra=place)
+            logger.error("%s", partition.stopped or partition.queues_stopped, extra=place)

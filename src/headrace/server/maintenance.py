@@ -23,12 +23,12 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.core.errors import SyncFailed
+from headrace.core.errors import CorruptLog, SyncFailed
 from headrace.core.event_log import log_event
 from headrace.core.ports import Clock
 from headrace.engine.broker import Broker
 from headrace.engine.partition import Partition
-from headrace.engine.retain import Steps
+from headrace.engine.retain import Steps, on_rot
 
 COMPACT_SECONDS = 15.0
 # How long the loop looks at partitions before others get their turn.
@@ -106,7 +106,7 @@ class Maintenance:
                 continue
             if compacted_only and not partition.topic.settings.is_compacted:
                 continue
-            await self._see_to(partition, make, "maintenance failed")
+            await self._see_to(partition, make, "maintenance failed", on_rot)
             self._tell_unreadable(partition)
 
     def _tell_unreadable(self, partition: Partition) -> None:
@@ -118,7 +118,11 @@ class Maintenance:
             )  # fmt: skip
 
     async def _see_to(
-        self, partition: Partition, make: Callable[[Partition, int], Steps], failure: str
+        self,
+        partition: Partition,
+        make: Callable[[Partition, int], Steps],
+        failure: str,
+        on_rot: Callable[[Partition, CorruptLog], None] = lambda *_: None,
     ) -> bool:
         """Whether it was done."""
         try:
@@ -126,6 +130,12 @@ class Maintenance:
                 await self._carry_out(partition, steps)
         except SyncFailed as error:
             self._on_failure(error)
+            return False
+        except CorruptLog as error:
+            on_rot(partition, error)
+            log_event(
+                self._logger, logging.ERROR, failure, error=str(error), partition=partition.path
+            )
             return False
         except Exception:
             # Nothing depends on it being done now; the next time it may work, and

@@ -114,3 +114,20 @@ def test_a_node_serves_everything_but_the_queues_that_are_damaged_and_says_so(
             assert queue.lease(10) == []
         with handle.stream("orders") as stream:
             assert len(stream.poll()) == 11
+
+
+def test_the_doctor_names_the_partition_whose_messages_are_damaged(
+    data: Path, run: Callable[..., Result]
+) -> None:
+    with headrace.open(data) as handle:
+        handle.create_topic("orders", 1)
+        handle.publish("orders", "gone")
+    folder = read_catalog(str(data), SystemClock().now_ms()).topics["orders"].folder
+    [log] = (data / folder / "0").glob("*.log")
+    log.unlink()
+    report = run("doctor", "--json", code=2)
+    checks = {check["name"]: check["findings"] for check in json.loads(report.stdout)["checks"]}
+    [finding] = checks["messages"]
+    assert finding["about"] == "orders:0" and str(log.name) in finding["what"]
+    assert "put the file back" in finding["do"] and not checks["queues"]
+    assert "nothing to repair" in run("repair").stderr

@@ -360,6 +360,9 @@ class _Reading:
         if stale is not None:
             return stale, 0
         start, end = partition.log.start_offset, partition.high_watermark
+        if partition.stopped is not None:
+            # Not that its offset is out of range: it would begin elsewhere.
+            return _failed(index, code_of(partition.stopped), start, end), 0
         if not start <= wanted.fetch_offset <= max(end, partition.log.end_offset):
             return _failed(index, Error.OFFSET_OUT_OF_RANGE, start, end), 0
         stable = partition.last_stable_offset
@@ -393,8 +396,6 @@ class _Reading:
         self, partition: Partition, wanted: FetchPartition, left: int, end: int
     ) -> tuple[Buffer, int]:
         """And the offset behind them."""
-        if partition.stopped is not None:
-            raise partition.stopped
         is_first = not self._size and left >= 0
         if wanted.fetch_offset >= end or (left <= 0 and not is_first):
             return b"", 0

@@ -153,8 +153,7 @@ def _find(
             code = Error.UNSUPPORTED_VERSION
         if code:
             return ListOffsetsPartitionResponse(index, code)
-        if partition.stopped is not None:
-            raise partition.stopped
+        partition.check_sound()
         return _look(partition, wanted.timestamp, committed, commit, record)
     except CorruptLog as error:
         partition.stop(error)
