@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.interop.conftest import NodeProcess
 from tests.interop.group_members import TOPIC, make_topic, quiet
 
+import headrace
 from headrace.inspect import read_catalog
 from headrace.platform.clock import SystemClock
 
@@ -53,6 +54,14 @@ class Billing:
         return sorted(values)
 
 
+def leased(node: NodeProcess) -> list[str]:
+    """What a queue is given, and done with."""
+    with headrace.connect(node.bootstrap) as handle, handle.queue(TOPIC, group="jobs") as queue:
+        messages = queue.lease(10)
+        queue.ack(messages)
+        return sorted(bytes(message.value).decode() for message in messages)
+
+
 def test_one_missing_file_stops_one_partition(node: NodeProcess) -> None:
     make_topic(node.bootstrap, partitions=2)
     for partition in range(2):
@@ -69,9 +78,12 @@ def test_one_missing_file_stops_one_partition(node: NodeProcess) -> None:
     assert produce(node, 1, "1-3") is None
     with Billing(node) as billing:
         assert billing.read(3) == ["1-1", "1-2", "1-3"]
+    # A queue that opens meanwhile has the other partition, and this one when it is back.
+    assert leased(node) == ["1-0", "1-1", "1-2", "1-3"]
     node.stop()
     away.rename(segment)
     node.restart()
     assert produce(node, 0, "0-3") is None
     with Billing(node) as billing:
         assert billing.read(6) == ["0-1", "0-2", "0-3", "1-1", "1-2", "1-3"]
+    assert leased(node) == ["0-0", "0-1", "0-2", "0-3"]

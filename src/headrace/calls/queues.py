@@ -40,6 +40,7 @@ class QueueCalls(Served):
                 if topic is not None and not topic.is_internal
                 for partition in known.partitions(topic)
                 if partition.scanner is None and partition.log.end_offset > 0
+                if not partition.is_stopped
             ]
 
     def queue_opening(

@@ -171,7 +171,7 @@ class Groups:
         if (
             partition.topic.settings.ordering != "key"
             or group.id in partition.views
-            or partition.queues_stopped is not None
+            or partition.is_stopped
             or start >= partition.high_watermark
         ):
             return None
@@ -203,8 +203,8 @@ class Groups:
         commit: Commit,
         opening: ViewOpening | None = None,
     ) -> None:
-        # Where queues are stopped, a start after their repair opens what is missing.
-        if group.id not in partition.views and partition.queues_stopped is None:
+        # Where it is stopped, a start after its repair opens what is missing.
+        if group.id not in partition.views and not partition.is_stopped:
             start = _start_for(group, partition, now_ms)
             prepared = None if opening is None else opening.result(group, start)
             view = prepared or new_view(partition, group, start)

@@ -9,6 +9,7 @@ What is found is of use while the log has only grown; else the scanner looks for
 
 from __future__ import annotations
 
+from headrace.core.errors import CorruptLog
 from headrace.engine.partition import Partition
 from headrace.engine.scan import Scan, scan_batch
 from headrace.engine.state_reading import SegmentTwins
@@ -29,6 +30,7 @@ class Prescan:
         self._has_attributes = partition.topic.source_id is None
         self._unreadable = Unreadable()
         self._scans: list[Scan] = []
+        self._rot: CorruptLog | None = None
 
     def run(self) -> None:
         end = self._start
@@ -46,6 +48,8 @@ class Prescan:
                         self._scans.append(scan)
                         end = scan.end
                     position = stop
+        except CorruptLog as error:
+            self._rot = error
         finally:
             self._twins.close()
 
@@ -54,6 +58,10 @@ class Prescan:
         partition = self._partition
         log = partition.log
         if partition.scanner is not None or not partition.is_leader:
+            return
+        if self._rot is not None:
+            # The group reads the other partitions.
+            partition.stop(self._rot)
             return
         is_good = (log.start_offset, log.segment_list.changes) == (self._start, self._changes)
         partition.open_scanner(self._scans if is_good else ())

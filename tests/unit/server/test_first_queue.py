@@ -18,6 +18,7 @@ from headrace.calls import Face
 from headrace.core.values import MessageId, Outgoing, PlacedBatch
 from headrace.engine import prescan, scan, scanner
 from headrace.engine.scan import scan_batch
+from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import Codec, NewRecord, attribute_headers, build_batch
 from headrace.server.scanning import scan_ahead
 from headrace.wire.kafka.generated.alter_share_group_offsets_request import (
@@ -240,3 +241,22 @@ def test_a_thread_scans_for_a_share_group_that_is_told_where_to_read(
         assert (first, last) == (1, 2)
 
     run(scenario)
+
+
+def test_rot_in_one_partition_keeps_no_queue_from_opening_on_the_others() -> None:
+    async def scenario(served: Served) -> None:
+        await served.run(Face.create_topic, TOPIC, partitions=2)
+        for index in range(2):
+            batch = build_batch([NewRecord(None, b"%d" % index)])
+            await served.run(Face.publish_batches, [PlacedBatch(TOPIC, index, batch)])
+        topics = served.service.broker.topics
+        rotten = topics.partition(topics.named(TOPIC), 0)
+        name = rotten.log.segment_list.active.log_path
+        disk = served.service.disk
+        assert isinstance(disk, MemoryDisk)
+        disk.names[name].data[-1] ^= 1
+        await open_queue(served)
+        assert rotten.stopped is not None and name in str(rotten.stopped)
+        assert values(await served.lease(10)) == [b"1"]
+
+    on_a_loop(scenario)
