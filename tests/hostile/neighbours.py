@@ -5,9 +5,10 @@
     Kafka    produce a number, fetch it, by offset
     load     a hundred numbers at once, over HTTP
     health   one question after the other: the longest time without an answer
+    new      a connection each second, for one question of health
 
-Each has its own topic and connections that it keeps. They go at a modest rate, and
-what does not come exactly as promised raises.
+All but the last keep their connections, and have a topic of their own. They go at a modest rate,
+and what does not come exactly as promised raises.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from headrace.wire.kafka.frame import decode_response_header
 from headrace.wire.kafka.generated import fetch_request
 
 PAUSE_SECONDS = 0.05
+NEWCOMER_SECONDS = 1.0
 # Whoever waits so long for an answer has lost its node.
 ANSWER_SECONDS = 120
 GROUP = "neighbours"
@@ -66,6 +68,8 @@ class Neighbours:
         self._kafka, self._http, self._grpc = kafka, http, grpc
         self._numbers = itertools.count()
         self.silence_seconds_max = 0.0
+        # How long each new connection waited for its first answer.
+        self.newcomers_seconds: list[float] = []
 
     async def make_topics(self) -> None:
         caller = await PlainHttp(self._http).connect()
@@ -102,6 +106,7 @@ class Neighbours:
         deadline = time.monotonic() + seconds
         await asyncio.gather(
             self._ask_for_health(deadline),
+            self._come_anew(deadline),
             *(self._go_round(act, seen[name], deadline) for name, act in rounds.items()),
         )
 
@@ -174,8 +179,21 @@ class Neighbours:
             key, version, answer, decode_response_header(key, version, answer)[1]
         )
 
+    async def _come_anew(self, deadline: float) -> None:
+        while (began := time.monotonic()) < deadline:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                caller = await PlainHttp(self._http).connect()
+                caller.send("GET", "/health/live", None)
+                await caller.receive()
+            caller.close()
+            self.newcomers_seconds.append(time.monotonic() - began)
+            await _pause(NEWCOMER_SECONDS)
+
     async def _ask_for_health(self, deadline: float) -> None:
         caller = self._asker
+        # Until the first answer it is a newcomer, too.
+        caller.send("GET", "/health/live", None)
+        await caller.receive()
         while (began := time.monotonic()) < deadline:
             caller.send("GET", "/health/live", None)
             async with asyncio.timeout(ANSWER_SECONDS):

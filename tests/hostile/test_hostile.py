@@ -138,13 +138,21 @@ async def live_beside(node: DoorsProcess, decoys: Path) -> tuple[Neighbours, See
                 await neighbours.live(DECOY_SECONDS, beside)
             with attacked(node, outcomes):
                 await neighbours.live(SECONDS / TURNS, during)
-            print(f"turn {turn} of {TURNS}: longest silence {neighbours.silence_seconds_max:.2f} s")
+            print(f"turn {turn} of {TURNS}: {waits(neighbours)}")
             show({"decoy": beside, "during": during})
         await neighbours.live(QUIET_SECONDS, after)
     show({"before": before, "decoy": beside, "during": during, "after": after})
     for name, outcome in outcomes.items():
         print(f"{name:34}", *(f"{what} {count}" for what, count in outcome.items()), sep="  ")
     return neighbours, beside, during
+
+
+def waits(neighbours: Neighbours) -> str:
+    newcomers = sorted(neighbours.newcomers_seconds)
+    return (
+        f"longest silence {neighbours.silence_seconds_max:.2f} s; new connections waited for "
+        f"{newcomers[len(newcomers) // 2]:.2f} s (p50), {newcomers[-1]:.2f} s at most"
+    )
 
 
 def show(phases: dict[str, Seen]) -> None:
@@ -167,7 +175,7 @@ def test_a_hostile_client_costs_memory_within_its_bound_and_no_message(tmp_path:
             neighbours, beside, during = asyncio.run(live_beside(node, tmp_path / "decoy"))
         print(
             f"memory: {quiet:.0f} MB before, {memory.megabytes_max:.0f} MB at most, "
-            f"{memory.look():.0f} MB after; longest silence {neighbours.silence_seconds_max:.2f} s"
+            f"{memory.look():.0f} MB after; {waits(neighbours)}"
         )
         assert memory.megabytes_max < MEMORY_MEGABYTES_MAX
         assert node.stop() == 0

@@ -5,6 +5,12 @@ get a free port of its own for port 0, and a client could reach only one of the 
 
 A client whose machine is gone says nothing any more, and its connection would hold leases
 and partitions of groups for ever. So the system asks on every connection that is quiet.
+
+uvloop takes one connection a turn of its loop from each socket that it listens on. Under load,
+or when all clients come back at once, a thousand of them would wait for as many turns: each
+socket is listened on several times, by duplicates that share one queue of the system's.
+
+Rejected: taking all that wait in one turn, as asyncio does. Everybody else would wait for it.
 """
 
 from __future__ import annotations
@@ -12,12 +18,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.core.node_settings import Address
 
+# How many connections each address takes in a turn of the loop.
+TAKEN_AT_ONCE = 4
 # A port that was free a moment ago may be taken.
 _TRIES = 10
 # A peer that is gone without a word is noticed after about a minute, as clients of ours
@@ -25,9 +34,29 @@ _TRIES = 10
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
+class Listening:
+    """What takes the connections that come to one address."""
+
+    def __init__(self, servers: Sequence[asyncio.Server]) -> None:
+        self._servers = servers
+
+    @property
+    def sockets(self) -> Sequence[Any]:
+        """One for each family."""
+        return self._servers[0].sockets
+
+    def close(self) -> None:
+        for each in self._servers:
+            each.close()
+
+    async def wait_closed(self) -> None:
+        for each in self._servers:
+            await each.wait_closed()
+
+
 async def listen(
     make: Callable[[], asyncio.BaseProtocol], wanted: Address, *, backlog: int
-) -> asyncio.Server:
+) -> Listening:
     """OSError when the address is taken."""
     loop = asyncio.get_running_loop()
     for tries_left in reversed(range(_TRIES)):
@@ -40,8 +69,21 @@ async def listen(
         else:
             for each in server.sockets:
                 _keep_alive(each)
-            return server
+            more = [
+                await loop.create_server(make, sock=each, backlog=backlog)
+                for each in duplicates(server.sockets)
+            ]
+            return Listening([server, *more])
     raise AssertionError("the last try returns or raises")
+
+
+def duplicates(listening: Sequence[Any]) -> list[socket.socket]:
+    """The other sockets by which connections to these are taken."""
+    return [
+        socket.socket(fileno=os.dup(each.fileno()))
+        for each in listening
+        for _ in range(TAKEN_AT_ONCE - 1)
+    ]
 
 
 def _keep_alive(listening: Any) -> None:

@@ -22,7 +22,7 @@ from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
 from headrace.server.http.protocol import Guard, GuardedHttp, GuardedWebSocket
 from headrace.server.http.sockets import Sockets
-from headrace.server.listening import bind
+from headrace.server.listening import bind, duplicates
 from headrace.server.live import Live
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.scrape import Scrapes
@@ -93,7 +93,8 @@ class HttpDoor:
         self._service.connections["http"] = lambda: len(connected) - sockets.count
         self._service.connections["websocket"] = lambda: sockets.count
         self._guard.open(connected)
-        self._serving = asyncio.create_task(self._server.serve(sockets=bound))
+        listening = [*bound, *duplicates(bound)]
+        self._serving = asyncio.create_task(self._server.serve(sockets=listening))
         while not self._server.started and not self._serving.done():
             await asyncio.sleep(0.001)
         if self._serving.done():

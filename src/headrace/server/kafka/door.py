@@ -37,7 +37,7 @@ from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.transactions import LiveTransactions
-from headrace.server.listening import listen
+from headrace.server.listening import Listening, listen
 from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
@@ -129,7 +129,7 @@ class Door:
         # How many sweeps in a row may find a connection silent.
         self.silent_sweeps_max = _sweeps(settings.connections_max_idle_ms)
         self._sweeps = 0
-        self._server: asyncio.Server | None = None
+        self._server: Listening | None = None
         self.tasks: set[asyncio.Future[Any]] = set()
         # Where every connection reads into; see there.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
