@@ -9,6 +9,9 @@ request takes several turns, and all who are served wait for each of them. Where
 used little for a while, there is nobody to be kept short for: a turn is longer then, and
 the line costs next to nothing.
 
+The line goes by when each account will be in balance again: who owes little does not wait
+behind those who owe much. Nobody owes more than a second's worth, so nobody waits for ever.
+
 An account fills up with time, by a tenth of it, and is charged with the time that serving
 its connection has taken. A new one owes something: otherwise a thousand connections, each
 for one request, would be a thousand that have used little.
@@ -22,9 +25,10 @@ Work in slices (`slices.py`) has a line of its own, in which everybody stands af
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -47,7 +51,7 @@ UNKNOWN_SECONDS = 0.0002
 
 
 class Line:
-    """Those who wait for a turn, in the order in which they came."""
+    """Those who wait for a turn, the one first whose account is in balance first."""
 
     def __init__(self, turn_seconds: float, alone_seconds: float) -> None:
         """`alone_seconds` of a turn are the line's while there is nobody else."""
@@ -55,7 +59,9 @@ class Line:
         self._alone_seconds = alone_seconds
         # When somebody was served who had used little.
         self.others_at = -ALONE_AFTER_SECONDS
-        self._waiting: deque[tuple[Callable[[], None], float]] = deque()
+        # With the time by which they go, and a number for those of one time.
+        self._waiting: list[tuple[float, int, Callable[[], None], float]] = []
+        self._numbers = count()
         self._is_turn_due = False
 
     def admits(self, seconds: float) -> bool:
@@ -66,16 +72,17 @@ class Line:
         self._await_turn()
         return True
 
-    def join(self, begin: Callable[[], None], seconds: float = 0) -> None:
+    def join(self, begin: Callable[[], None], seconds: float = 0, owed: float = 0) -> None:
         """Call `begin` when its turn has come. Its own time is measured; `seconds` is what
-        it will cause beyond that."""
-        self._waiting.append((begin, seconds))
+        it will cause beyond that, and `owed` what it has used too much before."""
+        due = perf_counter() + owed / SHARE
+        heappush(self._waiting, (due, next(self._numbers), begin, seconds))
         self._await_turn()
 
-    def turn(self, seconds: float) -> asyncio.Future[None]:
+    def turn(self, seconds: float, owed: float = 0) -> asyncio.Future[None]:
         """Done when the turn of somebody has come who then takes so long."""
         future = asyncio.get_running_loop().create_future()
-        self.join(partial(_finish, future), seconds)
+        self.join(partial(_finish, future), seconds, owed)
         return future
 
     def _await_turn(self) -> None:
@@ -91,7 +98,7 @@ class Line:
         self._left = min(self._left, 0) + turn_seconds
         try:
             while self._waiting and self._left > 0:
-                begin, seconds = self._waiting.popleft()
+                _, _, begin, seconds = heappop(self._waiting)
                 begin()
                 began, now = now, perf_counter()
                 self._left -= seconds + now - began
@@ -145,6 +152,10 @@ class Account:
         self._left, self._seen = left, now
 
     @property
+    def _owed(self) -> float:
+        return max(0.0, -self._left - SHARE * (perf_counter() - self._seen))
+
+    @property
     def is_spent(self) -> bool:
         return self._left <= 0 and self._left + SHARE * (perf_counter() - self._seen) <= 0
 
@@ -161,12 +172,12 @@ class Account:
         return True
 
     def line_up(self, begin: Callable[[], None]) -> None:
-        self._line.join(begin, self.request_seconds)
+        self._line.join(begin, self.request_seconds, self._owed)
 
     async def turn(self) -> None:
         """Before a request: wait for the connection's turn."""
         if self.is_spent and not self._line.admits(self.request_seconds):
-            await self._line.turn(self.request_seconds)
+            await self._line.turn(self.request_seconds, self._owed)
 
 
 class Metered(Generic[T]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -300,3 +301,22 @@ def test_a_metered_coroutine_is_told_of_errors_and_cancelled_like_any_other() ->
 
 def _fail() -> None:
     raise OSError("disk")
+
+
+def test_who_owes_little_does_not_wait_behind_those_who_owe_much(now: list[float]) -> None:
+    async def scenario() -> None:
+        waiting, served = line(), list[str]()
+        accounts = {name: Account(waiting) for name in ("flood", "load", "late flood")}
+        # The last one comes when the first has waited for half of what it owes.
+        for name, used, later in (
+            ("flood", 0.09, 0),
+            ("load", 0.001, 0),
+            ("late flood", 0.09, 0.5),
+        ):
+            now[0] += later
+            accounts[name].spend(used, now[0])
+            accounts[name].line_up(partial(served.append, name))
+        await counted_turns(served, 3)
+        assert served == ["load", "flood", "late flood"]
+
+    play(scenario)

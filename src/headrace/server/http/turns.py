@@ -37,4 +37,5 @@ class Turns:
             self._free.release()
         else:
             # The next one is taken to be as large.
-            self._line.join(self._free.release, SECONDS_PER_BYTE * answer_bytes)
+            used = SECONDS_PER_BYTE * answer_bytes
+            self._line.join(self._free.release, used, owed=used)
