@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from headrace.core import limits
 from headrace.core.errors import (
+    CorruptLog,
     GroupInUse,
     GroupKindMismatch,
     InvalidName,
@@ -147,11 +149,12 @@ class Groups:
                 self._topics.change([GroupSubscribed(group.id, topic.id)], now_ms)
                 group = self.named(name)
             for partition in tuple(self._topics.partitions(topic)):
-                opening = self._preparing(group, partition, now_ms)
-                if opening is not None:
-                    yield from opening.steps(now_ms)
-                    group = self._still_reading(group, topic)
-                self._open_view(group, partition, now_ms, commit, opening)
+                with _stopping(partition):
+                    opening = self._preparing(group, partition, now_ms)
+                    if opening is not None:
+                        yield from opening.steps(now_ms)
+                        group = self._still_reading(group, topic)
+                    self._open_view(group, partition, now_ms, commit, opening)
                 is_much = commit.state and not len(commit.state) % VIEWS_AT_ONCE
                 yield commit if is_much else None
                 group = self._still_reading(group, topic)
@@ -333,6 +336,15 @@ class Groups:
         for _, view in views:
             statistics.sample(view, now_ms)
         return statistics.of_group(group.name, parts, [view for _, view in views], now_ms)
+
+
+@contextmanager
+def _stopping(partition: Partition) -> Iterator[None]:
+    """A partition whose messages turn out to be damaged is stopped; its group reads the others."""
+    try:
+        yield
+    except CorruptLog as error:
+        partition.stop(error)
 
 
 def _start_for(group: Group, partition: Partition, now_ms: int) -> int:

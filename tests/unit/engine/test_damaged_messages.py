@@ -190,6 +190,22 @@ def test_rot_under_a_lease_stops_its_partition_when_a_directory_opens(shop: Shop
     assert {each.partition for each in shop.node.dead_letters(TOPIC)} == {1}
 
 
+@pytest.mark.parametrize("ordering", ["none", "key"])
+def test_rot_that_a_first_queue_finds_stops_its_partition_alone(shop: Shop, ordering: str) -> None:
+    """Of a topic that only streams have read, nobody has looked into the records yet."""
+    node = shop.node
+    node.create_topic("late", partitions=2, settings={"ordering": ordering, "trace_sample": None})
+    for partition in range(2):
+        node.publish("late", [Outgoing(b"%d" % partition, b"k", (), partition=partition)])
+    topics = node._broker.topics
+    rotten = topics.partition(topics.named("late"), 0)
+    log_file(shop.disk, rotten.path)[-1] ^= 1
+    node.open_queue("late-workers", ["late"], "ann", {})
+    assert [each[:2] for each in node.stopped_partitions()] == [("late", 0)]
+    leased = node.lease("late-workers", ["late"], "ann", 10)
+    assert [each.partition for each in leased] == [1]
+
+
 def test_messages_whose_dead_letters_are_damaged_wait_and_keep_nobody_waiting(
     shop: Shop,
 ) -> None:
