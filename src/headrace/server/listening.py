@@ -6,9 +6,12 @@ get a free port of its own for port 0, and a client could reach only one of the 
 A client whose machine is gone says nothing any more, and its connection would hold leases
 and partitions of groups for ever. So the system asks on every connection that is quiet.
 
-uvloop takes one connection a turn of its loop from each socket that it listens on. Under load,
-or when all clients come back at once, a thousand of them would wait for as many turns: each
-socket is listened on several times, by duplicates that share one queue of the system's.
+    a client connects ──> the system's queue ──> taken ──> its protocol
+
+Connections are taken a few in a turn of the loop. uvloop by itself takes one, so that a thousand
+clients that come back together wait for as many turns. And none are taken while many of those
+that came before wait to be served for the first time (`shares.py`): in the system's queue they
+cost nothing, while each of ours is looked after, also when its client has given up.
 
 Rejected: taking all that wait in one turn, as asyncio does. Everybody else would wait for it.
 """
@@ -18,72 +21,96 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
+import logging
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.core.node_settings import Address
+from headrace.server.shares import shares_of
 
-# How many connections each address takes in a turn of the loop.
+logger = logging.getLogger(__name__)
+
+# How many connections each address takes in a turn of the loop, and how many the system keeps
+# that were not taken yet.
 TAKEN_AT_ONCE = 4
-# A port that was free a moment ago may be taken.
+BACKLOG = 1_024
+# How many may wait to be served for the first time while more are taken, and when that is looked
+# at again.
+NEWCOMERS_MAX = 64
+_LOOK_AGAIN_SECONDS = 0.005
+_SHORT_OF_FILES_SECONDS = 1.0
 _TRIES = 10
+# What a machine says that has no addresses of that family, though names may have.
+_NO_SUCH_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # A peer that is gone without a word is noticed after about a minute, as clients of ours
 # notice a node that is.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 class Listening:
-    """What takes the connections that come to one address."""
+    """Takes the connections that come to some sockets of one port."""
 
-    def __init__(self, servers: Sequence[asyncio.Server]) -> None:
-        self._servers = servers
+    def __init__(self, make: Callable[[], asyncio.BaseProtocol], bound: Sequence[socket.socket]):
+        """They are bound, and listen from now on. OSError when somebody else does."""
+        self.sockets = bound
+        self._make = make
+        self._loop = asyncio.get_running_loop()
+        self._line = shares_of(self._loop).line
+        # Connections that are being set up, and sockets that are not looked at for a while.
+        self._beginning: set[asyncio.Task[Any]] = set()
+        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
+        try:
+            for each in bound:
+                each.listen(BACKLOG)
+                self._loop.add_reader(each, self._on_waiting, each)
+        except OSError:
+            self.close()
+            raise
 
-    @property
-    def sockets(self) -> Sequence[Any]:
-        """One for each family."""
-        return self._servers[0].sockets
+    def _on_waiting(self, listening: socket.socket) -> None:
+        for _ in range(TAKEN_AT_ONCE):
+            if self._line.newcomers + len(self._beginning) >= NEWCOMERS_MAX:
+                self._rest(listening, _LOOK_AGAIN_SECONDS)
+                return
+            try:
+                taken, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # No file descriptors are left, or no memory: until others have gone.
+                logger.warning("a connection could not be taken: %s", error)
+                self._rest(listening, _SHORT_OF_FILES_SECONDS)
+                return
+            taken.setblocking(False)
+            beginning = self._loop.create_task(self._begin(taken))
+            self._beginning.add(beginning)
+            beginning.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, taken: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, taken)
+        except OSError:
+            # It is gone already.
+            taken.close()
+
+    def _rest(self, listening: socket.socket, seconds: float) -> None:
+        self._loop.remove_reader(listening)
+        self._resting[listening] = self._loop.call_later(seconds, self._look_again, listening)
+
+    def _look_again(self, listening: socket.socket) -> None:
+        del self._resting[listening]
+        self._loop.add_reader(listening, self._on_waiting, listening)
 
     def close(self) -> None:
-        for each in self._servers:
+        """Take no more. Those that were taken go on."""
+        for each in self.sockets:
+            resting = self._resting.pop(each, None)
+            if resting is not None:
+                resting.cancel()
+            else:
+                self._loop.remove_reader(each)
             each.close()
-
-    async def wait_closed(self) -> None:
-        for each in self._servers:
-            await each.wait_closed()
-
-
-async def listen(
-    make: Callable[[], asyncio.BaseProtocol], wanted: Address, *, backlog: int
-) -> Listening:
-    """OSError when the address is taken."""
-    loop = asyncio.get_running_loop()
-    for tries_left in reversed(range(_TRIES)):
-        port = wanted.port or await _common_port(wanted.host)
-        try:
-            server = await loop.create_server(make, wanted.host, port, backlog=backlog)
-        except OSError as error:
-            if wanted.port or not tries_left or error.errno != errno.EADDRINUSE:
-                raise
-        else:
-            for each in server.sockets:
-                _keep_alive(each)
-            more = [
-                await loop.create_server(make, sock=each, backlog=backlog)
-                for each in duplicates(server.sockets)
-            ]
-            return Listening([server, *more])
-    raise AssertionError("the last try returns or raises")
-
-
-def duplicates(listening: Sequence[Any]) -> list[socket.socket]:
-    """The other sockets by which connections to these are taken."""
-    return [
-        socket.socket(fileno=os.dup(each.fileno()))
-        for each in listening
-        for _ in range(TAKEN_AT_ONCE - 1)
-    ]
 
 
 def _keep_alive(listening: Any) -> None:
@@ -102,18 +129,31 @@ async def bind(wanted: Address) -> list[socket.socket]:
     found = await loop.getaddrinfo(
         wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    port = wanted.port
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            return _bind(found, wanted.port)
+        except OSError as error:
+            # A port that is free in one family may be taken in the other.
+            if wanted.port or not tries_left or error.errno != errno.EADDRINUSE:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _bind(found: Sequence[Any], port: int) -> list[socket.socket]:
     bound: list[socket.socket] = []
+    missing: OSError | None = None
     try:
         for family, kind, protocol, _, address in found:
-            bound.append(socket.socket(family, kind, protocol))
-            bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            _keep_alive(bound[-1])
-            if family == socket.AF_INET6:
-                bound[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            bound[-1].bind((address[0], port, *address[2:]))
-            bound[-1].setblocking(False)
-            port = bound[-1].getsockname()[1]
+            try:
+                bound.append(_bind_one(family, kind, protocol, (address[0], port, *address[2:])))
+            except OSError as error:
+                if error.errno not in _NO_SUCH_FAMILY:
+                    raise
+                missing = error
+            else:
+                port = bound[-1].getsockname()[1]
+        if missing is not None and not bound:
+            raise missing
     except OSError:
         for each in bound:
             each.close()
@@ -121,20 +161,16 @@ async def bind(wanted: Address) -> list[socket.socket]:
     return bound
 
 
-async def _common_port(host: str) -> int:
-    """One that is free in every family; 0 when there is only one."""
-    for _ in range(_TRIES):
-        try:
-            held = await bind(Address(host, 0))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                continue
-            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                # A machine without that family: the system says so when it matters.
-                return 0
-            raise
-        port = held[0].getsockname()[1] if len(held) > 1 else 0
-        for each in held:
-            each.close()
-        return port
-    return 0
+def _bind_one(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _keep_alive(bound)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return bound

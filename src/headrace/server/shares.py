@@ -12,6 +12,9 @@ the line costs next to nothing.
 The line goes by when each account will be in balance again: who owes little does not wait
 behind those who owe much. Nobody owes more than a second's worth, so nobody waits for ever.
 
+Newcomers, who were not served yet, have a line and a budget of their own: anybody can come as
+ever so many of them, and those who were there before are not to wait for them.
+
 An account fills up with time, by a tenth of it, and is charged with the time that serving
 its connection has taken. A new one owes something: otherwise a thousand connections, each
 for one request, would be a thousand that have used little.
@@ -25,6 +28,7 @@ Work in slices (`slices.py`) has a line of its own, in which everybody stands af
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from heapq import heappop, heappush
@@ -62,13 +66,25 @@ class Line:
         # With the time by which they go, and a number for those of one time.
         self._waiting: list[tuple[float, int, Callable[[], None], float]] = []
         self._numbers = count()
+        self._new: deque[tuple[Callable[[], None], float]] = deque()
+        self._left_for_new = turn_seconds
         self._is_turn_due = False
 
-    def admits(self, seconds: float) -> bool:
+    @property
+    def newcomers(self) -> int:
+        """How many of them wait."""
+        return len(self._new)
+
+    def admits(self, seconds: float, *, is_new: bool) -> bool:
         """Whether so much may be used in this turn without standing in line; counted if so."""
-        if self._waiting or self._left <= 0:
-            return False
-        self._left -= seconds
+        if is_new:
+            if self._new or self._left_for_new <= 0:
+                return False
+            self._left_for_new -= seconds
+        else:
+            if self._waiting or self._left <= 0:
+                return False
+            self._left -= seconds
         self._await_turn()
         return True
 
@@ -79,11 +95,16 @@ class Line:
         heappush(self._waiting, (due, next(self._numbers), begin, seconds))
         self._await_turn()
 
-    def turn(self, seconds: float, owed: float = 0) -> asyncio.Future[None]:
+    def turn(self, seconds: float) -> asyncio.Future[None]:
         """Done when the turn of somebody has come who then takes so long."""
         future = asyncio.get_running_loop().create_future()
-        self.join(partial(_finish, future), seconds, owed)
+        self.join(partial(_finish, future), seconds)
         return future
+
+    def join_new(self, begin: Callable[[], None], seconds: float) -> None:
+        """Likewise, of somebody who was not served yet."""
+        self._new.append((begin, seconds))
+        self._await_turn()
 
     def _await_turn(self) -> None:
         if not self._is_turn_due:
@@ -96,15 +117,22 @@ class Line:
         is_alone = now - self.others_at >= ALONE_AFTER_SECONDS
         turn_seconds = self._alone_seconds if is_alone else self._turn_seconds
         self._left = min(self._left, 0) + turn_seconds
+        self._left_for_new = min(self._left_for_new, 0) + turn_seconds
         try:
             while self._waiting and self._left > 0:
                 _, _, begin, seconds = heappop(self._waiting)
                 begin()
                 began, now = now, perf_counter()
                 self._left -= seconds + now - began
+            while self._new and self._left_for_new > 0:
+                begin, seconds = self._new.popleft()
+                begin()
+                began, now = now, perf_counter()
+                self._left_for_new -= seconds + now - began
         finally:
             # Also when nobody is left: what was used counts for one turn only.
-            if self._waiting or self._left < turn_seconds:
+            is_used = min(self._left, self._left_for_new) < turn_seconds
+            if is_used or self._waiting or self._new:
                 self._await_turn()
 
 
@@ -123,7 +151,7 @@ class Shares:
 class Account:
     """What one connection has used."""
 
-    __slots__ = ("_left", "_line", "_seen", "request_seconds")
+    __slots__ = ("_left", "_line", "_seen", "is_new", "request_seconds")
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -131,6 +159,8 @@ class Account:
         self._seen = perf_counter()
         # What its last request took.
         self.request_seconds = UNKNOWN_SECONDS
+        # Until a request of it was served.
+        self.is_new = True
 
     def charge(self, began: float) -> float:
         """The connection was served from `began` until now; how long that was."""
@@ -166,18 +196,26 @@ class Account:
     def lines_up(self, begin: Callable[[], None]) -> bool:
         """Whether the connection has to wait until it is served again, by a call of
         `begin`."""
-        if self._left > 0 or not self.is_spent or self._line.admits(self.request_seconds):
+        if self._left > 0 or not self.is_spent or self._is_admitted():
             return False
         self.line_up(begin)
         return True
 
     def line_up(self, begin: Callable[[], None]) -> None:
-        self._line.join(begin, self.request_seconds, self._owed)
+        if self.is_new:
+            self._line.join_new(begin, self.request_seconds)
+        else:
+            self._line.join(begin, self.request_seconds, self._owed)
 
     async def turn(self) -> None:
         """Before a request: wait for the connection's turn."""
-        if self.is_spent and not self._line.admits(self.request_seconds):
-            await self._line.turn(self.request_seconds, self._owed)
+        if self.is_spent and not self._is_admitted():
+            turn = asyncio.get_running_loop().create_future()
+            self.line_up(partial(_finish, turn))
+            await turn
+
+    def _is_admitted(self) -> bool:
+        return self._line.admits(self.request_seconds, is_new=self.is_new)
 
 
 class Metered(Generic[T]):
@@ -215,6 +253,7 @@ class Metered(Generic[T]):
         finally:
             account.spend(unpaid, now)
             account.request_seconds = used + unpaid
+            account.is_new = False
             coroutine.close()
 
 

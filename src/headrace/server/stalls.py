@@ -30,7 +30,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 # One byte now and then is not getting on.
 PROGRESS_BYTES_MIN = 1024
@@ -77,19 +77,30 @@ class Taker(Protocol):
 T = TypeVar("T", bound=Taker)
 
 
-def find_surplus(connections: Iterable[T], bytes_max: int) -> list[T]:
-    """Whom to cut so that the others have no more than that which they have not taken."""
-    holding = [(each, size) for each in connections if (size := each.untaken_bytes)]
-    total = sum(size for _, size in holding)
-    if total <= bytes_max:
-        return []
-    found = []
-    for each, size in sorted(holding, key=lambda one: one[0].answer_watch.began):
-        found.append(each)
-        total -= size
-        if total <= bytes_max:
-            break
-    return found
+class Untaken(Generic[T]):
+    """What clients have not taken of their answers, in sum."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._holding: list[tuple[T, int]] = []
+
+    def add(self, connection: T) -> None:
+        size = connection.untaken_bytes
+        if size:
+            self._holding.append((connection, size))
+
+    def take_surplus(self) -> list[T]:
+        """Whom to cut so that the others hold no more than is allowed. The sum begins anew."""
+        holding, self._holding = self._holding, []
+        total = sum(size for _, size in holding)
+        found = []
+        if total > self._bytes_max:
+            for each, size in sorted(holding, key=lambda one: one[0].answer_watch.began):
+                found.append(each)
+                total -= size
+                if total <= self._bytes_max:
+                    break
+        return found
 
 
 class Sender(Protocol):

@@ -15,7 +15,7 @@ from headrace.server.stalls import PROGRESS_BYTES_MIN, STEADY_SECONDS
 
 def sweep(bench: Bench, times: int) -> None:
     for _ in range(times):
-        bench.door.sweep()
+        bench.door.sweeper.run()
 
 
 def test_a_peer_that_stops_within_a_request_is_cut_off() -> None:
@@ -42,7 +42,7 @@ def test_a_peer_that_sends_a_byte_now_and_then_is_cut_off_and_a_slow_one_is_not(
             bench.send(b"x")
             bench.send(b"x" * PROGRESS_BYTES_MIN, slow)
             bench.send(frame(b"whole")[3:] + frame(b"whole")[:3], small)
-            bench.door.sweep()
+            bench.door.sweeper.run()
         assert (bench.line.ended, line.ended, other.ended) == ("aborted", None, None)
         assert +bench.service.counts.cuts == {("kafka", "body"): 1}
 
@@ -54,12 +54,12 @@ def test_a_peer_that_takes_nothing_is_cut_off_and_one_that_is_slow_is_not() -> N
         bench.line.unsent = WRITE_BYTES_HIGH * 2
         for _ in range(18):
             bench.line.unsent -= PROGRESS_BYTES_MIN
-            bench.door.sweep()
+            bench.door.sweeper.run()
         assert bench.line.ended is None
         # A byte now and then is not taking it.
         for _ in range(6):
             bench.line.unsent -= 1
-            bench.door.sweep()
+            bench.door.sweeper.run()
         assert bench.line.ended == "aborted"
 
     play(scenario)
@@ -96,14 +96,14 @@ def test_when_too_much_waits_for_clients_those_are_cut_who_took_nothing_for_long
         deaf, slow, *others = lines
         for line in lines:
             line.unsent = limits.UNTAKEN_BYTES_MAX // 4
-        bench.door.sweep()
-        bench.door.bound_untaken()
+        bench.door.sweeper.run()
+        bench.door.summer.run()
         assert [line.ended for line in lines] == [None] * 4
         for line in (slow, *others):
             line.unsent -= PROGRESS_BYTES_MIN
-        bench.door.sweep()
+        bench.door.sweeper.run()
         slow.unsent += 4 * PROGRESS_BYTES_MIN
-        bench.door.bound_untaken()
+        bench.door.summer.run()
         assert [line.ended for line in lines] == ["aborted", None, None, None]
         assert +bench.service.counts.cuts == {("kafka", "memory"): 1}
         del deaf

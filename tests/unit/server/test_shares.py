@@ -62,12 +62,15 @@ def test_a_turn_is_longer_where_there_is_nobody_else(now: list[float]) -> None:
         shared = shares_of(asyncio.get_running_loop())
         modest = shared.open_account()
         waiting = shared.line
-        assert [waiting.admits(shares.ALONE_SECONDS / 4) for _ in range(2)] == [True, False]
+        assert [waiting.admits(shares.ALONE_SECONDS / 4, is_new=False) for _ in range(2)] == [
+            True,
+            False,
+        ]
         # From the next turn on it is known that nobody is there.
         for is_alone in (True, False, True):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            admitted = [waiting.admits(shares.ALONE_SECONDS / 4) for _ in range(4)]
+            admitted = [waiting.admits(shares.ALONE_SECONDS / 4, is_new=False) for _ in range(4)]
             assert admitted.count(True) == (4 if is_alone else 1), admitted
             now[0] += 1
             if is_alone:
@@ -113,9 +116,13 @@ def test_what_begins_is_measured_too(now: list[float]) -> None:
 def test_without_a_line_nobody_waits_until_the_turn_is_used_up(now: list[float]) -> None:
     async def scenario() -> None:
         waiting = line()
-        assert [waiting.admits(LINE_SECONDS / 2) for _ in range(3)] == [True, True, False]
+        assert [waiting.admits(LINE_SECONDS / 2, is_new=False) for _ in range(3)] == [
+            True,
+            True,
+            False,
+        ]
         await asyncio.sleep(0)
-        assert waiting.admits(LINE_SECONDS)
+        assert waiting.admits(LINE_SECONDS, is_new=False)
 
     play(scenario)
 
@@ -127,6 +134,46 @@ def test_somebody_who_gives_up_does_not_stop_the_line() -> None:
         given_up.cancel()
         async with asyncio.timeout(60):
             await other
+
+    play(scenario)
+
+
+def test_newcomers_keep_nobody_waiting_who_was_there_before(now: list[float]) -> None:
+    async def scenario() -> None:
+        waiting, done = line(), list[str]()
+        for _ in range(100):
+            waiting.join_new(lambda: done.append("new"), LINE_SECONDS)
+        for _ in range(3):
+            waiting.join(lambda: done.append("known"), LINE_SECONDS, owed=shares.OWED_SECONDS_MAX)
+        assert waiting.newcomers == 100
+        assert not waiting.admits(0, is_new=True)
+        await counted_turns(done, 6)
+        # Nor do they wait for those.
+        assert sorted(done[:6]) == ["known"] * 3 + ["new"] * 3
+        await asyncio.sleep(0)
+        assert waiting.admits(0, is_new=False)
+        await counted_turns(done, 103)
+        assert waiting.newcomers == 0
+
+    play(scenario)
+
+
+def test_a_connection_is_a_newcomer_until_it_was_served(now: list[float]) -> None:
+    async def scenario() -> None:
+        shared = shares_of(asyncio.get_running_loop())
+        account, begun = shared.open_account(), list[int]()
+
+        async def serve() -> None:
+            now[0] += 1
+
+        assert account.is_new
+        account.line_up(lambda: begun.append(1))
+        assert shared.line.newcomers == 1
+        await Metered(serve(), account)
+        assert not account.is_new
+        account.line_up(lambda: begun.append(2))
+        assert shared.line.newcomers == 1
+        await counted_turns(begun, 2)
 
     play(scenario)
 
@@ -314,6 +361,7 @@ def test_who_owes_little_does_not_wait_behind_those_who_owe_much(now: list[float
             ("late flood", 0.09, 0.5),
         ):
             now[0] += later
+            accounts[name].is_new = False
             accounts[name].spend(used, now[0])
             accounts[name].line_up(partial(served.append, name))
         await counted_turns(served, 3)

@@ -22,7 +22,7 @@ from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
 from headrace.server.http.protocol import Guard, GuardedHttp, GuardedWebSocket
 from headrace.server.http.sockets import Sockets
-from headrace.server.listening import bind, duplicates
+from headrace.server.listening import Listening, bind
 from headrace.server.live import Live
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.scrape import Scrapes
@@ -48,7 +48,8 @@ class HttpDoor:
         self._live = Live(service, self._survey)
         self._guard = Guard(service, settings)
         self.address = Address("", 0)
-        self._server: uvicorn.Server
+        self._server: _Server
+        self._listening: Listening
         self._serving: asyncio.Task[None]
 
     async def open(self) -> None:
@@ -93,12 +94,12 @@ class HttpDoor:
         self._service.connections["http"] = lambda: len(connected) - sockets.count
         self._service.connections["websocket"] = lambda: sockets.count
         self._guard.open(connected)
-        listening = [*bound, *duplicates(bound)]
-        self._serving = asyncio.create_task(self._server.serve(sockets=listening))
+        self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started and not self._serving.done():
             await asyncio.sleep(0.001)
         if self._serving.done():
             self._serving.result()
+        self._listening = Listening(self._server.make_protocol, bound)
 
     def _new_id(self) -> str:
         return self._service.entropy.random_bytes(8).hex()
@@ -116,6 +117,7 @@ class HttpDoor:
         """Take nothing new, and let what is under way be answered."""
         self._service.begin_closing()
         self._guard.close()
+        self._listening.close()
         self._server.should_exit = True
         await self._serving
         await self._live.close()
@@ -125,6 +127,15 @@ class HttpDoor:
 
 
 class _Server(uvicorn.Server):
+    """All of it but the listening."""
+
+    def make_protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # Signals are the node's.

@@ -11,7 +11,6 @@ WebSocket that does not answer pings after two of them.
 
 from __future__ import annotations
 
-import asyncio
 import select
 from time import perf_counter
 from typing import Any, cast
@@ -27,7 +26,8 @@ from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import IS_GONE, encode
 from headrace.server.service import Service
 from headrace.server.shares import shares_of
-from headrace.server.stalls import Addresses, Watch, find_surplus
+from headrace.server.stalls import Addresses, Untaken, Watch
+from headrace.server.sweeping import Sweeper
 from headrace.wire.http.group_bodies import Problem
 
 SWEEP_SECONDS = 1.0
@@ -56,26 +56,27 @@ class Guard:
         # Requests that wait behind others of their connections.
         self.pipelined = 0
         self._connections: set[Any] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._untaken: Untaken[Any] = Untaken(limits.UNTAKEN_BYTES_MAX)
+        self._sweeper = Sweeper(
+            SWEEP_SECONDS, lambda: self._connections, self._look_at, self._bound_untaken
+        )
 
     def open(self, connections: set[Any]) -> None:
         self._connections = connections
-        self._timer = self._loop.call_later(SWEEP_SECONDS, self._on_sweep)
+        self._sweeper.start(self._loop)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._sweeper.stop()
 
-    def _on_sweep(self) -> None:
-        self._timer = self._loop.call_later(SWEEP_SECONDS, self._on_sweep)
-        self.sweep(self._loop.time())
+    def _look_at(self, connection: Any) -> None:
+        reason = connection.stall(self._loop.time(), self._stall_seconds)
+        if reason:
+            self.cut(connection, reason)
+        else:
+            self._untaken.add(connection)
 
-    def sweep(self, now: float) -> None:
-        for connection in list(self._connections):
-            reason = connection.stall(now, self._stall_seconds)
-            if reason:
-                self.cut(connection, reason)
-        for connection in find_surplus(self._connections, limits.UNTAKEN_BYTES_MAX):
+    def _bound_untaken(self) -> None:
+        for connection in self._untaken.take_surplus():
             self.cut(connection, "memory")
 
     def admit(self, connection: GuardedHttp) -> bool:

@@ -37,11 +37,12 @@ from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.transactions import LiveTransactions
-from headrace.server.listening import Listening, listen
+from headrace.server.listening import Listening, bind
 from headrace.server.metrics.counting import Endpoint
 from headrace.server.remote.door import RemoteDoor
 from headrace.server.service import Service
-from headrace.server.stalls import ROOM_PART, Addresses, find_slowest, find_surplus
+from headrace.server.stalls import ROOM_PART, Addresses, Untaken, find_slowest
+from headrace.server.sweeping import Sweeper
 from headrace.wire.kafka.api import (
     API_VERSIONS,
     APIS,
@@ -144,8 +145,13 @@ class Door:
         service.connections["sdk"] = lambda: self.remote.session_count
         self._complained_at = -WARNING_SECONDS
         self._not_written = 0
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._summer: asyncio.TimerHandle | None = None
+        self._untaken: Untaken[Connection] = Untaken(limits.UNTAKEN_BYTES_MAX)
+        self.sweeper = Sweeper(
+            SWEEP_SECONDS, lambda: self.connections, self._look_at, self._on_sweep
+        )
+        self.summer = Sweeper(
+            SUM_SECONDS, lambda: self.connections, self._untaken.add, self._on_sum
+        )
         self.live.follow(self._on_settings)
 
     @property
@@ -160,14 +166,14 @@ class Door:
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""
         wanted = Address.parse("kafka", self.settings.kafka)
-        self._server = await listen(lambda: Connection(self), wanted, backlog=1024)
+        self._server = Listening(lambda: Connection(self), await bind(wanted))
         port = self._server.sockets[0].getsockname()[1]
         self.address = Address(wanted.host, port)
         self.advertised = self.address
         if self.settings.kafka_advertised:
             self.advertised = Address.parse("kafka_advertised", self.settings.kafka_advertised)
-        self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
-        self._summer = self.service.loop.call_later(SUM_SECONDS, self._on_sum)
+        for each in (self.sweeper, self.summer):
+            each.start(self.service.loop)
 
     # Connections.
 
@@ -210,20 +216,12 @@ class Door:
         )
         self._complained_at, self._not_written = now, 0
 
-    def _on_sweep(self) -> None:
-        self._sweeper = self.service.loop.call_later(SWEEP_SECONDS, self._on_sweep)
-        self.sweep()
-
     def _on_sum(self) -> None:
-        self._summer = self.service.loop.call_later(SUM_SECONDS, self._on_sum)
-        self.bound_untaken()
-        self.bound_receiving(self.service.loop.time())
-
-    def bound_untaken(self) -> None:
-        """Cut off who takes nothing, when all of them hold too much."""
-        for connection in find_surplus(self.connections, limits.UNTAKEN_BYTES_MAX):
+        """Cut off who takes nothing, when all of them hold too much, and who sends slowest."""
+        for connection in self._untaken.take_surplus():
             self.service.counts.cuts["kafka", "memory"] += 1
             connection.close("too much waits for clients that do not take their answers")
+        self.bound_receiving(self.service.loop.time())
 
     def bound_receiving(self, now: float) -> None:
         """Cut off who sends slowest, when little room is left for frames of others."""
@@ -232,22 +230,22 @@ class Door:
             self.service.counts.cuts["kafka", "memory"] += 1
             connection.close("it sends slowly, and others need the room that it takes")
 
-    def sweep(self) -> None:
-        """Cut off who has stalled or fallen silent."""
+    def _look_at(self, connection: Connection) -> None:
+        """Cut it off if it has stalled or fallen silent."""
+        received = connection.received_bytes
+        is_quiet = received == connection.seen_received_bytes
+        connection.quiet_sweeps = connection.quiet_sweeps + 1 if is_quiet else 0
+        connection.seen_received_bytes = received
+        reason = connection.stall(self._sweeps * SWEEP_SECONDS, self._stall_seconds)
+        if reason:
+            self.service.counts.cuts["kafka", reason] += 1
+            connection.close(STALLS[reason])
+        elif connection.quiet_sweeps >= self.silent_sweeps_max and connection.is_idle:
+            self.service.counts.cuts["kafka", "idle"] += 1
+            connection.finish()
+
+    def _on_sweep(self) -> None:
         self._sweeps += 1
-        now = self._sweeps * SWEEP_SECONDS
-        for connection in list(self.connections):
-            received = connection.received_bytes
-            is_quiet = received == connection.seen_received_bytes
-            connection.quiet_sweeps = connection.quiet_sweeps + 1 if is_quiet else 0
-            connection.seen_received_bytes = received
-            reason = connection.stall(now, self._stall_seconds)
-            if reason:
-                self.service.counts.cuts["kafka", reason] += 1
-                connection.close(STALLS[reason])
-            elif connection.quiet_sweeps >= self.silent_sweeps_max and connection.is_idle:
-                self.service.counts.cuts["kafka", "idle"] += 1
-                connection.finish()
 
     # Requests.
 
@@ -433,9 +431,8 @@ class Door:
     async def close(self, grace_seconds: float = STOP_SECONDS) -> None:
         """Take no more connections or requests, answer what is under way, hang up.
         Members that wait for their group are not waited for."""
-        for timer in (self._sweeper, self._summer):
-            if timer is not None:
-                timer.cancel()
+        for each in (self.sweeper, self.summer):
+            each.stop()
         if self._server is not None:
             self._server.close()
         for connection in self.connections:
