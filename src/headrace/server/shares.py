@@ -9,9 +9,6 @@ request takes several turns, and all who are served wait for each of them. Where
 used little for a while, there is nobody to be kept short for: a turn is longer then, and
 the line costs next to nothing.
 
-The line goes by when each account will be in balance again: who owes little does not wait
-behind those who owe much. Nobody owes more than a second's worth, so nobody waits for ever.
-
 Newcomers, who were not served yet, have a line and a budget of their own: anybody can come as
 ever so many of them, and those who were there before are not to wait for them.
 
@@ -23,6 +20,10 @@ One request may take longer than a turn has for the line. Then the line waits un
 turns have passed as that was worth.
 
 Work in slices (`slices.py`) has a line of its own, in which everybody stands after a slice.
+
+Rejected: a line by how much each owes. Whoever owes more than most, as one with large requests
+does, waits for all others again and again: with the hostile client's connections beside it, for
+a second and more.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -55,7 +54,7 @@ UNKNOWN_SECONDS = 0.0002
 
 
 class Line:
-    """Those who wait for a turn, the one first whose account is in balance first."""
+    """Those who wait for a turn, in the order in which they came."""
 
     def __init__(self, turn_seconds: float, alone_seconds: float) -> None:
         """`alone_seconds` of a turn are the line's while there is nobody else."""
@@ -63,9 +62,7 @@ class Line:
         self._alone_seconds = alone_seconds
         # When somebody was served who had used little.
         self.others_at = -ALONE_AFTER_SECONDS
-        # With the time by which they go, and a number for those of one time.
-        self._waiting: list[tuple[float, int, Callable[[], None], float]] = []
-        self._numbers = count()
+        self._waiting: deque[tuple[Callable[[], None], float]] = deque()
         self._new: deque[tuple[Callable[[], None], float]] = deque()
         self._left_for_new = turn_seconds
         self._is_turn_due = False
@@ -88,11 +85,10 @@ class Line:
         self._await_turn()
         return True
 
-    def join(self, begin: Callable[[], None], seconds: float = 0, owed: float = 0) -> None:
+    def join(self, begin: Callable[[], None], seconds: float = 0) -> None:
         """Call `begin` when its turn has come. Its own time is measured; `seconds` is what
-        it will cause beyond that, and `owed` what it has used too much before."""
-        due = perf_counter() + owed / SHARE
-        heappush(self._waiting, (due, next(self._numbers), begin, seconds))
+        it will cause beyond that."""
+        self._waiting.append((begin, seconds))
         self._await_turn()
 
     def turn(self, seconds: float) -> asyncio.Future[None]:
@@ -120,7 +116,7 @@ class Line:
         self._left_for_new = min(self._left_for_new, 0) + turn_seconds
         try:
             while self._waiting and self._left > 0:
-                _, _, begin, seconds = heappop(self._waiting)
+                begin, seconds = self._waiting.popleft()
                 begin()
                 began, now = now, perf_counter()
                 self._left -= seconds + now - began
@@ -182,10 +178,6 @@ class Account:
         self._left, self._seen = left, now
 
     @property
-    def _owed(self) -> float:
-        return max(0.0, -self._left - SHARE * (perf_counter() - self._seen))
-
-    @property
     def is_spent(self) -> bool:
         return self._left <= 0 and self._left + SHARE * (perf_counter() - self._seen) <= 0
 
@@ -205,7 +197,7 @@ class Account:
         if self.is_new:
             self._line.join_new(begin, self.request_seconds)
         else:
-            self._line.join(begin, self.request_seconds, self._owed)
+            self._line.join(begin, self.request_seconds)
 
     async def turn(self) -> None:
         """Before a request: wait for the connection's turn."""

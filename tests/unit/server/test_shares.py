@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
-from functools import partial
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -144,7 +143,7 @@ def test_newcomers_keep_nobody_waiting_who_was_there_before(now: list[float]) ->
         for _ in range(100):
             waiting.join_new(lambda: done.append("new"), LINE_SECONDS)
         for _ in range(3):
-            waiting.join(lambda: done.append("known"), LINE_SECONDS, owed=shares.OWED_SECONDS_MAX)
+            waiting.join(lambda: done.append("known"), LINE_SECONDS)
         assert waiting.newcomers == 100
         assert not waiting.admits(0, is_new=True)
         await counted_turns(done, 6)
@@ -348,23 +347,3 @@ def test_a_metered_coroutine_is_told_of_errors_and_cancelled_like_any_other() ->
 
 def _fail() -> None:
     raise OSError("disk")
-
-
-def test_who_owes_little_does_not_wait_behind_those_who_owe_much(now: list[float]) -> None:
-    async def scenario() -> None:
-        waiting, served = line(), list[str]()
-        accounts = {name: Account(waiting) for name in ("flood", "load", "late flood")}
-        # The last one comes when the first has waited for half of what it owes.
-        for name, used, later in (
-            ("flood", 0.09, 0),
-            ("load", 0.001, 0),
-            ("late flood", 0.09, 0.5),
-        ):
-            now[0] += later
-            accounts[name].is_new = False
-            accounts[name].spend(used, now[0])
-            accounts[name].line_up(partial(served.append, name))
-        await counted_turns(served, 3)
-        assert served == ["load", "flood", "late flood"]
-
-    play(scenario)

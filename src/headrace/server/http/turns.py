@@ -37,5 +37,4 @@ class Turns:
             self._free.release()
         else:
             # The next one is taken to be as large.
-            used = SECONDS_PER_BYTE * answer_bytes
-            self._line.join(self._free.release, used, owed=used)
+            self._line.join(self._free.release, SECONDS_PER_BYTE * answer_bytes)
