@@ -37,7 +37,7 @@ TAKEN_AT_ONCE = 4
 BACKLOG = 1_024
 # How many may wait to be served for the first time while more are taken, and when that is looked
 # at again.
-NEWCOMERS_MAX = 64
+UNSERVED_MAX = 64
 _LOOK_AGAIN_SECONDS = 0.005
 _SHORT_OF_FILES_SECONDS = 1.0
 _TRIES = 10
@@ -70,7 +70,7 @@ class Listening:
 
     def _on_waiting(self, listening: socket.socket) -> None:
         for _ in range(TAKEN_AT_ONCE):
-            if self._line.newcomers + len(self._beginning) >= NEWCOMERS_MAX:
+            if self._line.unserved + len(self._beginning) >= UNSERVED_MAX:
                 self._rest(listening, _LOOK_AGAIN_SECONDS)
                 return
             try:

@@ -9,8 +9,8 @@ request takes several turns, and all who are served wait for each of them. Where
 used little for a while, there is nobody to be kept short for: a turn is longer then, and
 the line costs next to nothing.
 
-Newcomers, who were not served yet, have a line and a budget of their own: anybody can come as
-ever so many of them, and those who were there before are not to wait for them.
+Newcomers, who have used too much ever since they came, have a line and a budget of their own:
+anybody can come as ever so many of them, and those who were there before are not to wait for them.
 
 An account fills up with time, by a tenth of it, and is charged with the time that serving
 its connection has taken. A new one owes something: otherwise a thousand connections, each
@@ -63,14 +63,11 @@ class Line:
         # When somebody was served who had used little.
         self.others_at = -ALONE_AFTER_SECONDS
         self._waiting: deque[tuple[Callable[[], None], float]] = deque()
-        self._new: deque[tuple[Callable[[], None], float]] = deque()
+        self._new: deque[tuple[Callable[[], None], float, bool]] = deque()
         self._left_for_new = turn_seconds
+        # How many wait who were never served.
+        self.unserved = 0
         self._is_turn_due = False
-
-    @property
-    def newcomers(self) -> int:
-        """How many of them wait."""
-        return len(self._new)
 
     def admits(self, seconds: float, *, is_new: bool) -> bool:
         """Whether so much may be used in this turn without standing in line; counted if so."""
@@ -97,9 +94,10 @@ class Line:
         self.join(partial(_finish, future), seconds)
         return future
 
-    def join_new(self, begin: Callable[[], None], seconds: float) -> None:
-        """Likewise, of somebody who was not served yet."""
-        self._new.append((begin, seconds))
+    def join_new(self, begin: Callable[[], None], seconds: float, *, is_served: bool) -> None:
+        """Likewise, of a newcomer, who may have been served before."""
+        self._new.append((begin, seconds, is_served))
+        self.unserved += not is_served
         self._await_turn()
 
     def _await_turn(self) -> None:
@@ -121,7 +119,8 @@ class Line:
                 began, now = now, perf_counter()
                 self._left -= seconds + now - began
             while self._new and self._left_for_new > 0:
-                begin, seconds = self._new.popleft()
+                begin, seconds, is_served = self._new.popleft()
+                self.unserved -= not is_served
                 begin()
                 began, now = now, perf_counter()
                 self._left_for_new -= seconds + now - began
@@ -147,7 +146,7 @@ class Shares:
 class Account:
     """What one connection has used."""
 
-    __slots__ = ("_left", "_line", "_seen", "is_new", "request_seconds")
+    __slots__ = ("_is_new", "_left", "_line", "_seen", "is_served", "request_seconds")
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -155,8 +154,10 @@ class Account:
         self._seen = perf_counter()
         # What its last request took.
         self.request_seconds = UNKNOWN_SECONDS
-        # Until a request of it was served.
-        self.is_new = True
+        # Until it has used little for the first time.
+        self._is_new = True
+        # Whether it was, ever.
+        self.is_served = False
 
     def charge(self, began: float) -> float:
         """The connection was served from `began` until now; how long that was."""
@@ -173,6 +174,7 @@ class Account:
         left -= seconds
         if left > 0:
             self._line.others_at = now
+            self._is_new = False
         elif left < -OWED_SECONDS_MAX:
             left = -OWED_SECONDS_MAX
         self._left, self._seen = left, now
@@ -194,8 +196,8 @@ class Account:
         return True
 
     def line_up(self, begin: Callable[[], None]) -> None:
-        if self.is_new:
-            self._line.join_new(begin, self.request_seconds)
+        if self._is_new:
+            self._line.join_new(begin, self.request_seconds, is_served=self.is_served)
         else:
             self._line.join(begin, self.request_seconds)
 
@@ -207,7 +209,7 @@ class Account:
             await turn
 
     def _is_admitted(self) -> bool:
-        return self._line.admits(self.request_seconds, is_new=self.is_new)
+        return self._line.admits(self.request_seconds, is_new=self._is_new)
 
 
 class Metered(Generic[T]):
@@ -245,7 +247,7 @@ class Metered(Generic[T]):
         finally:
             account.spend(unpaid, now)
             account.request_seconds = used + unpaid
-            account.is_new = False
+            account.is_served = True
             coroutine.close()
 
 

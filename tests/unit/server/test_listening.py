@@ -15,7 +15,7 @@ import uvloop
 
 from headrace.core.node_settings import Address
 from headrace.server import listening
-from headrace.server.listening import NEWCOMERS_MAX, TAKEN_AT_ONCE, Listening, bind
+from headrace.server.listening import TAKEN_AT_ONCE, UNSERVED_MAX, Listening, bind
 from headrace.server.shares import shares_of
 
 LOCAL = Address("127.0.0.1", 0)
@@ -152,15 +152,16 @@ def test_nobody_is_taken_while_many_wait_to_be_served_for_the_first_time(stack: 
         taking = Listening(seen.made, await bind(LOCAL))
         line = shares_of(asyncio.get_running_loop()).line
         served = list[int]()
-        for number in range(NEWCOMERS_MAX):
+        for number in range(UNSERVED_MAX):
             # Each of them takes a while.
-            line.join_new(lambda number=number: served.append(number), 0.01)  # type: ignore[misc]
+            begin: Any = lambda number=number: served.append(number)  # noqa: E731
+            line.join_new(begin, 0.01, is_served=False)
         stack.enter_context(socket.create_connection(taking.sockets[0].getsockname()))
         while not served:
             assert not seen.taken
             await asyncio.sleep(0)
         await seen.count(1)
-        assert line.newcomers < NEWCOMERS_MAX
+        assert line.unserved < UNSERVED_MAX
         taking.close()
 
     play(scenario)

@@ -141,10 +141,10 @@ def test_newcomers_keep_nobody_waiting_who_was_there_before(now: list[float]) ->
     async def scenario() -> None:
         waiting, done = line(), list[str]()
         for _ in range(100):
-            waiting.join_new(lambda: done.append("new"), LINE_SECONDS)
+            waiting.join_new(lambda: done.append("new"), LINE_SECONDS, is_served=False)
         for _ in range(3):
             waiting.join(lambda: done.append("known"), LINE_SECONDS)
-        assert waiting.newcomers == 100
+        assert waiting.unserved == 100
         assert not waiting.admits(0, is_new=True)
         await counted_turns(done, 6)
         # Nor do they wait for those.
@@ -152,27 +152,34 @@ def test_newcomers_keep_nobody_waiting_who_was_there_before(now: list[float]) ->
         await asyncio.sleep(0)
         assert waiting.admits(0, is_new=False)
         await counted_turns(done, 103)
-        assert waiting.newcomers == 0
+        assert waiting.unserved == 0
 
     play(scenario)
 
 
-def test_a_connection_is_a_newcomer_until_it_was_served(now: list[float]) -> None:
+def test_a_connection_is_a_newcomer_until_it_has_used_little(now: list[float]) -> None:
     async def scenario() -> None:
-        shared = shares_of(asyncio.get_running_loop())
-        account, begun = shared.open_account(), list[int]()
+        waiting, done = line(), list[int]()
+        account = Account(waiting)
 
         async def serve() -> None:
-            now[0] += 1
+            now[0] += LINE_SECONDS
 
-        assert account.is_new
-        account.line_up(lambda: begun.append(1))
-        assert shared.line.newcomers == 1
+        def line_up() -> tuple[int, int]:
+            """How many wait among newcomers, and of them unserved, while it does."""
+            account.line_up(lambda: done.append(1))
+            return len(waiting._new), waiting.unserved
+
+        assert line_up() == (1, 1)
+        await counted_turns(done, 1)
         await Metered(serve(), account)
-        assert not account.is_new
-        account.line_up(lambda: begun.append(2))
-        assert shared.line.newcomers == 1
-        await counted_turns(begun, 2)
+        assert line_up() == (1, 0)
+        await counted_turns(done, 2)
+        # In the meantime it has used nothing.
+        now[0] += 1
+        await Metered(serve(), account)
+        assert line_up() == (0, 0)
+        await counted_turns(done, 3)
 
     play(scenario)
 

@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
             end = len(self._take_kept()) + nbytes
             self._handle_frames(self._door.scratch[:end], began)
         self.account.request_seconds = self.account.charge(began)
-        self.account.is_new = False
+        self.account.is_served = True
         self._line_up_if_spent()
 
     def _line_up_if_spent(self) -> None:
