@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ SETTINGS = {
 CLUSTER_SETTINGS = {
     "spark.executor.memory": "512m",
     # As drivers are started: tests/conftest.py says why.
-    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -49,7 +50,9 @@ def environment() -> dict[str, str]:
     }
 
 
-def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
+def start_session(
+    folder: Path, master: str = "local[2,4]", *, jars: Sequence[Path] = ()
+) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
@@ -68,6 +71,8 @@ def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
     if master.startswith("spark:"):
         for name, value in CLUSTER_SETTINGS.items():
             builder = builder.config(name, value)
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
     logging = java_options(str(folder / "log4j2.properties"))
     session: SparkSession = (
         builder.config("spark.local.dir", str(folder))
