@@ -14,7 +14,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.spark.kafka_jars import connector
 from tests.ecosystem.tools import BROKERS
 from tests.spark.programs import PROGRAMS, Rows, Shop
 from tests.spark.session import start_session
@@ -37,12 +36,9 @@ def in_a_process(format: str, servers: str, folder: Path) -> dict[str, Rows]:
 
 
 def run(format: str, servers: str, folder: Path) -> dict[str, Rows]:
-    import pyspark
-
-    _, jars = connector(pyspark.__version__)
     scratch = folder / "spark"
     scratch.mkdir(parents=True)
-    spark = start_session(scratch, jars=jars)
+    spark = start_session(scratch)
     try:
         shop = Shop(spark, format, servers, folder)
         shop.open()

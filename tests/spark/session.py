@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from benchmarks.maven import NoJars
+from benchmarks.spark.kafka_jars import connector
 
 from headrace.pipelines.session import java_options
 from headrace.spark.registering import register
@@ -41,6 +44,18 @@ CLUSTER_SETTINGS = {
 }
 
 
+@cache
+def kafka_source() -> tuple[Path, ...]:
+    """The jars of Spark's own Kafka source; none where Maven cannot be reached."""
+    import pyspark
+
+    try:
+        return tuple(connector(pyspark.__version__).jars)
+    except NoJars as error:
+        print(error, file=sys.stderr)
+        return ()
+
+
 def environment() -> dict[str, str]:
     """What Spark and its Python workers need around them."""
     return {
@@ -50,9 +65,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def start_session(
-    folder: Path, master: str = "local[2,4]", *, jars: Sequence[Path] = ()
-) -> SparkSession:
+def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
@@ -71,8 +84,8 @@ def start_session(
     if master.startswith("spark:"):
         for name, value in CLUSTER_SETTINGS.items():
             builder = builder.config(name, value)
-    if jars:
-        builder = builder.config("spark.jars", ",".join(map(str, jars)))
+    if master.startswith("local"):
+        builder = builder.config("spark.jars", ",".join(map(str, kafka_source())))
     logging = java_options(str(folder / "log4j2.properties"))
     session: SparkSession = (
         builder.config("spark.local.dir", str(folder))

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyspark
 import pytest
 from benchmarks.kafka.brokers import Broker
-from benchmarks.maven import NoJars
-from benchmarks.spark.kafka_jars import connector
 from tests.ecosystem.frameworks import broker
 from tests.spark.run_programs import in_a_process, recorded
+from tests.spark.session import kafka_source
 
 __all__ = ["broker"]
 
 
 def test_spark_s_own_source_gives_what_was_recorded(broker: Broker, tmp_path: Path) -> None:
-    try:
-        connector(pyspark.__version__)
-    except NoJars as error:
-        pytest.skip(str(error))
+    if not kafka_source():
+        pytest.skip("Spark's own Kafka source cannot be had from Maven")
     assert in_a_process("kafka", broker.bootstrap, tmp_path / "programs") == recorded()
