@@ -153,7 +153,7 @@ def planning(topic: Topic, **options: object) -> Iterator[HeadraceStreamReader]:
 
 def test_a_start_beyond_the_end_is_an_error_unless_allowed(topic: Topic) -> None:
     topic.publish(numbers(0, 10), partition=0)
-    beyond = {"startingOffsets": json.dumps({topic.name: {"0": 99}})}
+    beyond = {"startingOffsets": json.dumps({topic.name: {"0": 99, "1": -1}})}
     with (
         planning(topic, **beyond) as reader,
         pytest.raises(InvalidOption, match="'startingOffsets': .*:0 ends at offset 10, so 99 is"),

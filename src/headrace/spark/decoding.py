@@ -20,6 +20,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ import pyarrow.json as pj
 
 from headrace.core.errors import InvalidOption
 from headrace.spark.decoding_options import Decoding
+from headrace.spark.zones import as_text, with_times, zone_named, zone_of_task
 
 _CONFLUENT_BYTES = 5
 # Of a column's values at most so many bytes are parsed at once.
@@ -45,17 +47,20 @@ class Decoder(Protocol):
 
 def decoder_of(decoding: Decoding, type: pa.StructType) -> Decoder:
     if decoding.format == "json":
-        return JsonDecoder(type)
+        return JsonDecoder(type, zone_of_task(decoding.time_zone, decoding.driver_zone))
     if decoding.format == "avro":
         return AvroDecoder(decoding, type)
     return ProtobufDecoder(decoding, type)
 
 
 class JsonDecoder:
-    def __init__(self, type: pa.StructType) -> None:
+    def __init__(self, type: pa.StructType, zone: str) -> None:
         self._type = type
+        self._zone = zone_named(zone)
+        # Arrow's parser takes times without a zone for UTC, and does not say which they were.
+        self._parsed = type if self._zone is UTC else as_text(type)
         self._number = f"n{os.urandom(8).hex()}"
-        self._schema = pa.schema([("v", type), (self._number, pa.int64())])
+        self._schema = pa.schema([("v", self._parsed), (self._number, pa.int64())])
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         reasons: list[str | None] = [None] * len(values)
@@ -106,7 +111,7 @@ class JsonDecoder:
         column = table.column("v").combine_chunks()
         # The parser takes bytes as they come, and text that is none breaks who reads it.
         column.validate(full=True)
-        return column
+        return with_times(column, self._type, self._zone)
 
 
 class AvroDecoder:

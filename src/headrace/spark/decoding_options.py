@@ -5,6 +5,7 @@ valueSchema   json: DDL; avro: the schema's JSON; protobuf: a descriptor set,
               as the path of a file on the driver or in base64
 valueMessage  protobuf: the message's full name
 valueFraming  avro, protobuf: none, or confluent for values behind a registry's five bytes
+timeZone      json: the zone of times that do not name one; the session's, unless given
 badRecords    column: the reason stands beside the row, in `decodeError`
               dead-letters: the record goes to the topic's dead letters instead
 """
@@ -31,13 +32,16 @@ class Decoding(NamedTuple):
     message: str | None
     framing: str
     to_dead_letters: bool
+    # What option 'timeZone' says, and what holds where neither it nor the session does.
+    time_zone: str | None = None
+    driver_zone: str = "UTC"
 
 
 def parse_decoding(given: Mapping[str, str]) -> Decoding | None:
     """None when values stay as they are."""
     format = choice(given, "valueFormat", FORMATS)
     if format == "raw":
-        for name in ("valueSchema", "valueMessage", "valueFraming", "badRecords"):
+        for name in ("valueSchema", "valueMessage", "valueFraming", "timeZone", "badRecords"):
             if name in given:
                 raise InvalidOption(
                     f"option {name!r} needs 'valueFormat'; set it to json, avro or protobuf"
@@ -65,7 +69,33 @@ def parse_decoding(given: Mapping[str, str]) -> Decoding | None:
     if format == "protobuf":
         schema = _descriptors(schema)
     bad = choice(given, "badRecords", ("column", "dead-letters"))
-    return Decoding(format, schema, given.get("valueMessage"), framing, bad == "dead-letters")
+    zone = given.get("timeZone", "").strip() or None
+    if zone is not None:
+        _check_zone(zone, format)
+    return Decoding(
+        format,
+        schema,
+        given.get("valueMessage"),
+        framing,
+        bad == "dead-letters",
+        zone,
+        _driver_zone() if format == "json" else "UTC",
+    )
+
+
+def _check_zone(zone: str, format: str) -> None:
+    from headrace.spark.zones import zone_named
+
+    if format != "json":
+        raise InvalidOption("option 'timeZone' is for valueFormat 'json'; leave it out")
+    zone_named(zone)
+
+
+def _driver_zone() -> str:
+    # What reads values as they are has no use for it.
+    from headrace.spark.zones import zone_of_machine
+
+    return zone_of_machine()
 
 
 def _descriptors(schema: str) -> str:

@@ -37,7 +37,9 @@ def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     """All records of the topic that the lake or the topic still has, each once."""
     ends = seam(settings)
     lake = transform.below(raw_table(settings).read(spark), ends)
-    options = {"startingOffsets": starting_offsets(ends)} if ends else {}
+    options = {}
+    if ends:
+        options = {"startingOffsets": starting_offsets(ends), "unlistedPartitions": "whole"}
     live = read_batch(spark, settings, **options)
     columns = transform.RECORD_COLUMNS
     return lake.select(*columns).unionByName(live.select(*columns))
@@ -52,7 +54,7 @@ def seam(settings: StreamSettings, archive: str | None = None) -> dict[str, int]
 
 def starting_offsets(ends: dict[str, int]) -> str:
     """In the connector's words. A partition that the lake does not know yet is
-    left out, and so begins at its earliest record."""
+    left out, and begins at its earliest record with 'unlistedPartitions'."""
     topics: dict[str, dict[str, int]] = defaultdict(dict)
     for place, end in sorted(ends.items()):
         topic, _, partition = place.rpartition("/")
