@@ -3,7 +3,11 @@
     decoder.decode(values) -> the struct column, and a reason for each bad value
 
 A value that is null is no bad record: its struct is null. A bad one never stops a
-query: the reason stands beside it, or the record goes to the dead letters.
+query: the reason stands beside it, or the record goes to the dead letters. A framed value
+whose schema is another than those that were named is a bad one: its bytes could be taken
+for other fields.
+
+    0 | id of the schema, 4 bytes | [protobuf: which message] | the value
 
 JSON is parsed by Arrow, a whole column at a time: every value is put into an envelope
 with its number under a name that nobody can know, so that no value can pretend to be
@@ -30,7 +34,7 @@ from headrace.core.errors import InvalidOption
 from headrace.spark.decoding_options import Decoding
 from headrace.spark.zones import as_text, with_times, zone_named, zone_of_task
 
-_CONFLUENT_BYTES = 5
+_FRAME_BYTES = 5
 # Of a column's values at most so many bytes are parsed at once.
 _BLOCK_BYTES = 1 << 30
 
@@ -47,14 +51,16 @@ class Decoder(Protocol):
 
 def decoder_of(decoding: Decoding, type: pa.StructType) -> Decoder:
     if decoding.format == "json":
-        return JsonDecoder(type, zone_of_task(decoding.time_zone, decoding.driver_zone))
+        zone = zone_of_task(decoding.time_zone, decoding.driver_zone)
+        return JsonDecoder(type, zone, decoding.schema_ids)
     if decoding.format == "avro":
         return AvroDecoder(decoding, type)
     return ProtobufDecoder(decoding, type)
 
 
 class JsonDecoder:
-    def __init__(self, type: pa.StructType, zone: str) -> None:
+    def __init__(self, type: pa.StructType, zone: str, schema_ids: Sequence[int] = ()) -> None:
+        self._schema_ids = schema_ids
         self._type = type
         self._zone = zone_named(zone)
         # Arrow's parser takes times without a zone for UTC, and does not say which they were.
@@ -64,8 +70,14 @@ class JsonDecoder:
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         reasons: list[str | None] = [None] * len(values)
-        there = [row for row, value in enumerate(values) if value is not None]
-        parts = self._parse([(row, values[row] or b"") for row in there], reasons)
+        there = []
+        for row, value in enumerate(values):
+            if value is not None:
+                try:
+                    there.append((row, _unframed(value, self._schema_ids)))
+                except ValueError as error:
+                    reasons[row] = f"not the JSON that was expected: {error}"
+        parts = self._parse(there, reasons)
         rows = [row for part in parts for row in part[0]]
         if len(rows) == len(values) and len(parts) == 1:
             return Decoded(parts[0][1], reasons)
@@ -120,12 +132,12 @@ class AvroDecoder:
 
         self._type = type
         self._schema = parse_schema(parse_avro(decoding.schema))
-        self._skipped = _CONFLUENT_BYTES if decoding.framing == "confluent" else 0
+        self._schema_ids = decoding.schema_ids
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         from fastavro import schemaless_reader
 
-        return _one_by_one(values, self._skipped, self._type, self._read(schemaless_reader))
+        return _one_by_one(values, self._schema_ids, self._type, self._read(schemaless_reader))
 
     def _read(self, read: Any) -> Any:
         def read_one(value: bytes) -> Any:
@@ -142,21 +154,36 @@ class ProtobufDecoder:
     def __init__(self, decoding: Decoding, type: pa.StructType) -> None:
         self._type = type
         self._decoding = decoding
-        self._skipped = _CONFLUENT_BYTES + 1 if decoding.framing == "confluent" else 0
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         message = message_class(self._decoding)
+        schema_ids = self._decoding.schema_ids
+        path = message_path(message.DESCRIPTOR)
 
         def read_one(value: bytes) -> Any:
             found = message()
-            found.ParseFromString(value)
+            found.ParseFromString(_behind_path(value, path) if schema_ids else value)
             return message_values(found)
 
-        return _one_by_one(values, self._skipped, self._type, read_one)
+        return _one_by_one(values, schema_ids, self._type, read_one)
+
+
+def _unframed(value: bytes, schema_ids: Sequence[int]) -> bytes:
+    """What is behind the frame; the value itself where there are no frames. ValueError
+    for one that is not framed, or whose schema is another."""
+    if not schema_ids:
+        return value
+    if len(value) < _FRAME_BYTES or value[0]:
+        raise ValueError("it is not framed as a schema registry does")
+    id = int.from_bytes(value[1:_FRAME_BYTES], "big")
+    if id not in schema_ids:
+        known = ", ".join(map(str, schema_ids))
+        raise ValueError(f"its schema has id {id}, and option 'valueSchemaId' is {known}")
+    return value[_FRAME_BYTES:]
 
 
 def _one_by_one(
-    values: Sequence[bytes | None], skipped: int, type: pa.StructType, read: Any
+    values: Sequence[bytes | None], schema_ids: Sequence[int], type: pa.StructType, read: Any
 ) -> Decoded:
     rows: list[Any] = []
     reasons: list[str | None] = []
@@ -164,9 +191,7 @@ def _one_by_one(
         row, reason = None, None
         if value is not None:
             try:
-                if skipped and (len(value) < skipped or value[0]):
-                    raise ValueError("it is not framed as a schema registry does")
-                row = read(value[skipped:])
+                row = read(_unframed(value, schema_ids))
                 # What Arrow cannot take is this record's fault, not its neighbours'.
                 pa.scalar(row, type)
             except Exception as error:
@@ -213,6 +238,47 @@ def message_class(decoding: Decoding) -> Any:
             f"option 'valueMessage': the descriptor set has no message {decoding.message!r}"
         ) from None
     return message_factory.GetMessageClass(found)
+
+
+def message_path(descriptor: Any) -> tuple[int, ...]:
+    """Where in its file the message is declared: its number, behind those of the messages
+    around it."""
+    from google.protobuf import descriptor_pb2
+
+    outer = descriptor.containing_type
+    owner: Any
+    path: tuple[int, ...] = ()
+    if outer is None:
+        descriptor.file.CopyToProto(owner := descriptor_pb2.FileDescriptorProto())
+        siblings = owner.message_type
+    else:
+        outer.CopyToProto(owner := descriptor_pb2.DescriptorProto())
+        siblings, path = owner.nested_type, message_path(outer)
+    return (*path, [each.name for each in siblings].index(descriptor.name))
+
+
+def _behind_path(value: bytes, wanted: tuple[int, ...]) -> bytes:
+    """What is behind the numbers of the message. They are of variable length, how many
+    there are comes first, and none at all means the first message."""
+    count, at = _number(value, 0)
+    path = []
+    for _ in range(count):
+        number, at = _number(value, at)
+        path.append(number)
+    if tuple(path or (0,)) != wanted:
+        raise ValueError(f"it is message {path or [0]} of its file, not {list(wanted)}")
+    return value[at:]
+
+
+def _number(value: bytes, at: int) -> tuple[int, int]:
+    """A number whose sign is its last bit, and where the next one begins."""
+    found = shift = 0
+    while shift < 35 and at < len(value):
+        found |= (value[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if value[at - 1] < 0x80:
+            return (found >> 1) ^ -(found & 1), at
+    raise ValueError("it does not say which message it is")
 
 
 def message_values(message: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ _READ: Final = (
     "valueSchema",
     "valueMessage",
     "valueFraming",
+    "valueSchemaId",
     "timeZone",
     "badRecords",
     "rowsPerBatch",

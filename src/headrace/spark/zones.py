@@ -93,7 +93,7 @@ def zone_of_machine() -> str:
 
 def _first_line(file: Path) -> str:
     try:
-        return file.read_text("utf-8").strip().partition("\n")[0]
+        return file.read_text(encoding="utf-8").strip().partition("\n")[0]
     except (OSError, ValueError):
         return ""
 

@@ -66,7 +66,7 @@ class Claim(NamedTuple):
 
 
 def claims() -> Iterator[Claim]:
-    _, _, page = PAGE.read_text().partition('| option of `format("kafka")` |')
+    _, _, page = PAGE.read_text(encoding="utf-8").partition('| option of `format("kafka")` |')
     table, _, _ = page.partition("\n\n")
     for row in table.splitlines()[2:]:
         names, purposes, here, _ = (cell.strip() for cell in row.strip("|").split("|"))

@@ -158,7 +158,7 @@ WRONG = [
     ({**TOPIC, "valueFormat": "protobuf", "valueSchema": "x"}, "'valueMessage' is missing"),
     (
         {**TOPIC, "valueFormat": "json", "valueSchema": "a INT", "valueFraming": "confluent"},
-        "'valueFraming' is for avro and protobuf",
+        "'valueSchemaId' is missing",
     ),
 ]
 WRONG_IN_A_BATCH = [
