@@ -43,6 +43,7 @@ from headrace.core.values import SPARK_PROGRESS
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
 from headrace.spark.options import ReadOptions
+from headrace.spark.plain_errors import told_plainly
 from headrace.spark.planning import Planner, connect_servers, directory_of, stream_starts
 from headrace.spark.rows import read_range
 from headrace.spark.schema import arrow_schema
@@ -80,6 +81,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Where it begins and ends.
 
+    @told_plainly
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()
         topics = planner.existing_topics()
@@ -92,12 +94,14 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._latest(self._planner().topics())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return encode_position(self._target or self._latest(self._planner().topics()))
 
+    @told_plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         planner = self._planner()
         if self._target is not None:
@@ -207,6 +211,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What is read.
 
+    @told_plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         options = self._options
         ranges = self._ranges(decode_position(start), decode_position(end))
