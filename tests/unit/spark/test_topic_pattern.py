@@ -34,6 +34,7 @@ MATCHES = {
     "(?>a|ab)c": "",
     "(?>ab|a)c": "abc",
     "(?:a|ab)(?:c|bc)": "abc",
+    "(?:b*?){1,2}+": "",
     "[a-z]++": "a b ab aab abc orders",
     "[a-z]*+s": "",
     "(?>a??)b": "b",
@@ -69,6 +70,8 @@ MATCHES = {
     r"\P{Alnum}|\p{ASCII}": "9 a b",
     r"[\p{L}&&[^\p{Lu}]]+": "a b ab aab abc orders",
     r"a\p{Pd}b|a\p{Pc}b": "a-b a_b",
+    r"[\p{javaTitleCase}a]": "a",
+    r"[\h-b]+": "b",
     r"\p{IsPunctuation}|[^\p{IsLetter}]": "9",
     # Quotes and escapes.
     r"\Qa.b\E": "a.b",

@@ -2,7 +2,8 @@
 
     characters   what classes and properties mean, of the characters that names can have
     nodes        a pattern as a tree, and how it is matched
-    syntax       the text of a pattern as such a tree
+    tokens       the text of a pattern, character by character
+    syntax       the text as such a tree
     topics       a pattern as users give it, and the limits of its work
 
 Spark's own Kafka source hands the pattern to Java. Python's `re` reads many of them

@@ -209,8 +209,34 @@ class Repeat:
         return [here, *more] if self._is_lazy else [*more, here]
 
 
+class Possessive:
+    """Repeated as often as it goes; each repetition takes what it tries first, and gives
+    nothing back."""
+
+    def __init__(self, item: Node, low: int, high: int | None) -> None:
+        self._item = item
+        self._low = low
+        self._high = high
+
+    def reach(self, name: Matching, starts: int) -> int:
+        return _from_each(self, name, starts)
+
+    def find(self, name: Matching, at: int) -> Ends:
+        count = 0
+        while self._high is None or count < self._high:
+            ends = name.ends(self._item, at)[:1]
+            if not ends:
+                break
+            if ends[0] == at:
+                # An empty repetition could be there as often as is wanted.
+                return (at,)
+            [at] = ends
+            count += 1
+        return (at,) if count >= self._low else ()
+
+
 class Atomic:
-    """What it tries first, and no other: possessive repetitions, (?>...)."""
+    """What it tries first, and no other: (?>...)."""
 
     def __init__(self, item: Node) -> None:
         self._item = item

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.spark.pattern.characters import (
     EVERY,
@@ -24,7 +24,18 @@ from headrace.spark.pattern.characters import (
     property_named,
     without_case,
 )
-from headrace.spark.pattern.nodes import Atomic, Choice, Edge, Look, Node, One, Repeat, Sequence
+from headrace.spark.pattern.nodes import (
+    Atomic,
+    Choice,
+    Edge,
+    Look,
+    Node,
+    One,
+    Possessive,
+    Repeat,
+    Sequence,
+)
+from headrace.spark.pattern.tokens import PatternError, TokenReader
 
 # Groups in groups, and classes in classes.
 _DEPTH_MAX: Final = 50
@@ -32,40 +43,6 @@ _COUNT_MAX: Final = 2**31 - 1
 # Those that make a difference for names: cases, and comments.
 _FLAGS: Final = frozenset("idmsuxU")
 _CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-_SPACE: Final = frozenset(" \t\n\x0b\f\r")
-
-
-class PatternError(ValueError):
-    """What is wrong, and where."""
-
-    def __init__(self, what: str, at: int) -> None:
-        super().__init__(f"{what} at character {at + 1}")
-
-
-class _Token(NamedTuple):
-    """A character, and where it stands. Between \\Q and \\E none is special."""
-
-    character: str
-    at: int
-    is_quoted: bool
-
-
-def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
-    at, is_quoted = 0, False
-    while at < len(text):
-        pair = text[at : at + 2]
-        if is_quoted and pair == "\\E":
-            at, is_quoted = at + 2, False
-        elif not is_quoted and pair == "\\Q":
-            at, is_quoted = at + 2, True
-        else:
-            found.append(_Token(text[at], at, is_quoted))
-            at += 1
-            if not is_quoted and pair == "\\\\":
-                found.append(_Token(text[at], at, False))
-                at += 1
-    return found
 
 
 def parse(text: str) -> Node:
@@ -73,12 +50,9 @@ def parse(text: str) -> Node:
     return _Parser(text).parse()
 
 
-class _Parser:
+class _Parser(TokenReader):
     def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._end = len(text)
-        self._next = 0
-        self._flags: frozenset[str] = frozenset()
+        super().__init__(text)
         self._names: set[str] = set()
         self._depth = 0
 
@@ -87,45 +61,6 @@ class _Parser:
         if self._next < len(self._tokens):
             raise PatternError("a ) that closes nothing", self._at())
         return found
-
-    # Tokens.
-
-    def _at(self) -> int:
-        return self._tokens[self._next].at if self._next < len(self._tokens) else self._end
-
-    def _peek(self, ahead: int = 0) -> str:
-        """The character that comes, if it can be special; else nothing."""
-        place = self._next + ahead
-        if place >= len(self._tokens) or self._tokens[place].is_quoted:
-            return ""
-        return self._tokens[place].character
-
-    def _is_over(self) -> bool:
-        return self._next >= len(self._tokens)
-
-    def _take(self, what: str) -> str:
-        """The next character, special or not; `what` is for who finds none."""
-        if self._is_over():
-            raise PatternError(f"{what}, which is not complete,", self._end)
-        self._next += 1
-        return self._tokens[self._next - 1].character
-
-    def _accept(self, character: str) -> bool:
-        if self._peek() != character:
-            return False
-        self._next += 1
-        return True
-
-    def _skip_comments(self) -> None:
-        if "x" not in self._flags:
-            return
-        while (character := self._peek()) in _SPACE or character == "#":
-            if not character:
-                return
-            self._next += 1
-            if character == "#":
-                while not self._is_over() and self._peek() not in ("\n", "\r"):
-                    self._next += 1
 
     # The tree.
 
@@ -160,7 +95,7 @@ class _Parser:
             return atom
         self._skip_comments()
         if self._accept("+"):
-            found: Node = Atomic(Repeat(atom, low, high, False))
+            found: Node = Possessive(atom, low, high)
         else:
             found = Repeat(atom, low, high, self._accept("?"))
         self._skip_comments()
@@ -351,7 +286,8 @@ class _Parser:
         character = self._take("a class")
         if special != "\\":
             return character
-        return self._escaped_set(at) or self._escaped_character(at, self._take("an escape"))
+        found = self._escaped_set(at)
+        return self._escaped_character(at, self._take("an escape")) if found is None else found
 
     # Behind a backslash.
 

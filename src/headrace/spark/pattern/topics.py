@@ -16,7 +16,8 @@ from typing import Final
 
 from headrace.core.errors import InvalidOption
 from headrace.spark.pattern.nodes import Matching, TooMuchWork
-from headrace.spark.pattern.syntax import PatternError, parse
+from headrace.spark.pattern.syntax import parse
+from headrace.spark.pattern.tokens import PatternError
 
 _CHARACTERS_MAX: Final = 1_000
 _STEPS_OF_NAME_MAX: Final = 1_000_000
