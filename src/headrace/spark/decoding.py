@@ -62,21 +62,20 @@ class JsonDecoder:
     def __init__(self, type: pa.StructType, zone: str, schema_ids: Sequence[int] = ()) -> None:
         self._schema_ids = schema_ids
         self._type = type
-        self._zone = zone_named(zone)
         # Arrow's parser takes times without a zone for UTC, and does not say which they were.
-        self._parsed = type if self._zone is UTC else as_text(type)
+        self._parsed = as_text(type)
+        # What has no times needs no zone, which a machine without a list of them would not know.
+        self._zone = UTC if self._parsed.equals(type) else zone_named(zone)
+        if self._zone is UTC:
+            self._parsed = type
         self._number = f"n{os.urandom(8).hex()}"
         self._schema = pa.schema([("v", self._parsed), (self._number, pa.int64())])
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         reasons: list[str | None] = [None] * len(values)
-        there = []
-        for row, value in enumerate(values):
-            if value is not None:
-                try:
-                    there.append((row, _unframed(value, self._schema_ids)))
-                except ValueError as error:
-                    reasons[row] = f"not the JSON that was expected: {error}"
+        there = [(row, value) for row, value in enumerate(values) if value is not None]
+        if self._schema_ids:
+            there = self._without_frames(there, reasons)
         parts = self._parse(there, reasons)
         rows = [row for part in parts for row in part[0]]
         if len(rows) == len(values) and len(parts) == 1:
@@ -89,6 +88,17 @@ class JsonDecoder:
             return Decoded(pa.nulls(len(values), self._type), reasons)
         joined = pa.concat_arrays([part[1] for part in parts])
         return Decoded(joined.take(pa.array(place, pa.int32())), reasons)
+
+    def _without_frames(
+        self, rows: list[tuple[int, bytes]], reasons: list[str | None]
+    ) -> list[tuple[int, bytes]]:
+        found = []
+        for row, value in rows:
+            try:
+                found.append((row, _unframed(value, self._schema_ids)))
+            except ValueError as error:
+                reasons[row] = f"not the JSON that was expected: {error}"
+        return found
 
     def _parse(
         self, rows: list[tuple[int, bytes]], reasons: list[str | None]

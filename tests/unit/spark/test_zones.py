@@ -110,6 +110,12 @@ def test_a_zone_that_is_none_is_refused(name: str) -> None:
         zone_named(name)
 
 
+def test_what_has_no_times_needs_no_zone() -> None:
+    decoding = Decoding("json", "", None, "none", False, "Mars/Base")
+    decoded = decoder_of(decoding, pa.struct([("id", pa.int64())])).decode([b'{"id": 1}'])
+    assert decoded.column.to_pylist() == [{"id": 1}]
+
+
 def test_the_machine_has_a_zone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     assert zone_of_machine() == "America/New_York"
