@@ -170,6 +170,14 @@ _NO_EFFECT_LOWER: Final = _lowered(_NO_EFFECT)
 _REFUSED_LOWER: Final = _lowered(_REFUSED)
 
 
+_WRITTEN: Final = {
+    name.lower(): name
+    for tables in (_NO_EFFECT, _REFUSED)
+    for table in tables.values()
+    for name in table
+}
+
+
 def why_no_effect(option: str, purpose: str) -> str | None:
     """Why the option changes nothing here; None when it does, or is not known."""
     lower = option.lower()
@@ -196,6 +204,11 @@ def why_refused(option: str, purpose: str) -> str | None:
 def is_plain(option: str, value: str) -> bool:
     """Whether it asks for what is the case anyway: no encryption."""
     return option.lower() == "kafka.security.protocol" and value.strip().upper() == "PLAINTEXT"
+
+
+def shown(option: str) -> str:
+    """As the option is written. Spark gives a stream its options in lower case."""
+    return _WRITTEN.get(option.lower(), option)
 
 
 def foreign_names(purpose: str) -> list[str]:

@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.core.errors import InvalidOption
-from headrace.spark.foreign_options import foreign_names, is_plain, why_no_effect, why_refused
+from headrace.spark.foreign_options import (
+    foreign_names,
+    is_plain,
+    shown,
+    why_no_effect,
+    why_refused,
+)
 from headrace.spark.warnings_once import warn_once
 
 SERVERS: Final = "kafka.bootstrap.servers"
@@ -110,7 +116,7 @@ def canonical(
             if reason is None and not is_plain(given, value):
                 raise _unknown(given, names, purpose)
             if reason is not None and not is_quiet:
-                warn_once(f"option {given!r} has no effect here: {reason}")
+                warn_once(f"option {shown(given)!r} has no effect here: {reason}")
             continue
         if name in found and found[name] != value:
             raise InvalidOption(
@@ -125,11 +131,11 @@ def _unknown(given: str, names: Mapping[str, str], purpose: str) -> InvalidOptio
     lower = given.lower()
     reason = why_refused(given, purpose)
     if reason is not None:
-        return InvalidOption(f"option {given!r} is refused: {reason}")
+        return InvalidOption(f"option {shown(given)!r} is refused: {reason}")
     known = _EVERY.get(_OTHER_NAMES.get(lower, lower).lower())
     if known is not None:
         return InvalidOption(f"option {known!r} is not for {purpose}; leave it out there")
     candidates = (*names, *_OTHER_NAMES, *foreign_names(purpose))
     close = difflib.get_close_matches(lower, candidates, 1, _ALIKE)
-    advice = f"did you mean {names.get(close[0], close[0])!r}?" if close else "leave it out"
+    advice = f"did you mean {names.get(close[0], shown(close[0]))!r}?" if close else "leave it out"
     return InvalidOption(f"option {given!r} is not known for {purpose}; {advice}")

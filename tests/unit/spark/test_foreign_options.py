@@ -142,8 +142,9 @@ def test_a_group_of_kafka_is_taken_and_nothing_is_committed_to_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = {"kafka.group.id": "somebody-elses", "groupIdPrefix": "ours"}
-    for _ in range(2):
-        options = parse_read_options(READ | given, "stream")
+    # Spark gives a stream its options in lower case.
+    for names in (given, {name.lower(): value for name, value in given.items()}):
+        options = parse_read_options(READ | names, "stream")
         assert options.progress_group is None
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
