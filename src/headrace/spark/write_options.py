@@ -7,8 +7,8 @@ headers         ARRAY<STRUCT<key: STRING, value: BINARY>>
 timestamp       TIMESTAMP; without it, the time of writing
 priority        STRING or INT, delayMs, ttlMs BIGINT, deliverAt TIMESTAMP: for queues
 
-As in Spark's own sink, other columns are left out. One whose name is a slip of the pen
-away from one of these is a mistake, unless that one is there too.
+As in Spark's own sink, other columns are left out. One whose name differs from one of
+these by a letter is a mistake, unless that one is there too.
 """
 
 from __future__ import annotations
@@ -164,8 +164,7 @@ def _check_others(schema: StructType, known: dict[str, str]) -> None:
 
 
 def is_slip(name: str, other: str) -> bool:
-    """Whether one letter is too much, missing, another, or has changed places with its
-    neighbour."""
+    """Whether one letter was added, left out, replaced, or swapped with its neighbour."""
     if name == other or abs(len(name) - len(other)) > 1:
         return False
     start = next(
