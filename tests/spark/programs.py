@@ -109,6 +109,7 @@ class Shop(NamedTuple):
 
 
 def as_text(options: dict[str, object]) -> dict[str, Any]:
+    """Options as Spark has them, with "__" for each dot of a name."""
     return {
         name.replace("__", "."): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
@@ -376,11 +377,14 @@ def windows_behind_a_watermark(shop: Shop) -> Rows:
     return shop.to_table(counted, "windows")
 
 
+def counts_of_clicks(shop: Shop) -> DataFrame:
+    counted = clicks(shop.follow("shop-clicks")).groupBy("user").count()
+    return counted.selectExpr("user AS key", "CAST(count AS STRING) AS value")
+
+
 def counts_in_update_mode(shop: Shop) -> Rows:
     topic = shop.make("shop-counts", 1)
-    counted = clicks(shop.follow("shop-clicks")).groupBy("user").count()
-    frame = counted.selectExpr("user AS key", "CAST(count AS STRING) AS value")
-    shop.run(shop.to_topic(frame, topic).outputMode("update"), "update")
+    shop.run(shop.to_topic(counts_of_clicks(shop), topic).outputMode("update"), "update")
     return rows(text(shop.read(topic)))
 
 

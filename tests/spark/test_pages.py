@@ -48,7 +48,7 @@ def test_the_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     node = NodeProcess(tmp_path / "data")
     try:
-sources = sources_of(PAGE, node, tmp_path)
+        sources = sources_of(PAGE, node, tmp_path)
         namespace = run(PAGE, sources)
         # 333 by the query, and all of them again by hand.
         assert len(Topic(node, "large-orders").consume(333 + 1_000)) == 1_333
