@@ -33,7 +33,8 @@ def topic_writer(
     names = {name.lower(): name for name in given}
     if "batchid" in names:
         raise InvalidOption("option 'batchId' is given by foreachBatch; leave it out")
-    is_once = parse_write_options(given, is_stream=True).exactly_once
+    # What has no effect is said when the first batch is written.
+    is_once = parse_write_options(given, is_stream=True, is_quiet=True).exactly_once
     if is_once and "sinkid" not in names:
         raise InvalidOption(
             "option 'sinkId' is missing: with foreachBatch exactly-once needs a name for the "

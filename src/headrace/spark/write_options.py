@@ -68,8 +68,12 @@ class WriteOptions(NamedTuple):
     client_id: str
 
 
-def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
-    given = canonical(options, WRITE, "a write")
+def parse_write_options(
+    options: Mapping[str, str], *, is_stream: bool, is_quiet: bool = False
+) -> WriteOptions:
+    """InvalidOption for what makes no sense; a warning for what has no effect, unless
+    `is_quiet`."""
+    given = canonical(options, WRITE, "a write", is_quiet=is_quiet)
     exactly_once = flag(given, "exactlyOnce", False)
     for name in ("sinkId", "batchId", "markerTopic", "transactionTimeout"):
         if name in given and not exactly_once:

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.core.errors import InvalidOption
 from headrace.spark import foreign_options, warnings_once
+from headrace.spark.each_batch import topic_writer
 from headrace.spark.options import parse_read_options
 from headrace.spark.write_options import parse_write_options
 
@@ -169,6 +170,12 @@ def test_a_warning_is_given_once_for_a_driver(
         warnings_once.warn_once("beware")
     assert len(caplog.records) == 3
     assert [each.name for each in tmp_path.iterdir()] == ["blockmgr-1"]
+
+
+def test_who_writes_batches_of_a_stream_is_warned_once(caplog: pytest.LogCaptureFixture) -> None:
+    # By the process that plans the write, and not by the user's own as well.
+    topic_writer(WRITE, **{"kafka.acks": "1"})
+    assert caplog.records == []
 
 
 def test_a_wrong_security_is_refused_and_the_right_one_is_taken() -> None:
