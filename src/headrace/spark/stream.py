@@ -65,6 +65,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Where a query that reads what there is now ends.
         self._target: Position | None = None
         self._triggered_at = time.monotonic()
+        # What the progress group was told last.
+        self._shown: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors get a copy; sockets stay here.
@@ -104,6 +106,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         planner = self._planner()
+        # Spark asks where the next batch ends when the last one is done, and only then. It
+        # calls `commit` when it has found rows for the next one, which may be never.
+        self._show(start)
         if self._target is not None:
             latest = self._target
         else:
@@ -263,12 +268,16 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What is told to others.
 
     def commit(self, end: dict[str, Any]) -> None:
+        self._show(end)
+
+    def _show(self, done: dict[str, Any]) -> None:
+        """Commit to the progress group how far the query is."""
         group = self._options.progress_group
-        if group is None or self._connected is None:
+        if group is None or self._connected is None or done == self._shown:
             return
         offsets = {
             (name, index): offset
-            for name, topic in decode_position(end).items()
+            for name, topic in decode_position(done).items()
             for index, offset in topic.partitions.items()
         }
         try:
@@ -276,6 +285,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except HeadraceError as error:
             # It is only shown there; the checkpoint has it.
             logger.warning("headrace: progress was not committed to %r: %s", group, error)
+        else:
+            self._shown = done
 
     def stop(self) -> None:
         if self._connected is not None:
