@@ -10,6 +10,7 @@
     planning     topics, bounds and splits, by Kafka's protocol
     batch        reading once
     stream       reading on and on
+    lag          how far a stream is behind, from its progress
     rows         a split's records as Arrow batches, in an executor
     decoding     values as structs: JSON, Avro, Protobuf
     zones        JSON's times that name no zone
