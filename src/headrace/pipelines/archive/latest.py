@@ -93,7 +93,8 @@ def check_keys(table: LakeTable) -> None:
 
 
 def _named(keys: Sequence[str]) -> str:
-    return "the record's key" if list(keys) == ["_key"] else f"the columns {', '.join(keys)}"
+    names = ("the record's key" if name == "_key" else name for name in keys)
+    return " and ".join("the topic" if name == "_topic" else name for name in names)
 
 
 def create(table: LakeTable) -> None:
@@ -110,9 +111,8 @@ def create(table: LakeTable) -> None:
 
 def find_changes(records: DataFrame, keys: Sequence[str]) -> Changes:
     """Of decoded records with row keys. `last` is kept in memory: unpersist it."""
-    changes = changes_of(records, [] if list(keys) == ["_key"] else keys)
     cuts = emptied(records)
-    return Changes(last_by_key(changes, keys).persist(), cuts)
+    return Changes(last_by_key(changes_of(records), keys).persist(), cuts)
 
 
 def upsert(table: LakeTable, changes: Changes, writer: str, batch: int) -> bool:
