@@ -10,20 +10,25 @@ Rejected: delta-spark. Its wheel has no jar, so it needs Maven at run time.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.extras import require
+from headrace.pipelines import delta_changes
 from headrace.pipelines.datafiles import DataFile, Shape
+from headrace.pipelines.evolution import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyspark.sql.types import StructType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_1_US = -62_135_596_800_000_000
 _YEAR_10000_US = 253_402_300_800_000_000
+# How often a commit is tried that met another one in the log.
+_TRIES = 5
 
 
 class DeltaLog:
@@ -55,6 +60,9 @@ class DeltaLog:
     def last_batch(self, writer: str) -> int | None:
         return self._latest().transaction_version(writer)
 
+    def schema(self) -> StructType | None:
+        return delta_changes.schema_of_table(self._latest())
+
     def commit(
         self,
         add: Sequence[DataFile],
@@ -62,47 +70,68 @@ class DeltaLog:
         *,
         transaction: tuple[str, int] | None,
         data_change: bool,
+        columns: StructType | None = None,
     ) -> bool:
-        from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import AddAction, RemoveAction
 
-        table = self._latest()
-        if transaction and _is_in(table, transaction):
-            return False
-        now_ms = int(datetime.now(UTC).timestamp() * 1000)
-        actions: list[Any] = [
+        batches = dict([transaction] if transaction else [])
+        for left in reversed(range(_TRIES)):
+            table = self._latest()
+            if transaction and _is_in(table, transaction):
+                return False
+            if not delta_changes.has_files(table, remove):
+                return False
+            if columns is not None:
+                check_columns(delta_changes.schema_of_table(table), columns, self._location)
+            try:
+                table.create_write_transaction(
+                    [*self._adds(add, data_change), *_removes(remove, data_change)],
+                    "append",
+                    table.schema(),
+                    partition_by=table.metadata().partition_columns,
+                    commit_properties=delta_changes.properties(
+                        table, batches, removes=bool(remove)
+                    ),
+                )
+                break
+            except CommitFailedError:
+                # Another driver of this writer was first, or files or columns were
+                # replaced: what is there now says which.
+                if not left:
+                    raise
+        return True
+
+    def replace(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        *,
+        seen: Mapping[str, int],
+        schema: StructType,
+    ) -> bool:
+        return delta_changes.replace(
+            self._latest(),
+            self._adds(add, True),
+            remove,
+            _removes(remove, True),
+            seen=seen,
+            schema=schema,
+        )
+
+    def _adds(self, files: Sequence[DataFile], data_change: bool) -> list[Any]:
+        from deltalake.transaction import AddAction
+
+        return [
             AddAction(
                 file.path,
                 file.size,
                 file.partition,
-                now_ms,
+                _now_ms(),
                 data_change,
                 _statistics(file, self._time_column),
             )
-            for file in add
+            for file in files
         ]
-        actions += [
-            RemoveAction(file.path, data_change, now_ms, file.size, dict(file.partition))
-            for file in remove
-        ]
-        properties = CommitProperties(
-            app_transactions=[Transaction(*transaction)] if transaction else None
-        )
-        try:
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=properties,
-            )
-        except CommitFailedError:
-            # Another driver of the same writer was first, or a real conflict.
-            if transaction and _is_in(self._latest(), transaction):
-                return False
-            raise
-        return True
 
     def clean(self) -> None:
         # Whoever began to read before may still do so: delta's own week.
@@ -116,6 +145,19 @@ class DeltaLog:
         else:
             self._table.update_incremental()
         return self._table
+
+
+def _removes(files: Sequence[DataFile], data_change: bool) -> list[Any]:
+    from deltalake.transaction import RemoveAction
+
+    return [
+        RemoveAction(file.path, data_change, _now_ms(), file.size, dict(file.partition))
+        for file in files
+    ]
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
 
 
 def _is_in(table: DeltaTable, transaction: tuple[str, int]) -> bool:

@@ -68,6 +68,11 @@ class Ledger:
     def has(self, batch: int) -> bool:
         return self._table.has(self.writer, batch)
 
+    def last_batch(self) -> int:
+        """As of now, also when another process goes on; -1 before the first."""
+        last = self._table.last_batch(self.writer)
+        return -1 if last is None else last
+
     def batches(self) -> list[Done]:
         """Every batch of this writer, in order."""
         found = [

@@ -15,11 +15,12 @@ again after a crash is skipped, so a row is in the table once whatever was kille
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headrace.core.errors import InvalidArgument
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
-from headrace.pipelines.schema import arrow_schema, schema_of
+from headrace.pipelines.schema import arrow_schema, schema_of, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +50,28 @@ class TableLog(Protocol):
         *,
         transaction: tuple[str, int] | None,
         data_change: bool,
+        columns: StructType | None = None,
     ) -> bool:
-        """All of it or nothing. False when the writer's batch was there already."""
+        """All of it or nothing. False when the writer's batch was there already, or a
+        file to remove is no longer part of the table. InvalidArgument when rows of
+        these columns do not fit the table."""
+
+    def schema(self) -> StructType | None:
+        """The table's columns; None when there is no table, or its log does not say."""
+
+    def replace(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        *,
+        seen: Mapping[str, int],
+        schema: StructType,
+    ) -> bool:
+        """Put files in the place of others, and the schema in the place of the table's,
+        in one commit. Then each writer in `seen` has that batch in the table. False, and
+        nothing has changed, when one of them has a later batch, or the table has not the
+        files that it should have: those to remove, and no others when columns change
+        that there are."""
 
     def clean(self) -> None:
         """Delete files that were taken out long ago."""
@@ -67,9 +88,20 @@ class Appended(NamedTuple):
 class LakeTable:
     def __init__(self, location: str, log: TableLog, schema: StructType, shape: Shape) -> None:
         self.location = location
+        # The columns of rows that are written. The table may have more.
         self.schema = schema
         self.shape = shape
         self._log = log
+
+    @property
+    def log(self) -> TableLog:
+        return self._log
+
+    def stored_schema(self) -> StructType | None:
+        """The columns that the table has; None when it is not there."""
+        if not self._log.exists():
+            return None
+        return self._log.schema() or self._schema_of_files()
 
     def last_batch(self, writer: str) -> int | None:
         return self._log.last_batch(writer) if self._log.exists() else None
@@ -104,7 +136,9 @@ class LakeTable:
         if not files:
             # Nothing to take, now or when the batch is repeated.
             return Appended(0, 0, False, {})
-        done = self._log.commit(files, (), transaction=(writer, batch), data_change=True)
+        done = self._log.commit(
+            files, (), transaction=(writer, batch), data_change=True, columns=self.schema
+        )
         ends: dict[str, int] = {}
         for file in files:
             for key, end in file.ends.items():
@@ -123,11 +157,15 @@ class LakeTable:
         ]
         return self.read_files(spark, files)
 
-    def read_files(self, spark: SparkSession, files: Sequence[DataFile]) -> DataFrame:
+    def read_files(
+        self, spark: SparkSession, files: Sequence[DataFile], schema: StructType | None = None
+    ) -> DataFrame:
+        """The rows of these files. A column that a file does not have is null."""
+        schema = schema or self.schema
         if not files:
-            return spark.createDataFrame([], self.schema)
+            return spark.createDataFrame([], schema)
         root = self.location.rstrip("/")
-        reader = spark.read.schema(self.schema).option("basePath", root)
+        reader = spark.read.schema(schema).option("basePath", root)
         return reader.parquet(*(f"{root}/{file.path}" for file in files))
 
     def files(self) -> list[DataFile]:
@@ -141,8 +179,39 @@ class LakeTable:
         paths = [f"{root}/{file.path}" for file in self.files()]
         if not paths:
             return []
-        found: list[dict[str, Any]] = ds.dataset(paths, format="parquet").to_table().to_pylist()
+        # The first file need not have all columns.
+        schema = arrow_schema(self._in_files(self.schema))
+        dataset = ds.dataset(paths, format="parquet", schema=schema)
+        found: list[dict[str, Any]] = dataset.to_table().to_pylist()
         return found
+
+    def _in_files(self, schema: StructType) -> StructType:
+        """Without the columns that are in the names of folders."""
+        from pyspark.sql.types import StructType
+
+        return StructType([f for f in schema if f.name not in self.shape.partition_by])
+
+    def _schema_of_files(self) -> StructType | None:
+        """What the files say, for a log that is older than schemas in logs."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        root = self.location.rstrip("/")
+        schemas = [
+            ds.dataset(f"{root}/{each.path}", format="parquet").schema for each in self.files()
+        ]
+        if not schemas:
+            return None
+        try:
+            found = spark_schema(pa.unify_schemas(schemas))
+        except pa.ArrowException as error:
+            raise InvalidArgument(
+                f"{self.location} has files whose columns contradict each other ({error}); "
+                "make it anew: headrace pipeline rebuild"
+            ) from error
+        folders = [StructField(name, StringType()) for name in self.shape.partition_by]
+        return StructType([*folders, *found])
 
     def compact(self, spark: SparkSession, *, size_max: int = COMPACTED_BYTES) -> int:
         """Merge small files of the same partition; how many files became fewer.
@@ -150,12 +219,16 @@ class LakeTable:
         What a reader sees does not change.
         """
         merged = 0
-        for group in _small_files(self.files(), size_max):
+        groups = _small_files(self.files(), size_max)
+        # After the files: it then has all of their columns, also those that others added.
+        schema = self._log.schema() if groups else None
+        for group in groups:
             # One task, so that one file comes out of each group.
-            frame = self.read_files(spark, group).coalesce(1)
+            frame = self.read_files(spark, group, schema).coalesce(1)
             written = write_files(frame, self.location, self.shape, "compacted")
-            self._log.commit(written, group, transaction=None, data_change=False)
-            merged += len(group) - len(written)
+            # False when others replaced the files meanwhile: ours are not needed.
+            if self._log.commit(written, group, transaction=None, data_change=False):
+                merged += len(group) - len(written)
         if self._log.exists():
             self._log.clean()
         return merged

@@ -6,13 +6,18 @@ the seam at which a reader goes over from the lake to the live topic.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from headrace.core.errors import InvalidArgument
+from headrace.core.values import check_name
 from headrace.pipelines.archive import transform
+from headrace.pipelines.archive.changes import RECORD_KEY, decode_events, with_row_keys
+from headrace.pipelines.archive.latest import check_keys, find_changes, latest_table, upsert
 from headrace.pipelines.avro import read_avro_schema
-from headrace.pipelines.ledger import Done, Ledger, now
+from headrace.pipelines.evolving import check_table, evolve_table
+from headrace.pipelines.ledger import Done, Ledger, now, writers_of
 from headrace.pipelines.settings import StreamSettings, missing
 from headrace.pipelines.table import Appended, LakeTable, open_table
 
@@ -23,18 +28,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings(StreamSettings):
+    # Several topics in one archive, by name or by a regular expression for whole names.
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
     # With another format than raw, a typed table is written besides the raw one.
     value_format: Literal["raw", "json", "avro"] = "raw"
     # The columns of the typed table, in Spark's words.
     value_schema: str = ""
     # The file that says how Avro values are written.
     avro_schema: str = ""
+    # What values are besides rows: "debezium" are change events with before and after.
+    changes: Literal["", "debezium"] = ""
+    # A table `latest` with the last row of each key; a null value deletes.
+    upsert: bool = False
+    # The columns that name a row; the record's key unless given.
+    key_columns: tuple[str, ...] = ()
+
+    def check_topic(self) -> None:
+        ways = ("topic", "topics", "topic_pattern")
+        given = [name for name in ways if getattr(self, name)]
+        if len(given) > 1:
+            raise InvalidArgument(
+                f"{' and '.join(given)} are both given; keep the one that says what to archive"
+            )
+        if not self.is_of_many:
+            return StreamSettings.check_topic(self)
+        for topic in self.topics:
+            check_name("topic", topic)
+        try:
+            re.compile(self.topic_pattern)
+        except re.error as error:
+            raise InvalidArgument(
+                f"topic_pattern {self.topic_pattern!r} is no regular expression: {error}"
+            ) from None
+        if not self.name:
+            raise missing("name", "which archive this is, since several topics say none", "shop")
+        return None
+
+    @property
+    def is_of_many(self) -> bool:
+        return bool(self.topics or self.topic_pattern)
+
+    @property
+    def subscription(self) -> dict[str, str]:
+        if self.topic_pattern:
+            return {"subscribePattern": self.topic_pattern}
+        return {"subscribe": ",".join(self.topics or (self.topic,))}
 
     def check(self) -> None:
         StreamSettings.check(self)
         if self.value_format == "raw":
-            if self.value_schema or self.avro_schema:
-                key = "value_schema" if self.value_schema else "avro_schema"
+            needing = ("value_schema", "avro_schema", "changes", "upsert", "key_columns")
+            for key in (name for name in needing if getattr(self, name)):
                 raise InvalidArgument(
                     f'{key} is given but value_format is "raw"; say which format it is, '
                     'as in: value_format = "json"'
@@ -48,6 +93,11 @@ class ArchiveSettings(StreamSettings):
             raise InvalidArgument(
                 'avro_schema is given but value_format is "json"; say "avro", or remove it'
             )
+        if self.key_columns and not self.upsert:
+            raise InvalidArgument(
+                "key_columns is given but upsert is false; say upsert = true for a table with the "
+                "last row of each key, or remove it"
+            )
 
 
 class ArchiveJob:
@@ -58,21 +108,92 @@ class ArchiveJob:
         self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
+        self._latest: LakeTable | None = None
+
+    @property
+    def is_typed(self) -> bool:
+        return self.settings.value_format != "raw"
+
+    def prepare(self, spark: SparkSession) -> list[str]:
+        """Fit the typed table to the settings; what was changed. InvalidArgument when
+        it cannot be, before anything is written."""
+        if not self.is_typed or self._typed is not None:
+            return []
+        schema = self.typed_schema(spark)
+        typed, latest = typed_table(self.settings, schema), self.latest_table(schema)
+        tables = [typed] if latest is None else [typed, latest]
+        for table in tables:
+            # Nothing is changed when one of them cannot be.
+            check_table(table)
+        if latest is not None:
+            check_keys(latest)
+            self._check_whole(latest)
+        writers = {self.ledger.writer, *writers_of(self.settings.lake, self.settings.format)}
+        told = []
+        for table in tables:
+            changes = evolve_table(table, spark, writers=sorted(writers)).told()
+            told += [f"{table.location}: {change}" for change in changes]
+        self._typed, self._bad, self._latest = typed, bad_table(self.settings), latest
+        return told
+
+    def _check_whole(self, latest: LakeTable) -> None:
+        if self.ledger.last() is not None and not latest.log.exists():
+            raise InvalidArgument(
+                f"{latest.location} would lack what was archived before upsert = true; make it "
+                "first with: headrace pipeline rebuild, then run the archive again"
+            )
+
+    def latest_table(self, typed: StructType) -> LakeTable | None:
+        if not self.settings.upsert:
+            return None
+        for name in self.settings.key_columns:
+            if name not in typed.names:
+                raise InvalidArgument(
+                    f"key_columns has {name!r}, which value_schema has not; add it there"
+                )
+        return latest_table(self.settings, typed, self.keys)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a row in `latest`."""
+        # The same key in two topics is two rows.
+        topic = ("_topic",) if self.settings.is_of_many else ()
+        return (*topic, *(self.settings.key_columns or RECORD_KEY))
+
+    def typed_schema(self, spark: SparkSession) -> StructType:
+        """The columns of `typed` as the settings have them."""
+        transform.check_not_required(self.settings.value_schema)
+        decoded = self._decode_values(transform.no_records(spark))
+        return transform.typed_schema(decoded.schema)
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        decoded = self._decode_values(records)
+        if self.settings.upsert:
+            return with_row_keys(decoded, self.settings.key_columns)
+        # Change events of a compacted topic come with tombstones.
+        return decoded if self.settings.changes else transform.null_is_bad(decoded)
+
+    def _decode_values(self, records: DataFrame) -> DataFrame:
+        if self.settings.changes:
+            return decode_events(records, self.settings.value_schema, self._avro)
+        return transform.decode(records, self.settings.value_schema, self._avro)
 
     def take(self, records: DataFrame, batch: int, query: str) -> Done:
         started_at = now()
+        self.prepare(records.sparkSession)
         last = self.ledger.last()
-        is_typed = self.settings.value_format != "raw"
-        if is_typed:
-            decoded = transform.decode(records, self.settings.value_schema, self._avro)
-            records = decoded.persist()
+        if self.is_typed:
+            records = self.decode(records).persist()
         try:
             raw = self.raw.append(transform.raw_rows(records, batch), self.ledger.writer, batch)
             if raw.skipped:
                 raw = _count(records)
-            bad = self._take_typed(records, batch) if is_typed else 0
+            bad = 0
+            if self.is_typed:
+                bad = self._take_typed(records, batch)
+                self._take_latest(records, batch)
         finally:
-            if is_typed:
+            if self.is_typed:
                 records.unpersist()
         ends = dict(last.ends) if last else {}
         ends |= raw.ends
@@ -83,32 +204,28 @@ class ArchiveJob:
 
     def _take_typed(self, records: DataFrame, batch: int) -> int:
         """How many rows were bad."""
-        typed, bad = self._tables(records.schema)
-        typed.append(transform.typed_rows(records), self.ledger.writer, batch)
+        assert self._typed is not None and self._bad is not None
+        taken = self._typed.append(transform.typed_rows(records), self.ledger.writer, batch)
+        if taken.skipped and not self._bad.has(self.ledger.writer, batch):
+            # An attempt before this one, perhaps with other settings, has decided.
+            low_us = transform.low_us(records)
+            typed = self._typed.read(records.sparkSession, low_us)
+            records = transform.bad_unless_typed(records, typed)
         bad_rows = transform.bad_rows(records)
-        done = bad.append(bad_rows, self.ledger.writer, batch)
+        done = self._bad.append(bad_rows, self.ledger.writer, batch)
         return bad_rows.count() if done.skipped else done.rows
 
-    def _tables(self, schema: StructType) -> tuple[LakeTable, LakeTable]:
-        if self._typed is None or self._bad is None:
-            self._typed = open_table(
-                self.settings.table_path("typed"),
-                self.settings.format,
-                transform.typed_schema(schema),
-                partition_by=("_date",),
-                time="_timestamp",
-            )
-            self._bad = open_table(
-                self.settings.table_path("bad"),
-                self.settings.format,
-                transform.BAD_SCHEMA,
-                partition_by=("date",),
-                time="timestamp",
-            )
-        return self._typed, self._bad
+    def _take_latest(self, records: DataFrame, batch: int) -> None:
+        if self._latest is None or self._latest.has(self.ledger.writer, batch):
+            return
+        changes = find_changes(records, self.keys)
+        try:
+            upsert(self._latest, changes, self.ledger.writer, batch)
+        finally:
+            changes.last.unpersist()
 
     def compact(self, spark: SparkSession) -> None:
-        for table in (self.raw, self._typed, self._bad):
+        for table in (self.raw, self._typed, self._bad, self._latest):
             if table is not None:
                 table.compact(spark)
 
@@ -118,6 +235,26 @@ def raw_table(settings: StreamSettings) -> LakeTable:
         settings.table_path("raw"),
         settings.format,
         transform.RAW_SCHEMA,
+        partition_by=("date",),
+        time="timestamp",
+    )
+
+
+def typed_table(settings: StreamSettings, schema: StructType) -> LakeTable:
+    return open_table(
+        settings.table_path("typed"),
+        settings.format,
+        schema,
+        partition_by=("_date",),
+        time="_timestamp",
+    )
+
+
+def bad_table(settings: StreamSettings) -> LakeTable:
+    return open_table(
+        settings.table_path("bad"),
+        settings.format,
+        transform.BAD_SCHEMA,
         partition_by=("date",),
         time="timestamp",
     )

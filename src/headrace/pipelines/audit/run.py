@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.core.wording import counted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
-from headrace.pipelines.archive.transform import below
+from headrace.pipelines.archive.transform import below, of_topic
 from headrace.pipelines.ledger import Done, Ledger, check_written
 from headrace.pipelines.page import Section, cards, lines, page, paragraph, table
 from headrace.pipelines.registry import Say
@@ -83,7 +83,8 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
 def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
     check_written(settings.lake, settings.format, settings.instance)
     ends = seam(settings)
-    lake = below(raw_table(settings).read(spark), ends)
+    # An archive of several topics is audited one by one.
+    lake = of_topic(below(raw_table(settings).read(spark), ends), settings.topic)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
     batches = Ledger(settings.lake, settings.format, settings.instance).batches()
     return judge(spark, topic, lake, ends, batches)

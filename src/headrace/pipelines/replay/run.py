@@ -223,14 +223,15 @@ def bounds_of(spark: SparkSession, settings: ReplaySettings) -> Ranges:
 
 
 def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
-    from headrace.pipelines.archive.transform import below
+    from headrace.pipelines.archive.transform import below, of_topic
     from headrace.pipelines.replay import transform
 
     writer = settings.archive or f"archive-{settings.topic}"
     check_written(settings.lake, settings.format, writer)
     ends = seam(settings, writer)
     # An archive may begin far behind offset 0, and every chunk costs a job.
-    return transform.spans(below(raw_table(settings).read(spark), ends))
+    lake = below(raw_table(settings).read(spark), ends)
+    return transform.spans(of_topic(lake, settings.topic))
 
 
 def _topic_bounds(settings: ReplaySettings) -> Ranges:
