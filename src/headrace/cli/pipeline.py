@@ -77,10 +77,10 @@ def run(
     """
     from headrace.pipelines.registry import pipeline_named
     from headrace.pipelines.registry import settings_of as pipeline_settings
-    from headrace.pipelines.settings import read_toml
+    from headrace.pipelines.settings import read_toml, with_changes
 
     chosen = pipeline_named(name)
-    values = read_toml(config) | settings_of(changes)
+    values = with_changes(read_toml(config), settings_of(changes))
     if once:
         values["trigger"] = "once"
     if place.server and "path" not in values:

@@ -13,38 +13,58 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from headrace.core.errors import TableChanged
 from headrace.core.extras import require
 from headrace.pipelines.datafiles import DataFile, Shape
+from headrace.pipelines.partitioning import partition_text
+from headrace.pipelines.store import Store
+from headrace.pipelines.table_log import Vacuumed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
+# The writer in whose name files are taken out.
+_REMOVALS = "headrace-removals"
+_TRIES = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_1_US = -62_135_596_800_000_000
 _YEAR_10000_US = 253_402_300_800_000_000
 
 
 class DeltaLog:
-    def __init__(self, location: str, time_column: str) -> None:
+    def __init__(self, store: Store, time_column: str) -> None:
         require("deltalake", "pipelines")
-        self._location = location
+        self._store = store
         self._time_column = time_column
         self._table: DeltaTable | None = None
 
     def exists(self) -> bool:
         from deltalake import DeltaTable
 
-        return self._table is not None or DeltaTable.is_deltatable(self._location)
+        if self._table is not None:
+            return True
+        with self._store.explained():
+            return DeltaTable.is_deltatable(self._store.uri, self._store.delta_options())
 
     def create(self, schema: pa.Schema, shape: Shape) -> None:
         from deltalake import DeltaTable
 
-        if not self.exists():
+        if self.exists():
+            return
+        with self._store.explained():
             self._table = DeltaTable.create(
-                self._location, schema, mode="ignore", partition_by=list(shape.partition_by)
+                self._store.uri,
+                schema,
+                mode="ignore",
+                partition_by=list(shape.partition_by),
+                storage_options=self._store.delta_options(),
             )
+
+    def partition_by(self) -> tuple[str, ...] | None:
+        return tuple(self._latest().metadata().partition_columns)
 
     def files(self) -> list[DataFile]:
         import pyarrow as pa
@@ -63,13 +83,44 @@ class DeltaLog:
         transaction: tuple[str, int] | None,
         data_change: bool,
     ) -> bool:
-        from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
+
+        for _ in range(_TRIES):
+            table = self._latest()
+            if transaction and _is_in(table, transaction):
+                return False
+            self._check_there(table, remove)
+            try:
+                with self._store.explained(CommitFailedError):
+                    self._write(table, add, remove, transaction, data_change)
+                return True
+            except CommitFailedError as error:
+                # Another driver of the same writer was first, or a real conflict. With files
+                # to remove, any commit since the look is one: then look again.
+                if transaction and _is_in(self._latest(), transaction):
+                    return False
+                if not remove:
+                    raise
+                reason = self._store.shown(str(error))
+        raise TableChanged(f"{self._store.uri} changes faster than it can be written: {reason}")
+
+    def _check_there(self, table: DeltaTable, remove: Sequence[DataFile]) -> None:
+        if remove and not {unquote(each) for each in _paths(table)} >= {f.path for f in remove}:
+            raise TableChanged(
+                f"{self._store.uri}: another process has taken out the same files meanwhile"
+            )
+
+    def _write(
+        self,
+        table: DeltaTable,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        transaction: tuple[str, int] | None,
+        data_change: bool,
+    ) -> None:
+        from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        table = self._latest()
-        if transaction and _is_in(table, transaction):
-            return False
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -86,41 +137,89 @@ class DeltaLog:
             RemoveAction(file.path, data_change, now_ms, file.size, dict(file.partition))
             for file in remove
         ]
-        properties = CommitProperties(
-            app_transactions=[Transaction(*transaction)] if transaction else None
+        transactions = [Transaction(*transaction)] if transaction else []
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=CommitProperties(
+                app_transactions=transactions + (_removal(table) if remove else []),
+                # delta-rs puts a commit behind those that came since, without a look at
+                # what they removed.
+                max_commit_retries=0 if remove else None,
+            ),
         )
-        try:
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=properties,
-            )
-        except CommitFailedError:
-            # Another driver of the same writer was first, or a real conflict.
-            if transaction and _is_in(self._latest(), transaction):
-                return False
-            raise
-        return True
 
     def clean(self) -> None:
         # Whoever began to read before may still do so: delta's own week.
-        self._latest().vacuum(dry_run=False)
+        with self._store.explained():
+            self._latest().vacuum(dry_run=False)
+
+    def vacuum(self, retention_hours: int, *, dry_run: bool) -> Vacuumed:
+        """Delete what no version of the last hours has, also what killed tasks left."""
+        table = self._latest()
+        with self._store.explained():
+            paths = table.vacuum(
+                retention_hours, dry_run=True, enforce_retention_duration=False, full=True
+            )
+            sizes = {item.path: item.size for item in self._store.items(recursive=True)}
+            gone = [(path, sizes.get(path, 0)) for path in paths]
+            if gone and not dry_run:
+                table.vacuum(
+                    retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+                )
+        return Vacuumed([path for path, _ in gone], sum(size for _, size in gone))
+
+    def z_order(self, columns: Sequence[str]) -> tuple[int, int]:
+        """Rewrite every partition in the order of these columns; how many files there were
+        and are. delta-rs does it in this process."""
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+
+        table = self._latest()
+        properties = CommitProperties(app_transactions=_removal(table))
+        try:
+            with self._store.explained(CommitFailedError):
+                done = table.optimize.z_order(list(columns), commit_properties=properties)
+        except CommitFailedError as error:
+            raise self._changed(error) from None
+        return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
+
+    def _changed(self, error: Exception) -> TableChanged:
+        return TableChanged(f"{self._store.uri}: {self._store.shown(str(error))}")
 
     def _latest(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        if self._table is None:
-            self._table = DeltaTable(self._location)
-        else:
-            self._table.update_incremental()
+        with self._store.explained():
+            if self._table is None:
+                self._table = DeltaTable(
+                    self._store.uri, storage_options=self._store.delta_options()
+                )
+            else:
+                self._table.update_incremental()
         return self._table
 
 
 def _is_in(table: DeltaTable, transaction: tuple[str, int]) -> bool:
     last = table.transaction_version(transaction[0])
     return last is not None and last >= transaction[1]
+
+
+def _removal(table: DeltaTable) -> list[Any]:
+    """Makes commits that take files out collide when they come at once, as commits of one
+    writer do; those that only add files go on."""
+    from deltalake import Transaction
+
+    return [Transaction(_REMOVALS, (table.transaction_version(_REMOVALS) or 0) + 1)]
+
+
+def _paths(table: DeltaTable) -> list[str]:
+    import pyarrow as pa
+
+    paths: list[str] = pa.table(table.get_add_actions())["path"].to_pylist()
+    return paths
 
 
 def _statistics(file: DataFile, time_column: str) -> str:
@@ -146,10 +245,15 @@ def _iso(time_us: int) -> str:
 def _data_file(action: dict[str, Any], time_column: str) -> DataFile:
     prefix = "partition."
     return DataFile(
-        action["path"],
+        # The log has paths as URIs.
+        unquote(action["path"]),
         action["size_bytes"],
         action["num_records"] or 0,
-        {name[len(prefix) :]: action[name] for name in action if name.startswith(prefix)},
+        {
+            name[len(prefix) :]: partition_text(action[name])
+            for name in action
+            if name.startswith(prefix)
+        },
         _microseconds(action.get(f"min.{time_column}")),
         _microseconds(action.get(f"max.{time_column}")),
         {},

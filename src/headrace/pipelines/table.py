@@ -14,46 +14,33 @@ again after a crash is skipped, so a row is in the table once whatever was kille
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from headrace.core.errors import InvalidArgument, TableChanged
+from headrace.pipelines.compaction import (
+    COMPACTED_BYTES,
+    compact,
+    rewrite_here,
+    rewrite_in_tasks,
+)
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
+from headrace.pipelines.file_reading import Stretch, read_batches, read_tasks
+from headrace.pipelines.partitioning import is_in_its_folder, with_hours, with_partitions
 from headrace.pipelines.schema import arrow_schema, schema_of
+from headrace.pipelines.store import Store
+from headrace.pipelines.table_log import TableLog as TableLog
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# A file is small below this; as many as fit are merged into one of about this.
-COMPACTED_BYTES = 128 * 1024 * 1024
+Answer = TypeVar("Answer")
 
-
-class TableLog(Protocol):
-    """Which files are part of the table, and what each writer committed last."""
-
-    def create(self, schema: pa.Schema, shape: Shape) -> None:
-        """Begin the table unless it exists."""
-
-    def exists(self) -> bool: ...
-
-    def files(self) -> list[DataFile]: ...
-
-    def last_batch(self, writer: str) -> int | None: ...
-
-    def commit(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        *,
-        transaction: tuple[str, int] | None,
-        data_change: bool,
-    ) -> bool:
-        """All of it or nothing. False when the writer's batch was there already."""
-
-    def clean(self) -> None:
-        """Delete files that were taken out long ago."""
+# How often files are chosen anew when another process replaced them first.
+_TRIES = 5
+# Other writers of Delta cut the greatest time down to the millisecond.
+_HIGH_SLACK_US = 999
 
 
 class Appended(NamedTuple):
@@ -65,8 +52,8 @@ class Appended(NamedTuple):
 
 
 class LakeTable:
-    def __init__(self, location: str, log: TableLog, schema: StructType, shape: Shape) -> None:
-        self.location = location
+    def __init__(self, store: Store, log: TableLog, schema: StructType, shape: Shape) -> None:
+        self.store = store
         self.schema = schema
         self.shape = shape
         self._log = log
@@ -78,9 +65,10 @@ class LakeTable:
         """Add the frame's rows as the writer's batch, or skip it when it is in."""
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
-        self._log.create(arrow_schema(self.schema), self.shape)
-        ordered = frame.select(*self.schema.fieldNames())
-        files = write_files(ordered, self.location, self.shape, file_prefix(writer, batch))
+        self._create()
+        whole = with_hours(frame, self.schema, self.shape.time_column)
+        ordered = whole.select(*self.schema.fieldNames())
+        files = write_files(ordered, self.store, self.shape, file_prefix(writer, batch))
         return self._commit(files, writer, batch)
 
     def append_rows(self, rows: Sequence[dict[str, Any]], writer: str, batch: int) -> Appended:
@@ -89,16 +77,25 @@ class LakeTable:
 
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
+        self._create()
         schema = arrow_schema(self.schema)
-        self._log.create(schema, self.shape)
-        files = TaskFiles(self.location, self.shape, file_prefix(writer, batch), schema)
-        if rows:
-            files.add(pa.RecordBatch.from_pylist(list(rows), schema=schema))
-        return self._commit(files.close(), writer, batch)
+        files = TaskFiles(self.store, self.shape, file_prefix(writer, batch), schema)
+        batches = [pa.RecordBatch.from_pylist(list(rows), schema=schema)] if rows else []
+        return self._commit(files.write(batches), writer, batch)
 
     def has(self, writer: str, batch: int) -> bool:
         last = self.last_batch(writer)
         return last is not None and last >= batch
+
+    def _create(self) -> None:
+        self._log.create(arrow_schema(self.schema), self.shape)
+        there = self._log.partition_by()
+        if there is not None and there != self.shape.partition_by:
+            raise InvalidArgument(
+                f"the table {self.store.uri} is partitioned by {_named(there)} and not by "
+                f"{_named(self.shape.partition_by)}; set partition_by as it was, or write to "
+                "another lake"
+            )
 
     def _commit(self, files: list[DataFile], writer: str, batch: int) -> Appended:
         if not files:
@@ -121,49 +118,60 @@ class LakeTable:
             for file in (self._log.files() if self._log.exists() else ())
             if _overlaps(file, start_us, end_us)
         ]
-        return self.read_files(spark, files)
+        return self.read_files(spark, files, start_us, end_us)
 
-    def read_files(self, spark: SparkSession, files: Sequence[DataFile]) -> DataFrame:
+    def read_files(
+        self,
+        spark: SparkSession,
+        files: Sequence[DataFile],
+        start_us: int | None = None,
+        end_us: int | None = None,
+    ) -> DataFrame:
         if not files:
             return spark.createDataFrame([], self.schema)
-        root = self.location.rstrip("/")
+        paths = self.store.spark_paths(file.path for file in files)
+        if paths is None or not all(is_in_its_folder(f.path, f.partition) for f in files):
+            stretch = Stretch(self.shape.time_column, start_us, end_us)
+            return read_tasks(spark, self.store, files, self.schema, stretch)
+        root, full = paths
         reader = spark.read.schema(self.schema).option("basePath", root)
-        return reader.parquet(*(f"{root}/{file.path}" for file in files))
+        # Folders of hours are columns to Spark, also of a table opened without them.
+        return reader.parquet(*full).select(*self.schema.fieldNames())
 
     def files(self) -> list[DataFile]:
         return self._log.files() if self._log.exists() else []
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, read by the driver alone: for tables that stay small."""
-        import pyarrow.dataset as ds
+        schema = arrow_schema(self.schema)
+        batches = read_batches(self.store, self.files(), schema)
+        return [row for batch in batches for row in batch.to_pylist()]
 
-        root = self.location.rstrip("/")
-        paths = [f"{root}/{file.path}" for file in self.files()]
-        if not paths:
-            return []
-        found: list[dict[str, Any]] = ds.dataset(paths, format="parquet").to_table().to_pylist()
-        return found
-
-    def compact(self, spark: SparkSession, *, size_max: int = COMPACTED_BYTES) -> int:
-        """Merge small files of the same partition; how many files became fewer.
+    def compact(self, spark: SparkSession | None = None, *, size_max: int = COMPACTED_BYTES) -> int:
+        """Merge small files of the same partition; how many files became fewer. Tasks do it,
+        or this process without a session.
 
         What a reader sees does not change.
         """
-        merged = 0
-        for group in _small_files(self.files(), size_max):
-            # One task, so that one file comes out of each group.
-            frame = self.read_files(spark, group).coalesce(1)
-            written = write_files(frame, self.location, self.shape, "compacted")
-            self._log.commit(written, group, transaction=None, data_change=False)
-            merged += len(group) - len(written)
-        if self._log.exists():
-            self._log.clean()
-        return merged
+        # As the table is, whatever its opener would like.
+        there = self._log.partition_by() if self._log.exists() else None
+        if there is None:
+            return 0
+        shape = self.shape._replace(partition_by=there)
+        rewrite = rewrite_here if spark is None else rewrite_in_tasks(spark)
+        fewer = again(lambda: compact(self.store, self._log, shape, rewrite, size_max=size_max))
+        self._log.clean()
+        return fewer
 
     def drop_before(self, time_us: int) -> int:
         """Take out the files that have only rows before this; how many."""
+        return again(lambda: self._drop_before(time_us))
+
+    def _drop_before(self, time_us: int) -> int:
         gone = [
-            file for file in self.files() if file.high_us is not None and file.high_us < time_us
+            file
+            for file in self.files()
+            if file.high_us is not None and file.high_us + _HIGH_SLACK_US < time_us
         ]
         if gone:
             self._log.commit((), gone, transaction=None, data_change=True)
@@ -171,47 +179,57 @@ class LakeTable:
 
 
 def open_table(
-    location: str, format: str, schema: str | StructType, *, partition_by: Sequence[str], time: str
+    location: str,
+    format: str,
+    schema: str | StructType,
+    *,
+    partition_by: Sequence[str],
+    time: str,
+    storage: Mapping[str, str] | None = None,
 ) -> LakeTable:
     """The table at this place, with a schema in Spark's words; it is made by the
-    first append."""
+    first append. `storage`: options of an object store."""
     if isinstance(schema, str):
         schema = schema_of(schema)
-    log = open_log(location, format, time)
-    return LakeTable(location, log, schema, Shape(tuple(partition_by), time))
+    store = Store(location, storage)
+    columns = tuple(partition_by)
+    log = log_of(store, format, time)
+    return LakeTable(store, log, with_partitions(schema, columns), Shape(columns, time))
 
 
-def open_log(location: str, format: str, time_column: str) -> TableLog:
+def open_log(
+    location: str, format: str, time_column: str, storage: Mapping[str, str] | None = None
+) -> TableLog:
+    return log_of(Store(location, storage), format, time_column)
+
+
+def log_of(store: Store, format: str, time_column: str) -> TableLog:
     if format == "delta":
         from headrace.pipelines.delta_log import DeltaLog
 
-        return DeltaLog(location, time_column)
+        return DeltaLog(store, time_column)
     from headrace.pipelines.parquet_log import ParquetLog
 
-    return ParquetLog(location)
+    return ParquetLog(store)
+
+
+def again(attempt: Callable[[], Answer]) -> Answer:
+    """The attempt's answer. It begins anew when another process changed the table first,
+    a few times: each time it sees the table as it is then."""
+    for _ in range(_TRIES - 1):
+        try:
+            return attempt()
+        except TableChanged:
+            continue
+    return attempt()
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(columns) or "nothing"
 
 
 def _overlaps(file: DataFile, start_us: int | None, end_us: int | None) -> bool:
-    if start_us is not None and file.high_us is not None and file.high_us < start_us:
-        return False
+    if start_us is not None and file.high_us is not None:
+        if file.high_us + _HIGH_SLACK_US < start_us:
+            return False
     return not (end_us is not None and file.low_us is not None and file.low_us >= end_us)
-
-
-def _small_files(files: Sequence[DataFile], size_max: int) -> list[list[DataFile]]:
-    """Groups of at least two files of one partition that fit into one."""
-    by_partition: dict[Any, list[DataFile]] = defaultdict(list)
-    for file in sorted(files, key=lambda each: each.path):
-        if file.size < size_max // 2:
-            by_partition[tuple(file.partition.items())].append(file)
-    groups: list[list[DataFile]] = []
-    for small in by_partition.values():
-        group: list[DataFile] = []
-        size = 0
-        for file in small:
-            if group and size + file.size > size_max:
-                groups.append(group)
-                group, size = [], 0
-            group.append(file)
-            size += file.size
-        groups.append(group)
-    return [group for group in groups if len(group) > 1]

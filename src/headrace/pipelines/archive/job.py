@@ -54,7 +54,7 @@ class ArchiveJob:
     def __init__(self, settings: ArchiveSettings) -> None:
         self.settings = settings
         self.raw = raw_table(settings)
-        self.ledger = Ledger(settings.lake, settings.format, settings.instance)
+        self.ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
         self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
@@ -97,6 +97,7 @@ class ArchiveJob:
                 transform.typed_schema(schema),
                 partition_by=("_date",),
                 time="_timestamp",
+                storage=self.settings.storage,
             )
             self._bad = open_table(
                 self.settings.table_path("bad"),
@@ -104,6 +105,7 @@ class ArchiveJob:
                 transform.BAD_SCHEMA,
                 partition_by=("date",),
                 time="timestamp",
+                storage=self.settings.storage,
             )
         return self._typed, self._bad
 
@@ -120,6 +122,7 @@ def raw_table(settings: StreamSettings) -> LakeTable:
         transform.RAW_SCHEMA,
         partition_by=("date",),
         time="timestamp",
+        storage=settings.storage,
     )
 
 

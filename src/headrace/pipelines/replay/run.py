@@ -59,6 +59,8 @@ class ReplaySettings(StreamSettings):
     def check(self) -> None:
         if self.source == "lake" and not self.lake:
             raise missing("lake", "which archive to read", "lake/orders")
+        if self.lake:
+            self.check_lake()
         if not self.topic:
             raise missing("topic", "which topic to replay", "orders")
         self.check_place()
@@ -227,7 +229,7 @@ def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
     from headrace.pipelines.replay import transform
 
     writer = settings.archive or f"archive-{settings.topic}"
-    check_written(settings.lake, settings.format, writer)
+    check_written(settings.lake, settings.format, writer, settings.storage)
     ends = seam(settings, writer)
     # An archive may begin far behind offset 0, and every chunk costs a job.
     return transform.spans(below(raw_table(settings).read(spark), ends))

@@ -1,0 +1,158 @@
+"""Rows of data files, read by pyarrow: on the driver, and in tasks where Spark cannot.
+
+    driver      files of the table -> groups of about the same size
+    task i      group i -> record batches, with the columns that are in the paths
+
+Only columns of the schema are read, and of the time column only row groups that can
+have rows of the asked-for stretch. A file that is older than a column has nulls there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.pipelines.partitioning import partition_array
+from headrace.pipelines.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from headrace.pipelines.datafiles import DataFile
+    from headrace.pipelines.store import Store
+
+# As Spark cuts files of its own.
+GROUP_BYTES = 128 * 1024 * 1024
+BATCH_ROWS = 10_000
+
+
+class Stretch(NamedTuple):
+    """Rows whose time column lies in [start, end); None is open."""
+
+    column: str
+    start_us: int | None
+    end_us: int | None
+
+
+def read_tasks(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[DataFile],
+    schema: StructType,
+    stretch: Stretch | None = None,
+) -> DataFrame:
+    """The files' rows, read by one task for each group."""
+    groups = file_groups(files, spark.sparkContext.defaultParallelism)
+    reader = _reader(store, groups, arrow_schema(schema).serialize().to_pybytes(), stretch)
+    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(reader, schema)
+
+
+def file_groups(files: Sequence[DataFile], tasks: int) -> list[list[DataFile]]:
+    """At least so many groups where there are so many files, of up to GROUP_BYTES unless
+    one file is larger."""
+    size_max = min(GROUP_BYTES, max(1, sum(file.size for file in files) // max(1, tasks)))
+    groups: list[list[DataFile]] = []
+    size = 0
+    for file in files:
+        if not groups or size + file.size > size_max:
+            groups.append([])
+            size = 0
+        groups[-1].append(file)
+        size += file.size
+    return groups
+
+
+def _reader(
+    store: Store, groups: list[list[DataFile]], schema_bytes: bytes, stretch: Stretch | None
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def read(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        schema = pa.ipc.read_schema(pa.py_buffer(schema_bytes))
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_batches(store, groups[number], schema, stretch)
+
+    return read
+
+
+def read_batches(
+    store: Store,
+    files: Iterable[DataFile],
+    schema: pa.Schema,
+    stretch: Stretch | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    filesystem, root = store.filesystem()
+    with store.explained():
+        for file in files:
+            yield from _batches_of(filesystem, root, file, schema, stretch, batch_rows)
+
+
+def _batches_of(
+    filesystem: FileSystem,
+    root: str,
+    file: DataFile,
+    schema: pa.Schema,
+    stretch: Stretch | None,
+    batch_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    stored = pa.schema([field for field in schema if field.name not in file.partition])
+    dataset = ds.dataset(
+        [posixpath.join(root, file.path)], schema=stored, filesystem=filesystem, format="parquet"
+    )
+    # Little is read ahead: several tasks share one machine's memory.
+    batches = dataset.to_batches(
+        filter=_condition(stretch, stored),
+        batch_size=batch_rows,
+        batch_readahead=2,
+        fragment_readahead=1,
+    )
+    for batch in batches:
+        if batch.num_rows:
+            columns = [
+                partition_array(file.partition[field.name], field.type, batch.num_rows)
+                if field.name in file.partition
+                else batch.column(field.name)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _condition(stretch: Stretch | None, stored: pa.Schema) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if stretch is None or stretch.column not in stored.names:
+        return None
+    time, kind = pc.field(stretch.column), stored.field(stretch.column).type
+    found = None
+    if stretch.start_us is not None:
+        found = time >= pa.scalar(stretch.start_us, kind)
+    if stretch.end_us is not None:
+        before = time < pa.scalar(stretch.end_us, kind)
+        found = before if found is None else found & before
+    return found
+
+
+def schema_of_files(store: Store, files: Iterable[DataFile]) -> pa.Schema:
+    """What all of them can be read as: every column that one has, of the wider type."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    filesystem, root = store.filesystem()
+    schemas = []
+    with store.explained():
+        for file in files:
+            path = posixpath.join(root, file.path)
+            found = pq.read_schema(path, filesystem=filesystem).remove_metadata()
+            if found not in schemas:
+                schemas.append(found)
+    return pa.unify_schemas(schemas, promote_options="permissive")
