@@ -46,7 +46,7 @@ WORDS = [
 FREE = {
     "values", "key", "key_separator", "headers", "header", "dedup_id", "shell_command", "reason",
     "id_text", "ids", "what", "key_text", "text", "server", "kafka", "kafka_advertised", "http",
-    "http_hosts", "http_origins", "grpc", "otlp_endpoint", "master",
+    "http_hosts", "http_origins", "grpc", "otlp_endpoint", "master", "only", "size", "z_order",
     # Settings of a pipeline, which has to be named first.
     "changes",
 }  # fmt: skip
