@@ -41,7 +41,7 @@ def test_an_archive_in_s3_goes_on_where_it_was(
     values = {
         "pipeline": "archive", "servers": topic.node.bootstrap, "topic": topic.name,
         "lake": lake, "storage": s3.options, "checkpoint": str(tmp_path / "checkpoint"),
-        "trigger": "once", "compact_every": 2,
+        "trigger": "once", "compact_every": 2, "partition_by": "topic",
     }  # fmt: skip
     topic.publish([b"order %d" % n for n in range(40)])
     assert _run(values)[1][-1] == f"40 records archived in 1 batch to {lake}"

@@ -3,9 +3,10 @@
     headrace pipeline list                                  which there are
     headrace pipeline run rollup --config rollup.toml       until Ctrl-C, or once
     headrace pipeline status --config rollup.toml           how far it is
+    headrace pipeline rebuild --config archive.toml         typed tables anew from raw
     headrace pipeline init my-project                       a project of SQL pipelines
 
-Spark is imported by `run` alone: the other commands answer at once.
+Spark is imported by `run` and `rebuild` alone: the other commands answer at once.
 """
 
 from __future__ import annotations
@@ -128,6 +129,51 @@ def status(config: str, as_json: bool, place: Place) -> int | None:
         if found.unreachable:
             say(f"the lag is not known: {found.unreachable}")
     return None
+
+
+@command(
+    pipeline,
+    "rebuild",
+    examples="""
+    headrace pipeline rebuild --config archive.toml
+    headrace pipeline rebuild --config archive.toml --from 2026-11-15
+    """,
+)
+@click.option("--config", required=True, type=click.Path(), help="The archive's TOML file.")
+@click.option("--from", "start", default="", help="Only rows of this day (UTC) and later ones.")
+@click.option("--master", help="Spark's master; all cores of this machine unless given.")
+@click.option(
+    "--set",
+    "changes",
+    type=SETTING,
+    multiple=True,
+    shell_complete=pipeline_settings,
+    help="A setting that overrules the file.",
+)
+def rebuild(
+    config: str,
+    start: str,
+    master: str | None,
+    changes: tuple[tuple[str, str | int], ...],
+    place: Place,
+) -> int:
+    """Make an archive's typed table anew from its raw one, with the file's value_schema.
+
+    The archive may go on meanwhile, and readers see the old table until the new one is
+    whole. Ended before that, it has changed nothing; run it again.
+    """
+    from headrace.pipelines.archive.rebuild import check_start, run
+    from headrace.pipelines.archive.run import Settings
+    from headrace.pipelines.registry import settings_of as pipeline_settings
+    from headrace.pipelines.settings import read_toml, with_changes
+
+    check_start(start)
+    values = with_changes(read_toml(config), settings_of(changes))
+    if place.server and "path" not in values:
+        values.setdefault("servers", place.server)
+    settings = pipeline_settings("archive", values)
+    assert isinstance(settings, Settings)
+    return run(settings, start=start, master=master, say=say)
 
 
 @command(pipeline, "init", examples="headrace pipeline init my-project --topic orders")

@@ -52,14 +52,12 @@ def compact(
         return 0
     fewer = 0
     for group, written in zip(groups, rewrite(store, shape, groups, order_by), strict=True):
-        try:
-            log.commit(written, group, transaction=None, data_change=False)
-        except TableChanged:
+        if not log.commit(written, group, transaction=None, data_change=False):
             # It may be our own commit that we met, where its answer was lost.
             there = {file.path for file in log.files()}
             if not all(file.path in there for file in written):
                 store.delete(file.path for file in written)
-                raise
+                raise TableChanged(f"{store.uri}: another process has taken out the same files")
         fewer += len(group) - len(written)
         advance(len(group))
     return fewer

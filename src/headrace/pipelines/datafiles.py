@@ -62,6 +62,12 @@ def file_prefix(writer: str, batch: int) -> str:
     return f"{batch:010d}-{zlib.crc32(writer.encode()):08x}"
 
 
+def prefix_of(path: str) -> str:
+    """The prefix that a file was written with."""
+    name = posixpath.basename(path).removeprefix("part-").removesuffix(".parquet")
+    return name.rpartition("-")[0]
+
+
 def write_files(
     frame: DataFrame, location: str | Store, shape: Shape, prefix: str
 ) -> list[DataFile]:

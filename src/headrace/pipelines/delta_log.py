@@ -10,14 +10,16 @@ Rejected: delta-spark. Its wheel has no jar, so it needs Maven at run time.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from headrace.core.errors import TableChanged
 from headrace.core.extras import require
+from headrace.pipelines import delta_changes
 from headrace.pipelines.datafiles import DataFile, Shape
+from headrace.pipelines.evolution import check_columns
 from headrace.pipelines.partitioning import partition_text
 from headrace.pipelines.store import Store
 from headrace.pipelines.table_log import Vacuumed
@@ -25,13 +27,14 @@ from headrace.pipelines.table_log import Vacuumed
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyspark.sql.types import StructType
 
-# The writer in whose name files are taken out.
-_REMOVALS = "headrace-removals"
-_TRIES = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_1_US = -62_135_596_800_000_000
 _YEAR_10000_US = 253_402_300_800_000_000
+# How often a commit is tried that met another one in the log. One that takes files out
+# meets any other.
+_TRIES = 20
 
 
 class DeltaLog:
@@ -75,6 +78,9 @@ class DeltaLog:
     def last_batch(self, writer: str) -> int | None:
         return self._latest().transaction_version(writer)
 
+    def schema(self) -> StructType | None:
+        return delta_changes.schema_of_table(self._latest())
+
     def commit(
         self,
         add: Sequence[DataFile],
@@ -82,74 +88,74 @@ class DeltaLog:
         *,
         transaction: tuple[str, int] | None,
         data_change: bool,
+        columns: StructType | None = None,
     ) -> bool:
         from deltalake.exceptions import CommitFailedError
 
-        for _ in range(_TRIES):
+        batches = dict([transaction] if transaction else [])
+        for left in reversed(range(_TRIES)):
             table = self._latest()
             if transaction and _is_in(table, transaction):
                 return False
-            self._check_there(table, remove)
+            if not delta_changes.has_files(table, remove):
+                return False
+            if columns is not None:
+                check_columns(delta_changes.schema_of_table(table), columns, self._store.uri)
             try:
                 with self._store.explained(CommitFailedError):
-                    self._write(table, add, remove, transaction, data_change)
-                return True
+                    table.create_write_transaction(
+                        [*self._adds(add, data_change), *_removes(remove, data_change)],
+                        "append",
+                        table.schema(),
+                        partition_by=table.metadata().partition_columns,
+                        commit_properties=delta_changes.properties(
+                            table, batches, removes=bool(remove)
+                        ),
+                    )
+                break
             except CommitFailedError as error:
-                # Another driver of the same writer was first, or a real conflict. With files
-                # to remove, any commit since the look is one: then look again.
-                if transaction and _is_in(self._latest(), transaction):
-                    return False
-                if not remove:
-                    raise
-                reason = self._store.shown(str(error))
-        raise TableChanged(f"{self._store.uri} changes faster than it can be written: {reason}")
+                # Another driver of this writer was first, or files or columns were
+                # replaced: what is there now says which.
+                if not left:
+                    reason = self._store.shown(str(error))
+                    raise TableChanged(
+                        f"{self._store.uri} changes faster than it can be written: {reason}"
+                    ) from None
+        return True
 
-    def _check_there(self, table: DeltaTable, remove: Sequence[DataFile]) -> None:
-        if remove and not {unquote(each) for each in _paths(table)} >= {f.path for f in remove}:
-            raise TableChanged(
-                f"{self._store.uri}: another process has taken out the same files meanwhile"
-            )
-
-    def _write(
+    def replace(
         self,
-        table: DeltaTable,
         add: Sequence[DataFile],
         remove: Sequence[DataFile],
-        transaction: tuple[str, int] | None,
-        data_change: bool,
-    ) -> None:
-        from deltalake import CommitProperties, Transaction
-        from deltalake.transaction import AddAction, RemoveAction
+        *,
+        seen: Mapping[str, int],
+        schema: StructType,
+    ) -> bool:
+        table = self._latest()
+        with self._store.explained():
+            return delta_changes.replace(
+                table,
+                self._adds(add, True),
+                remove,
+                _removes(remove, True),
+                seen=seen,
+                schema=schema,
+            )
 
-        now_ms = int(datetime.now(UTC).timestamp() * 1000)
-        actions: list[Any] = [
+    def _adds(self, files: Sequence[DataFile], data_change: bool) -> list[Any]:
+        from deltalake.transaction import AddAction
+
+        return [
             AddAction(
                 file.path,
                 file.size,
                 file.partition,
-                now_ms,
+                _now_ms(),
                 data_change,
                 _statistics(file, self._time_column),
             )
-            for file in add
+            for file in files
         ]
-        actions += [
-            RemoveAction(file.path, data_change, now_ms, file.size, dict(file.partition))
-            for file in remove
-        ]
-        transactions = [Transaction(*transaction)] if transaction else []
-        table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties(
-                app_transactions=transactions + (_removal(table) if remove else []),
-                # delta-rs puts a commit behind those that came since, without a look at
-                # what they removed.
-                max_commit_retries=0 if remove else None,
-            ),
-        )
 
     def clean(self) -> None:
         # Whoever began to read before may still do so: delta's own week.
@@ -171,24 +177,6 @@ class DeltaLog:
                 )
         return Vacuumed([path for path, _ in gone], sum(size for _, size in gone))
 
-    def z_order(self, columns: Sequence[str]) -> tuple[int, int]:
-        """Rewrite every partition in the order of these columns; how many files there were
-        and are. delta-rs does it in this process."""
-        from deltalake import CommitProperties
-        from deltalake.exceptions import CommitFailedError
-
-        table = self._latest()
-        properties = CommitProperties(app_transactions=_removal(table))
-        try:
-            with self._store.explained(CommitFailedError):
-                done = table.optimize.z_order(list(columns), commit_properties=properties)
-        except CommitFailedError as error:
-            raise self._changed(error) from None
-        return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
-
-    def _changed(self, error: Exception) -> TableChanged:
-        return TableChanged(f"{self._store.uri}: {self._store.shown(str(error))}")
-
     def _latest(self) -> DeltaTable:
         from deltalake import DeltaTable
 
@@ -202,24 +190,22 @@ class DeltaLog:
         return self._table
 
 
+def _removes(files: Sequence[DataFile], data_change: bool) -> list[Any]:
+    from deltalake.transaction import RemoveAction
+
+    return [
+        RemoveAction(file.path, data_change, _now_ms(), file.size, dict(file.partition))
+        for file in files
+    ]
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
 def _is_in(table: DeltaTable, transaction: tuple[str, int]) -> bool:
     last = table.transaction_version(transaction[0])
     return last is not None and last >= transaction[1]
-
-
-def _removal(table: DeltaTable) -> list[Any]:
-    """Makes commits that take files out collide when they come at once, as commits of one
-    writer do; those that only add files go on."""
-    from deltalake import Transaction
-
-    return [Transaction(_REMOVALS, (table.transaction_version(_REMOVALS) or 0) + 1)]
-
-
-def _paths(table: DeltaTable) -> list[str]:
-    import pyarrow as pa
-
-    paths: list[str] = pa.table(table.get_add_actions())["path"].to_pylist()
-    return paths
 
 
 def _statistics(file: DataFile, time_column: str) -> str:

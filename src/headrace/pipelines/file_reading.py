@@ -142,8 +142,9 @@ def _condition(stretch: Stretch | None, stored: pa.Schema) -> Any:
     return found
 
 
-def schema_of_files(store: Store, files: Iterable[DataFile]) -> pa.Schema:
-    """What all of them can be read as: every column that one has, of the wider type."""
+def schema_of_files(store: Store, files: Iterable[DataFile], *, widen: bool = True) -> pa.Schema:
+    """What all of them can be read as: every column that one has, of the wider type.
+    ArrowException when types of one column differ, or with `widen` contradict each other."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -155,4 +156,4 @@ def schema_of_files(store: Store, files: Iterable[DataFile]) -> pa.Schema:
             found = pq.read_schema(path, filesystem=filesystem).remove_metadata()
             if found not in schemas:
                 schemas.append(found)
-    return pa.unify_schemas(schemas, promote_options="permissive")
+    return pa.unify_schemas(schemas, promote_options="permissive" if widen else "default")

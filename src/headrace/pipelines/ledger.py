@@ -75,6 +75,11 @@ class Ledger:
     def has(self, batch: int) -> bool:
         return self._table.has(self.writer, batch)
 
+    def last_batch(self) -> int:
+        """As of now, also when another process goes on; -1 before the first."""
+        last = self._table.last_batch(self.writer)
+        return -1 if last is None else last
+
     def batches(self) -> list[Done]:
         """Every batch of this writer, in order."""
         found = [
@@ -99,10 +104,6 @@ class Ledger:
         self._table.append_rows([row], self.writer, done.batch)
         self._last = done
 
-    def writers(self) -> list[str]:
-        """Which pipelines have written to the lake."""
-        return sorted({row["writer"] for row in self._table.rows()})
-
     def compact(self, spark: SparkSession) -> None:
         self._table.compact(spark)
 
@@ -111,12 +112,18 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def writers_of(lake: str, format: str, storage: Mapping[str, str] | None = None) -> list[str]:
+    """Which pipelines have written to the lake."""
+    ledger = Ledger(lake, format, "", storage)
+    return sorted({row["writer"] for row in ledger._table.rows()})
+
+
 def check_written(
     lake: str, format: str, writer: str, storage: Mapping[str, str] | None = None
 ) -> None:
     """InvalidArgument when the writer has no batch there: a wrong name would look like
     a lake in which nothing is missing."""
-    there = Ledger(lake, format, writer, storage).writers()
+    there = writers_of(lake, format, storage)
     if writer not in there:
         raise InvalidArgument(
             f"lake {lake!r} has nothing of the archive {writer!r}"

@@ -3,7 +3,11 @@
     table/
       date=2026-11-15/part-<batch>-<writer>-<unique>.parquet
       _headrace_log/00000000000000000007.json     {"add": [...], "remove": [...],
-                                                   "writer": "...", "batch": 42}
+                                                   "writer": "...", "batch": 42,
+                                                   "schema": {...}}
+
+The schema, as Spark writes it in JSON, is in commits that change it: the first, and those
+that add columns or write files anew for other ones.
 
 A commit file appears under its number at once and whole, or not at all: it is
 written aside, synced, and linked to its name, which fails when that exists.
@@ -23,17 +27,19 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.errors import InvalidArgument, TableChanged
-from headrace.pipelines.datafiles import DataFile, Shape, file_prefix
+from headrace.core.errors import InvalidArgument
+from headrace.pipelines.datafiles import DataFile, Shape, prefix_of
+from headrace.pipelines.evolution import check_columns, evolve
 from headrace.pipelines.store import Store
 from headrace.pipelines.table_log import Vacuumed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 LOG_FOLDER = "_headrace_log"
 
@@ -48,6 +54,7 @@ class ParquetLog:
         self._next = 0
         self._files: dict[str, DataFile] = {}
         self._batches: dict[str, int] = {}
+        self._schema: StructType | None = None
 
     def exists(self) -> bool:
         return self._folder.is_dir()
@@ -67,6 +74,10 @@ class ParquetLog:
         self._catch_up()
         return self._batches.get(writer)
 
+    def schema(self) -> StructType | None:
+        self._catch_up()
+        return self._schema
+
     def commit(
         self,
         add: Sequence[DataFile],
@@ -74,8 +85,9 @@ class ParquetLog:
         *,
         transaction: tuple[str, int] | None,
         data_change: bool,
+        columns: StructType | None = None,
     ) -> bool:
-        document = {
+        document: dict[str, Any] = {
             "add": [file._asdict() for file in add],
             "remove": [file.path for file in remove],
             "writer": transaction[0] if transaction else None,
@@ -84,20 +96,52 @@ class ParquetLog:
         }
         while True:
             self._catch_up()
-            if transaction and self._batches.get(transaction[0], -1) >= transaction[1]:
-                # Another driver of this writer was first; our files are not needed.
+            was_there = transaction and self._batches.get(transaction[0], -1) >= transaction[1]
+            if was_there or not self._has(remove):
+                # Another driver was first; our files are not needed.
                 self._delete(file.path for file in add)
                 return False
-            if not self._files.keys() >= {file.path for file in remove}:
-                raise TableChanged(
-                    f"{self._root}: another process has taken out the same files meanwhile"
-                )
+            if columns is not None and self._schema is not None:
+                check_columns(self._schema, columns, str(self._root))
+            elif columns is not None and not self._files:
+                document["schema"] = columns.jsonValue()
             if self._write(document):
                 break
         self._catch_up()
         self._delete(document["remove"])
         if transaction:
-            self._delete_leftovers(add, file_prefix(*transaction))
+            self._delete_leftovers(add)
+        return True
+
+    def replace(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        *,
+        seen: Mapping[str, int],
+        schema: StructType,
+    ) -> bool:
+        document: dict[str, Any] = {
+            "add": [file._asdict() for file in add],
+            "remove": [file.path for file in remove],
+            "writer": None,
+            "batch": None,
+            "batches": dict(seen),
+            "data_change": True,
+            "schema": schema.jsonValue(),
+        }
+        while True:
+            self._catch_up()
+            late = any(self._batches.get(each, -1) > batch for each, batch in seen.items())
+            # Another replacement may have taken the new files for leftovers.
+            gone = not all((self._root / file.path).exists() for file in add)
+            if late or gone or not self._has(remove) or not self._may_become(schema, add, remove):
+                return False
+            if self._write(document):
+                break
+        self._catch_up()
+        self._delete(document["remove"])
+        self._delete_leftovers(add)
         return True
 
     def clean(self) -> None:
@@ -133,6 +177,26 @@ class ParquetLog:
             self._files[each["path"]] = DataFile(**each)
         if document["writer"] is not None:
             self._batches[document["writer"]] = document["batch"]
+        self._batches |= document.get("batches", {})
+        if "schema" in document:
+            from pyspark.sql.types import StructType
+
+            self._schema = StructType.fromJson(document["schema"])
+
+    def _may_become(
+        self, schema: StructType, add: Sequence[DataFile], remove: Sequence[DataFile]
+    ) -> bool:
+        """Whether the files that stay, and those that come, are right by this schema."""
+        if self._schema is None or schema == self._schema:
+            return True
+        if not add and not remove:
+            # Another driver may have added columns meanwhile.
+            found = evolve(self._schema, schema)
+            return not (found.unused or found.rewritten or found.problems)
+        return len(remove) == len(self._files)
+
+    def _has(self, files: Sequence[DataFile]) -> bool:
+        return all(file.path in self._files for file in files)
 
     def _write(self, document: dict[str, Any]) -> bool:
         """False when the number was taken meanwhile."""
@@ -157,10 +221,11 @@ class ParquetLog:
             with contextlib.suppress(FileNotFoundError):
                 (self._root / path).unlink()
 
-    def _delete_leftovers(self, add: Sequence[DataFile], prefix: str) -> None:
+    def _delete_leftovers(self, add: Sequence[DataFile]) -> None:
         """Files of earlier attempts lie in the folders of this one: a batch that
         is repeated has the same rows."""
-        for folder in {(self._root / file.path).parent for file in add}:
+        places = {((self._root / file.path).parent, prefix_of(file.path)) for file in add}
+        for folder, prefix in places:
             for path in folder.glob(f"part-{prefix}-*.parquet"):
                 if str(path.relative_to(self._root)) not in self._files:
                     path.unlink(missing_ok=True)

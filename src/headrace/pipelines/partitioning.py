@@ -31,6 +31,8 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 FOLDER_BYTES_MAX = 200
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
+# What `partition_by` may say besides a column's name.
+PARTITIONINGS = ("day", "hour", "none")
 HOUR = "hour"
 _HOUR_US = 3_600_000_000
 
@@ -54,6 +56,9 @@ def with_partitions(schema: StructType, partition_by: Sequence[str]) -> StructTy
     table has no such column, or one that folders cannot be named after."""
     from pyspark.sql.types import StringType, StructField, StructType
 
+    if not schema.fields:
+        # Of a table that is only read, with the columns that its log has.
+        return schema
     fields = list(schema.fields)
     for name in partition_by:
         found = next((field for field in fields if field.name == name), None)
@@ -69,7 +74,7 @@ def with_partitions(schema: StructType, partition_by: Sequence[str]) -> StructTy
                 f"partition_by names the column {name!r}, which is {found.dataType.simpleString()}"
                 "; folders can be named after texts, whole numbers, dates and booleans"
             )
-    if fields and len(partition_by) >= len(fields):
+    if len(partition_by) >= len(fields):
         raise InvalidArgument(
             "partition_by names every column of the table, so its files would be empty"
         )

@@ -110,3 +110,43 @@ def arrow_type(kind: DataType) -> pa.DataType:
     raise InvalidArgument(
         f"a column of type {kind.simpleString()} cannot be stored in the lake; cast it to another"
     )
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The inverse of `arrow_schema`."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(field.name, spark_type(field.type)) for field in schema])
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    import pyarrow as pa
+    from pyspark.sql import types as spark_types
+
+    plain: dict[pa.DataType, type[DataType]] = {
+        pa.string(): spark_types.StringType,
+        pa.binary(): spark_types.BinaryType,
+        pa.bool_(): spark_types.BooleanType,
+        pa.int8(): spark_types.ByteType,
+        pa.int16(): spark_types.ShortType,
+        pa.int32(): spark_types.IntegerType,
+        pa.int64(): spark_types.LongType,
+        pa.float32(): spark_types.FloatType,
+        pa.float64(): spark_types.DoubleType,
+        pa.date32(): spark_types.DateType,
+        pa.timestamp("us", tz="UTC"): spark_types.TimestampType,
+    }
+    if kind in plain:
+        return plain[kind]()
+    if pa.types.is_decimal(kind):
+        return spark_types.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_list(kind):
+        return spark_types.ArrayType(spark_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return spark_types.MapType(spark_type(kind.key_type), spark_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return spark_types.StructType(
+            [spark_types.StructField(field.name, spark_type(field.type)) for field in fields]
+        )
+    raise InvalidArgument(f"a file of the lake has a column of type {kind}, which is not ours")

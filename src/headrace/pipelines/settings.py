@@ -19,6 +19,7 @@ the same names work as flags.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from headrace.cli.arguments import parse_duration_ms
 from headrace.core.errors import InvalidArgument
 from headrace.core.settings import SettingsModel, check_between
 from headrace.core.values import check_name
-from headrace.pipelines.partitioning import partition_columns
+from headrace.pipelines.partitioning import PARTITIONINGS, partition_columns
 from headrace.pipelines.store import Store
 
 # Keys that are tables of names and values: `--set storage.NAME=VALUE` sets one of them.
@@ -164,12 +165,22 @@ class StreamSettings(PipelineSettings):
     def table_path(self, table: str) -> str:
         return f"{self.lake.rstrip('/')}/{table}"
 
+    def check_partition_by(self, *schemas: str) -> None:
+        """InvalidArgument when `partition_by` names a column that none of these has."""
+        name = self.partition_by
+        word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])", re.IGNORECASE)
+        if name not in PARTITIONINGS and not any(word.search(each) for each in schemas):
+            raise InvalidArgument(
+                f"partition_by names the column {name!r}, which no table of the pipeline has; say "
+                "day, hour, none, or a column of the raw or the typed table"
+            )
+
     def partition_columns(self, day: str, columns: Iterable[str]) -> tuple[str, ...]:
         """What `partition_by` means for a table with these columns, of which `day` is that
         of days. A table without the column that was asked for is partitioned by day."""
-        found = partition_columns(self.partition_by, day)
-        is_column = self.partition_by not in ("day", "hour", "none")
-        return (day,) if is_column and self.partition_by not in set(columns) else found
+        if self.partition_by not in {*PARTITIONINGS, *columns}:
+            return (day,)
+        return partition_columns(self.partition_by, day)
 
 
 def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

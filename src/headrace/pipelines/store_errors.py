@@ -24,8 +24,16 @@ _UNREACHABLE = re.compile(
     r"tcp connect|connection reset|connection closed|timed out|timeout|error trying to connect",
     re.IGNORECASE,
 )
+_OPTION = re.compile(r"Generic Config error|failed to parse .* as ", re.IGNORECASE)
 # A pattern in the store's answer, and what it means; {uri} is where the lake is.
 _REFUSED = (
+    (
+        # Without keys, the machine's own are asked for at an address that only clouds have.
+        r"IMDS|169\.254\.169\.254|metadata\.google|loading credentials|no credentials|"
+        r"CredentialsNotLoaded|credential provider|Missing.*(Key|Credential|account)|"
+        r"account.*must be",
+        "there are no keys for {uri}; give them as storage options or in the environment ({keys})",
+    ),
     (
         r"NoSuchBucket|ContainerNotFound|bucket does not exist",
         "there is no such bucket: {uri}; make it, or correct lake = ...",
@@ -43,12 +51,6 @@ _REFUSED = (
     (
         r"PermanentRedirect|AuthorizationHeaderMalformed|301 Moved|IllegalLocationConstraint",
         "{uri} is in another region; name it with storage.aws_region",
-    ),
-    (
-        r"could not (load|find) .*credential|no credentials|CredentialsNotLoaded|"
-        r"Missing.*(Key|Credential)|credential provider|metadata endpoint|"
-        r"not.*supplied.*account|account.*must be",
-        "there are no keys for {uri}; give them as storage options or in the environment ({keys})",
     ),
 )
 _KEYS = {
@@ -71,6 +73,8 @@ def explain(
             return InvalidArgument(words.format(uri=uri, keys=_KEYS[provider]))
     said = without_secrets(text, options)
     said = said if len(said) <= _LENGTH_MAX else f"{said[:_LENGTH_MAX]}…"
+    if _OPTION.search(text):
+        return InvalidArgument(f"{uri}: a storage option is wrong: {said}")
     if _UNREACHABLE.search(text):
         endpoint = next((options[name] for name in _ENDPOINTS if options.get(name)), "")
         where = f"{uri} at {endpoint}" if endpoint else uri

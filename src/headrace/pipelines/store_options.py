@@ -78,7 +78,12 @@ def checked_options(
         options[lower] = value
     if provider == "aws":
         options = _safe(options)
-    if _endpoint(options).startswith("http://"):
+    endpoint = _endpoint(options)
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise InvalidArgument(
+            f"the endpoint {endpoint!r} of the object store must begin with http:// or https://"
+        )
+    if endpoint.startswith("http://"):
         # Somebody wrote http:// and means it.
         options.setdefault("allow_http", "true")
     return options

@@ -25,9 +25,9 @@ from headrace.pipelines.compaction import (
     rewrite_in_tasks,
 )
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
-from headrace.pipelines.file_reading import Stretch, read_batches, read_tasks
+from headrace.pipelines.file_reading import Stretch, read_batches, read_tasks, schema_of_files
 from headrace.pipelines.partitioning import is_in_its_folder, with_hours, with_partitions
-from headrace.pipelines.schema import arrow_schema, schema_of
+from headrace.pipelines.schema import arrow_schema, schema_of, spark_schema
 from headrace.pipelines.store import Store
 from headrace.pipelines.table_log import TableLog as TableLog
 
@@ -54,9 +54,25 @@ class Appended(NamedTuple):
 class LakeTable:
     def __init__(self, store: Store, log: TableLog, schema: StructType, shape: Shape) -> None:
         self.store = store
+        # The columns of rows that are written. The table may have more.
         self.schema = schema
         self.shape = shape
         self._log = log
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people; `store` is what reads and writes there."""
+        return self.store.uri
+
+    @property
+    def log(self) -> TableLog:
+        return self._log
+
+    def stored_schema(self) -> StructType | None:
+        """The columns that the table has; None when it is not there."""
+        if not self._log.exists():
+            return None
+        return self._log.schema() or self._schema_of_files()
 
     def last_batch(self, writer: str) -> int | None:
         return self._log.last_batch(writer) if self._log.exists() else None
@@ -66,10 +82,13 @@ class LakeTable:
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
         self._create()
-        whole = with_hours(frame, self.schema, self.shape.time_column)
-        ordered = whole.select(*self.schema.fieldNames())
+        ordered = self.with_hours(frame).select(*self.schema.fieldNames())
         files = write_files(ordered, self.store, self.shape, file_prefix(writer, batch))
         return self._commit(files, writer, batch)
+
+    def with_hours(self, frame: DataFrame) -> DataFrame:
+        """The frame with the column of hours, where the table is partitioned by it."""
+        return with_hours(frame, self.schema, self.shape.time_column)
 
     def append_rows(self, rows: Sequence[dict[str, Any]], writer: str, batch: int) -> Appended:
         """The same for a few rows that the driver has: no job is needed."""
@@ -101,7 +120,9 @@ class LakeTable:
         if not files:
             # Nothing to take, now or when the batch is repeated.
             return Appended(0, 0, False, {})
-        done = self._log.commit(files, (), transaction=(writer, batch), data_change=True)
+        done = self._log.commit(
+            files, (), transaction=(writer, batch), data_change=True, columns=self.schema
+        )
         ends: dict[str, int] = {}
         for file in files:
             for key, end in file.ends.items():
@@ -118,25 +139,29 @@ class LakeTable:
             for file in (self._log.files() if self._log.exists() else ())
             if _overlaps(file, start_us, end_us)
         ]
-        return self.read_files(spark, files, start_us, end_us)
+        return self.read_files(spark, files, start_us=start_us, end_us=end_us)
 
     def read_files(
         self,
         spark: SparkSession,
         files: Sequence[DataFile],
+        schema: StructType | None = None,
+        *,
         start_us: int | None = None,
         end_us: int | None = None,
     ) -> DataFrame:
+        """The rows of these files. A column that a file does not have is null."""
+        schema = schema or self.schema
         if not files:
-            return spark.createDataFrame([], self.schema)
+            return spark.createDataFrame([], schema)
         paths = self.store.spark_paths(file.path for file in files)
         if paths is None or not all(is_in_its_folder(f.path, f.partition) for f in files):
             stretch = Stretch(self.shape.time_column, start_us, end_us)
-            return read_tasks(spark, self.store, files, self.schema, stretch)
+            return read_tasks(spark, self.store, files, schema, stretch)
         root, full = paths
-        reader = spark.read.schema(self.schema).option("basePath", root)
+        reader = spark.read.schema(schema).option("basePath", root)
         # Folders of hours are columns to Spark, also of a table opened without them.
-        return reader.parquet(*full).select(*self.schema.fieldNames())
+        return reader.parquet(*full).select(*schema.fieldNames())
 
     def files(self) -> list[DataFile]:
         return self._log.files() if self._log.exists() else []
@@ -146,6 +171,24 @@ class LakeTable:
         schema = arrow_schema(self.schema)
         batches = read_batches(self.store, self.files(), schema)
         return [row for batch in batches for row in batch.to_pylist()]
+
+    def _schema_of_files(self) -> StructType | None:
+        """What the files say, for a log that is older than schemas in logs."""
+        import pyarrow as pa
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        files = self.files()
+        if not files:
+            return None
+        try:
+            found = spark_schema(schema_of_files(self.store, files, widen=False))
+        except pa.ArrowException as error:
+            raise InvalidArgument(
+                f"{self.location} has files whose columns contradict each other ({error}); "
+                "make it anew: headrace pipeline rebuild"
+            ) from error
+        folders = [StructField(name, StringType()) for name in self.shape.partition_by]
+        return StructType([*folders, *found])
 
     def compact(self, spark: SparkSession | None = None, *, size_max: int = COMPACTED_BYTES) -> int:
         """Merge small files of the same partition; how many files became fewer. Tasks do it,
@@ -173,8 +216,8 @@ class LakeTable:
             for file in self.files()
             if file.high_us is not None and file.high_us + _HIGH_SLACK_US < time_us
         ]
-        if gone:
-            self._log.commit((), gone, transaction=None, data_change=True)
+        if gone and not self._log.commit((), gone, transaction=None, data_change=True):
+            raise TableChanged(f"{self.location}: another process has taken out the same files")
         return len(gone)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.pipelines.datafiles import DataFile, Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 
 class Vacuumed(NamedTuple):
@@ -38,9 +39,28 @@ class TableLog(Protocol):
         *,
         transaction: tuple[str, int] | None,
         data_change: bool,
+        columns: StructType | None = None,
     ) -> bool:
-        """All of it or nothing. False when the writer's batch was there already; TableChanged
-        when one of the files to remove is not there any more."""
+        """All of it or nothing. False when the writer's batch was there already, or a
+        file to remove is no longer part of the table. InvalidArgument when rows of
+        these columns do not fit the table."""
+
+    def schema(self) -> StructType | None:
+        """The table's columns; None when there is no table, or its log does not say."""
+
+    def replace(
+        self,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        *,
+        seen: Mapping[str, int],
+        schema: StructType,
+    ) -> bool:
+        """Put files in the place of others, and the schema in the place of the table's,
+        in one commit. Then each writer in `seen` has that batch in the table. False, and
+        nothing has changed, when one of them has a later batch, or the table has not the
+        files that it should have: those to remove, and no others when columns change
+        that there are."""
 
     def clean(self) -> None:
         """Delete files that were taken out long ago."""

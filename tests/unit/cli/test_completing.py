@@ -34,6 +34,8 @@ ELSEWHERE: dict[tuple[str, str], list[str]] = {
     ("headrace group alter", "name"): QUEUES,
     ("headrace group reset", "name"): STREAMS + QUEUES,
     ("headrace group delete", "name"): STREAMS + QUEUES,
+    # A day, and not where a stream starts.
+    ("headrace pipeline rebuild", "start"): [],
     ("headrace txn describe", "name"): [],
     ("headrace txn abort", "name"): [],
 }

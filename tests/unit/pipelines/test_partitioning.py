@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.core.errors import InvalidArgument
+from headrace.pipelines.archive.job import ArchiveSettings
 from headrace.pipelines.partitioning import folder_of, is_in_its_folder, partition_columns
+from headrace.pipelines.rollup.job import RollupSettings
 from headrace.pipelines.settings import StreamSettings
 from headrace.pipelines.table import LakeTable, open_table
 
@@ -100,6 +102,14 @@ def test_what_partition_by_may_say() -> None:
     settings = StreamSettings(partition_by="country")
     assert settings.partition_columns("date", ["date", "country"]) == ("country",)
     assert settings.partition_columns("date", ["date"]) == ("date",)
+    values = {"servers": "x:1", "topic": "t", "lake": "lake"}
+    typed = {"value_format": "json", "value_schema": "id BIGINT, country STRING"}
+    for choice in ("hour", "none", "topic", "country"):
+        assert ArchiveSettings.from_mapping(values | typed | {"partition_by": choice})
+    with pytest.raises(InvalidArgument, match="'contry', which no table of the pipeline has"):
+        ArchiveSettings.from_mapping(values | typed | {"partition_by": "contry"})
+    with pytest.raises(InvalidArgument, match="partition_by is for the archive"):
+        RollupSettings.from_mapping(values | {"partition_by": "hour"})
 
 
 def test_many_partitions_at_once_do_not_keep_all_their_files_open(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_options_come_from_the_environment_and_settings_overrule_it() -> None:
         ({"aws_acess_key_id": "x"}, "unknown storage option 'aws_acess_key_id'; did you mean "),
         ({"nonsense": "x"}, "unknown storage option 'nonsense'; they begin with aws_"),
         ({"aws_s3_allow_unsafe_rename": "true"}, "overwrite each other's commits"),
+        ({"aws_endpoint_url": "minio:9000"}, "must begin with http:// or https://"),
         ({"aws_conditional_put": "disabled"}, "overwrite each other's commits"),
     ],
 )
@@ -118,6 +119,8 @@ DeltaError.__module__ = "deltalake.exceptions"
         ("<Code>NoSuchBucket</Code>", InvalidArgument, "there is no such bucket: s3://b/lake;"),
         ("403 <Code>AccessDenied</Code>", InvalidArgument, "may not be used with these keys;"),
         ("<Code>ExpiredToken</Code>", InvalidArgument, "refuses the keys;"),
+        ("failed to load IMDS session token: 403", InvalidArgument, "there are no keys for s3://"),
+        ('Generic Config error: failed to parse "soon" as Duration', InvalidArgument, "option is"),
         ("error sending request for url", StoreUnreachable, "does not answer; see that the store"),
         ("it is odd: very-secret\n twice", StoreFailed, "s3://b/lake: it is odd: *** twice"),
     ],

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive import transform
 from headrace.pipelines.avro import read_avro_schema
-from headrace.pipelines.ledger import Done, Ledger, now
+from headrace.pipelines.evolving import evolve_table
+from headrace.pipelines.ledger import Done, Ledger, now, writers_of
+from headrace.pipelines.schema import schema_of
 from headrace.pipelines.settings import StreamSettings, missing
 from headrace.pipelines.table import Appended, LakeTable, open_table
 
@@ -32,6 +34,7 @@ class ArchiveSettings(StreamSettings):
 
     def check(self) -> None:
         StreamSettings.check(self)
+        self.check_partition_by(transform.RAW_SCHEMA, self.value_schema)
         if self.value_format == "raw":
             if self.value_schema or self.avro_schema:
                 key = "value_schema" if self.value_schema else "avro_schema"
@@ -59,20 +62,46 @@ class ArchiveJob:
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
 
+    @property
+    def is_typed(self) -> bool:
+        return self.settings.value_format != "raw"
+
+    def prepare(self, spark: SparkSession) -> list[str]:
+        """Fit the typed table to the settings; what was changed. InvalidArgument when
+        it cannot be, before anything is written."""
+        if not self.is_typed or self._typed is not None:
+            return []
+        typed = typed_table(self.settings, self.typed_schema(spark))
+        writers = {
+            self.ledger.writer,
+            *writers_of(self.settings.lake, self.settings.format, self.settings.storage),
+        }
+        told = evolve_table(typed, spark, writers=sorted(writers)).told()
+        self._typed, self._bad = typed, bad_table(self.settings)
+        return told
+
+    def typed_schema(self, spark: SparkSession) -> StructType:
+        """The columns of `typed` as the settings have them."""
+        transform.check_not_required(self.settings.value_schema)
+        decoded = self.decode(transform.no_records(spark))
+        return transform.typed_schema(decoded.schema)
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        return transform.decode(records, self.settings.value_schema, self._avro)
+
     def take(self, records: DataFrame, batch: int, query: str) -> Done:
         started_at = now()
+        self.prepare(records.sparkSession)
         last = self.ledger.last()
-        is_typed = self.settings.value_format != "raw"
-        if is_typed:
-            decoded = transform.decode(records, self.settings.value_schema, self._avro)
-            records = decoded.persist()
+        if self.is_typed:
+            records = self.decode(records).persist()
         try:
             raw = self.raw.append(transform.raw_rows(records, batch), self.ledger.writer, batch)
             if raw.skipped:
                 raw = _count(records)
-            bad = self._take_typed(records, batch) if is_typed else 0
+            bad = self._take_typed(records, batch) if self.is_typed else 0
         finally:
-            if is_typed:
+            if self.is_typed:
                 records.unpersist()
         ends = dict(last.ends) if last else {}
         ends |= raw.ends
@@ -83,31 +112,16 @@ class ArchiveJob:
 
     def _take_typed(self, records: DataFrame, batch: int) -> int:
         """How many rows were bad."""
-        typed, bad = self._tables(records.schema)
-        typed.append(transform.typed_rows(records), self.ledger.writer, batch)
+        assert self._typed is not None and self._bad is not None
+        taken = self._typed.append(transform.typed_rows(records), self.ledger.writer, batch)
+        if taken.skipped and not self._bad.has(self.ledger.writer, batch):
+            # An attempt before this one, perhaps with other settings, has decided.
+            low_us = transform.low_us(records)
+            typed = self._typed.read(records.sparkSession, low_us)
+            records = transform.bad_unless_typed(records, typed)
         bad_rows = transform.bad_rows(records)
-        done = bad.append(bad_rows, self.ledger.writer, batch)
+        done = self._bad.append(bad_rows, self.ledger.writer, batch)
         return bad_rows.count() if done.skipped else done.rows
-
-    def _tables(self, schema: StructType) -> tuple[LakeTable, LakeTable]:
-        if self._typed is None or self._bad is None:
-            self._typed = open_table(
-                self.settings.table_path("typed"),
-                self.settings.format,
-                transform.typed_schema(schema),
-                partition_by=("_date",),
-                time="_timestamp",
-                storage=self.settings.storage,
-            )
-            self._bad = open_table(
-                self.settings.table_path("bad"),
-                self.settings.format,
-                transform.BAD_SCHEMA,
-                partition_by=("date",),
-                time="timestamp",
-                storage=self.settings.storage,
-            )
-        return self._typed, self._bad
 
     def compact(self, spark: SparkSession) -> None:
         for table in (self.raw, self._typed, self._bad):
@@ -120,10 +134,36 @@ def raw_table(settings: StreamSettings) -> LakeTable:
         settings.table_path("raw"),
         settings.format,
         transform.RAW_SCHEMA,
-        partition_by=("date",),
+        partition_by=_partition_by(settings, "date", schema_of(transform.RAW_SCHEMA)),
         time="timestamp",
         storage=settings.storage,
     )
+
+
+def typed_table(settings: StreamSettings, schema: StructType) -> LakeTable:
+    return open_table(
+        settings.table_path("typed"),
+        settings.format,
+        schema,
+        partition_by=_partition_by(settings, "_date", schema),
+        time="_timestamp",
+        storage=settings.storage,
+    )
+
+
+def bad_table(settings: StreamSettings) -> LakeTable:
+    return open_table(
+        settings.table_path("bad"),
+        settings.format,
+        transform.BAD_SCHEMA,
+        partition_by=_partition_by(settings, "date", schema_of(transform.BAD_SCHEMA)),
+        time="timestamp",
+        storage=settings.storage,
+    )
+
+
+def _partition_by(settings: StreamSettings, day: str, schema: StructType) -> tuple[str, ...]:
+    return settings.partition_columns(day, schema.fieldNames())
 
 
 def _count(records: DataFrame) -> Appended:

@@ -15,8 +15,11 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import StructType
+
+from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive import transform
-from headrace.pipelines.archive.job import raw_table
+from headrace.pipelines.archive.job import raw_table, typed_table
 from headrace.pipelines.ledger import Ledger
 from headrace.pipelines.running import read_batch
 
@@ -31,6 +34,18 @@ def read_lake(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     ends = seam(settings)
     # The seam first: the lake only grows, so it holds all below it.
     return transform.below(raw_table(settings).read(spark), ends).select(*transform.RECORD_COLUMNS)
+
+
+def read_typed(spark: SparkSession, settings: StreamSettings) -> DataFrame:
+    """The typed table with all the columns that it has, whatever the settings name."""
+    table = typed_table(settings, StructType())
+    stored = table.stored_schema()
+    if stored is None:
+        raise InvalidArgument(
+            f"there is no typed table in {settings.lake!r}; run the archive with value_format "
+            "and value_schema, or correct lake = ..."
+        )
+    return table.read_files(spark, table.files(), stored)
 
 
 def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:

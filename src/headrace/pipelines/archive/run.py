@@ -13,9 +13,12 @@ Settings = ArchiveSettings
 
 def run(settings: ArchiveSettings, *, master: str | None, say: Say) -> int:
     with spark_session(settings, master) as spark, until_told() as stopped:
+        job = ArchiveJob(settings)
+        for change in job.prepare(spark):
+            say(f"typed: {change}")
         outcome = follow(
             read_stream(spark, settings),
-            ArchiveJob(settings),
+            job,
             settings,
             report=lambda done: say(shown(done)),
             stopped=stopped,

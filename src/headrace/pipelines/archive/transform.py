@@ -18,11 +18,12 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.avro import as_json, record_decoder
+from headrace.pipelines.evolution import required
 from headrace.pipelines.rollup.transform import date_of
 from headrace.pipelines.schema import schema_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 RECORD_COLUMNS = (
     "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
@@ -44,6 +45,21 @@ _CORRUPT = "_corrupt_record"
 _TYPED_OWN = schema_of(
     "_date string, _topic string, _partition int, _offset long, _timestamp timestamp, _key binary"
 )
+
+
+def no_records(spark: SparkSession) -> DataFrame:
+    """What tells the columns of values, without any."""
+    return spark.createDataFrame([], "value binary")
+
+
+def check_not_required(columns: str) -> None:
+    """InvalidArgument when a column is NOT NULL, which Spark's decoding does not heed."""
+    found = required(StructType.fromDDL(columns))
+    if found:
+        raise InvalidArgument(
+            f"value_schema says NOT NULL of {', '.join(map(repr, found))}, but each column of the "
+            "typed table may be null; leave NOT NULL out, and ask for values in the query"
+        )
 
 
 def decode(records: DataFrame, columns: str, avro_schema: dict[str, Any] | None) -> DataFrame:
@@ -112,12 +128,41 @@ def bad_rows(records: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+def bad_unless_typed(records: DataFrame, typed: DataFrame) -> DataFrame:
+    """The records that are not in `typed`, each with the reason why it is bad."""
+    place = ("topic", "partition", "offset")
+    there = typed.select(*(F.col(f"_{name}").alias(name) for name in place))
+    reason = F.coalesce(F.col(DECODE_ERROR), F.lit("value did not fit the columns of before"))
+    return records.join(there, list(place), "left_anti").withColumn(DECODE_ERROR, reason)
+
+
+def low_us(records: DataFrame) -> int | None:
+    """The least timestamp, in microseconds."""
+    [[least]] = records.agg(F.min(F.unix_micros("timestamp"))).collect()
+    found: int | None = least
+    return found
+
+
 def below(records: DataFrame, ends: dict[str, int]) -> DataFrame:
     """The records before the given ends, by "topic/partition"."""
+    return records.where(F.col("offset") < _end(ends))
+
+
+def from_on(records: DataFrame, ends: dict[str, int]) -> DataFrame:
+    """The others: those at the ends and after them."""
+    return records.where(F.col("offset") >= _end(ends))
+
+
+def _end(ends: dict[str, int]) -> Column:
+    """The end of a record's partition; 0 where none is given."""
     if not ends:
-        return records.where(F.lit(False))
+        return F.lit(0)
     pairs = [F.lit(part) for item in sorted(ends.items()) for part in item]
-    end = F.try_element_at(
-        F.create_map(*pairs), F.concat("topic", F.lit("/"), F.col("partition").cast("string"))
-    )
-    return records.where(F.col("offset") < F.coalesce(end, F.lit(0)))
+    place = F.concat("topic", F.lit("/"), F.col("partition").cast("string"))
+    return F.coalesce(F.try_element_at(F.create_map(*pairs), place), F.lit(0))
+
+
+def ends(records: DataFrame) -> dict[str, int]:
+    """The offset behind the last record, by "topic/partition"."""
+    found = records.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("end"))
+    return {f"{row.topic}/{row.partition}": row.end for row in found.collect()}
