@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from tests.spark.conftest import Topic
 from headrace.cli.main import cli
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive.job import ArchiveSettings, raw_table
-from headrace.pipelines.archive.reading import read_union
+from headrace.pipelines.archive.reading import read_typed, read_union
+from headrace.pipelines.archive.rebuild import rebuild
 from headrace.pipelines.registry import pipeline_named, settings_of
 from headrace.pipelines.rollup.job import RollupJob, RollupSettings
 from headrace.pipelines.rollup.reading import reconcile
@@ -41,21 +43,24 @@ def test_an_archive_in_s3_goes_on_where_it_was(
     values = {
         "pipeline": "archive", "servers": topic.node.bootstrap, "topic": topic.name,
         "lake": lake, "storage": s3.options, "checkpoint": str(tmp_path / "checkpoint"),
-        "trigger": "once", "compact_every": 2, "partition_by": "topic",
+        "trigger": "once", "compact_every": 2, "partition_by": "hour",
+        "value_format": "json", "value_schema": "id INT",
     }  # fmt: skip
-    topic.publish([b"order %d" % n for n in range(40)])
-    assert _run(values)[1][-1] == f"40 records archived in 1 batch to {lake}"
-    topic.publish([b"order %d" % n for n in range(40, 50)])
-    # The second batch is followed by a compaction.
-    assert _run(values)[1][-1] == f"10 records archived in 1 batch to {lake}"
+    topic.publish([b'{"id": %d}' % n for n in range(40)])
+    assert f"40 records archived in 1 batch to {lake}" in _run(values)[1]
+    # Another type and a column more; the second batch is followed by a compaction.
+    values["value_schema"] = "id BIGINT, name STRING"
+    topic.publish([b'{"id": 5000000000, "name": "wide"}'] * 9 + [b"bad"])
+    assert f"10 records archived in 1 batch to {lake}" in _run(values)[1]
     settings = settings_of("archive", values)
     assert isinstance(settings, ArchiveSettings)
-    assert len(raw_table(settings).files()) == 1
+    files = raw_table(settings).files()
+    assert len(files) == len({file.partition["hour"] for file in files})
+    _check_typed(spark, settings)
     topic.publish([b"live"] * 3)
-    union = read_union(spark, settings)
-    places = [tuple(row) for row in union.select("partition", "offset").collect()]
-    assert len(places) == len(set(places)) == 53
-    assert union.where("value = X'6F72646572203431'").count() == 1
+    rows = read_union(spark, settings).select("partition", "offset", "value").collect()
+    assert len(rows) == len({(row.partition, row.offset) for row in rows}) == 53
+    assert sum(row.value == b'{"id": 7}' for row in rows) == 1
     common = {name: values[name] for name in ("servers", "topic", "lake", "storage")}
     report = tmp_path / "audit.html"
     audited = _run({"pipeline": "audit", "report": str(report), **common})
@@ -68,6 +73,17 @@ def test_an_archive_in_s3_goes_on_where_it_was(
     }  # fmt: skip
     assert _run(replay)[1][-1] == f"50 records written to {again.name}"
     _check_status(values, tmp_path)
+
+
+def _check_typed(spark: SparkSession, settings: ArchiveSettings) -> None:
+    """Also after a rebuild, which writes the table anew."""
+    expected = [(n, None) for n in range(40)] + [(5_000_000_000, "wide")] * 9
+    for is_rebuilt in (False, True):
+        if is_rebuilt:
+            assert rebuild(spark, settings)[:2] == (49, 1)
+        rows = read_typed(spark, settings).select("id", "name", "_hour").collect()
+        assert sorted((row.id, row.name) for row in rows) == expected
+        assert all(re.fullmatch(r"[0-2]\d", row["_hour"]) for row in rows)
 
 
 def _check_status(values: dict[str, Any], tmp_path: Path) -> None:

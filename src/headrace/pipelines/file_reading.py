@@ -3,15 +3,18 @@
     driver      files of the table -> groups of about the same size
     task i      group i -> record batches, with the columns that are in the paths
 
-Only columns of the schema are read, and of the time column only row groups that can
-have rows of the asked-for stretch. A file that is older than a column has nulls there.
+Only columns of the schema are read, and only row groups that can have rows within the
+bounds: Spark cannot push its conditions down into a task. A file that is older than a
+column has nulls there.
 """
 
 from __future__ import annotations
 
+import operator
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.partitioning import partition_array
 from headrace.pipelines.schema import arrow_schema
@@ -30,12 +33,8 @@ GROUP_BYTES = 128 * 1024 * 1024
 BATCH_ROWS = 10_000
 
 
-class Stretch(NamedTuple):
-    """Rows whose time column lies in [start, end); None is open."""
-
-    column: str
-    start_us: int | None
-    end_us: int | None
+# Of columns of numbers or times: from, and before; None is open. Rows of any of several.
+Bounds = Mapping[str, tuple[int | None, int | None]]
 
 
 def read_tasks(
@@ -43,11 +42,11 @@ def read_tasks(
     store: Store,
     files: Sequence[DataFile],
     schema: StructType,
-    stretch: Stretch | None = None,
+    bounds: Sequence[Bounds] = (),
 ) -> DataFrame:
     """The files' rows, read by one task for each group."""
     groups = file_groups(files, spark.sparkContext.defaultParallelism)
-    reader = _reader(store, groups, arrow_schema(schema).serialize().to_pybytes(), stretch)
+    reader = _reader(store, groups, arrow_schema(schema).serialize().to_pybytes(), bounds)
     return spark.range(0, len(groups), 1, len(groups)).mapInArrow(reader, schema)
 
 
@@ -67,7 +66,7 @@ def file_groups(files: Sequence[DataFile], tasks: int) -> list[list[DataFile]]:
 
 
 def _reader(
-    store: Store, groups: list[list[DataFile]], schema_bytes: bytes, stretch: Stretch | None
+    store: Store, groups: list[list[DataFile]], schema_bytes: bytes, bounds: Sequence[Bounds]
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def read(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -75,7 +74,7 @@ def _reader(
         schema = pa.ipc.read_schema(pa.py_buffer(schema_bytes))
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_batches(store, groups[number], schema, stretch)
+                yield from read_batches(store, groups[number], schema, bounds)
 
     return read
 
@@ -84,13 +83,13 @@ def read_batches(
     store: Store,
     files: Iterable[DataFile],
     schema: pa.Schema,
-    stretch: Stretch | None = None,
+    bounds: Sequence[Bounds] = (),
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     filesystem, root = store.filesystem()
     with store.explained():
         for file in files:
-            yield from _batches_of(filesystem, root, file, schema, stretch, batch_rows)
+            yield from _batches_of(filesystem, root, file, schema, bounds, batch_rows)
 
 
 def _batches_of(
@@ -98,19 +97,22 @@ def _batches_of(
     root: str,
     file: DataFile,
     schema: pa.Schema,
-    stretch: Stretch | None,
+    bounds: Sequence[Bounds],
     batch_rows: int,
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
     stored = pa.schema([field for field in schema if field.name not in file.partition])
+    there = [each for each in bounds if _may_have(file, each)]
+    if bounds and not there:
+        return
     dataset = ds.dataset(
         [posixpath.join(root, file.path)], schema=stored, filesystem=filesystem, format="parquet"
     )
     # Little is read ahead: several tasks share one machine's memory.
     batches = dataset.to_batches(
-        filter=_condition(stretch, stored),
+        filter=_condition(there, stored),
         batch_size=batch_rows,
         batch_readahead=2,
         fragment_readahead=1,
@@ -126,20 +128,37 @@ def _batches_of(
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _condition(stretch: Stretch | None, stored: pa.Schema) -> Any:
+def _may_have(file: DataFile, bounds: Bounds) -> bool:
+    """By what the file's folder says."""
+    for name, (low, high) in bounds.items():
+        if name in file.partition:
+            text = file.partition[name]
+            if text is None or not _is_within(int(text), low, high):
+                return False
+    return True
+
+
+def _is_within(value: int, low: int | None, high: int | None) -> bool:
+    return (low is None or value >= low) and (high is None or value < high)
+
+
+def _condition(several: Sequence[Bounds], stored: pa.Schema) -> Any:
+    """None when all rows may be meant."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if stretch is None or stretch.column not in stored.names:
-        return None
-    time, kind = pc.field(stretch.column), stored.field(stretch.column).type
-    found = None
-    if stretch.start_us is not None:
-        found = time >= pa.scalar(stretch.start_us, kind)
-    if stretch.end_us is not None:
-        before = time < pa.scalar(stretch.end_us, kind)
-        found = before if found is None else found & before
-    return found
+    alternatives = []
+    for bounds in several:
+        parts = []
+        for name, (low, high) in bounds.items():
+            if name in stored.names:
+                kind = stored.field(name).type
+                parts += [pc.field(name) >= pa.scalar(low, kind)] if low is not None else []
+                parts += [pc.field(name) < pa.scalar(high, kind)] if high is not None else []
+        if not parts:
+            return None
+        alternatives.append(reduce(operator.and_, parts))
+    return reduce(operator.or_, alternatives) if alternatives else None
 
 
 def schema_of_files(store: Store, files: Iterable[DataFile], *, widen: bool = True) -> pa.Schema:

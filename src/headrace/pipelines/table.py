@@ -25,7 +25,7 @@ from headrace.pipelines.compaction import (
     rewrite_in_tasks,
 )
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
-from headrace.pipelines.file_reading import Stretch, read_batches, read_tasks, schema_of_files
+from headrace.pipelines.file_reading import Bounds, read_batches, read_tasks, schema_of_files
 from headrace.pipelines.partitioning import is_in_its_folder, with_hours, with_partitions
 from headrace.pipelines.schema import arrow_schema, schema_of, spark_schema
 from headrace.pipelines.store import Store
@@ -130,16 +130,29 @@ class LakeTable:
         return Appended(sum(file.rows for file in files), len(files), not done, ends)
 
     def read(
-        self, spark: SparkSession, start_us: int | None = None, end_us: int | None = None
+        self,
+        spark: SparkSession,
+        start_us: int | None = None,
+        end_us: int | None = None,
+        *,
+        columns: Sequence[str] = (),
+        bounds: Sequence[Bounds] = (),
     ) -> DataFrame:
         """The rows; with a start or an end, only of files that can have rows of
-        the time column in [start, end), so filter as well."""
+        the time column in [start, end), so filter as well. `columns` and `bounds` are hints
+        likewise: what is not wanted need not be read."""
+        from pyspark.sql.types import StructType
+
         files = [
             file
             for file in (self._log.files() if self._log.exists() else ())
             if _overlaps(file, start_us, end_us)
         ]
-        return self.read_files(spark, files, start_us=start_us, end_us=end_us)
+        if (start_us, end_us) != (None, None):
+            time = {self.shape.time_column: (start_us, end_us)}
+            bounds = [{**each, **time} for each in bounds or ({},)]
+        schema = StructType([self.schema[name] for name in columns]) if columns else None
+        return self.read_files(spark, files, schema, bounds=bounds)
 
     def read_files(
         self,
@@ -147,8 +160,7 @@ class LakeTable:
         files: Sequence[DataFile],
         schema: StructType | None = None,
         *,
-        start_us: int | None = None,
-        end_us: int | None = None,
+        bounds: Sequence[Bounds] = (),
     ) -> DataFrame:
         """The rows of these files. A column that a file does not have is null."""
         schema = schema or self.schema
@@ -156,9 +168,9 @@ class LakeTable:
             return spark.createDataFrame([], schema)
         paths = self.store.spark_paths(file.path for file in files)
         if paths is None or not all(is_in_its_folder(f.path, f.partition) for f in files):
-            stretch = Stretch(self.shape.time_column, start_us, end_us)
-            return read_tasks(spark, self.store, files, schema, stretch)
+            return read_tasks(spark, self.store, files, schema, bounds)
         root, full = paths
+        # Spark finds out by itself which columns and rows are wanted.
         reader = spark.read.schema(schema).option("basePath", root)
         # Folders of hours are columns to Spark, also of a table opened without them.
         return reader.parquet(*full).select(*schema.fieldNames())

@@ -86,7 +86,8 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
 def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
     check_written(settings.lake, settings.format, settings.instance, settings.storage)
     ends = seam(settings)
-    lake = below(raw_table(settings).read(spark), ends)
+    columns = ("topic", "partition", "offset", "timestamp", "batch")
+    lake = below(raw_table(settings).read(spark, columns=columns), ends)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
     batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
     return judge(spark, topic, lake, ends, batches)

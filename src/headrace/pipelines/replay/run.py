@@ -200,6 +200,10 @@ def read_ranges(spark: SparkSession, settings: ReplaySettings, ranges: Ranges) -
             spark,
             None if start_ms is None else start_ms * 1000,
             None if end_ms is None else end_ms * 1000,
+            bounds=[
+                {"partition": (partition, partition + 1), "offset": offsets}
+                for (_, partition), offsets in sorted(ranges.items())
+            ],
         )
         return transform.between(transform.within(records, ranges), start_ms, end_ms).select(
             *RECORD_COLUMNS
@@ -232,7 +236,8 @@ def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
     check_written(settings.lake, settings.format, writer, settings.storage)
     ends = seam(settings, writer)
     # An archive may begin far behind offset 0, and every chunk costs a job.
-    return transform.spans(below(raw_table(settings).read(spark), ends))
+    places = raw_table(settings).read(spark, columns=("topic", "partition", "offset"))
+    return transform.spans(below(places, ends))
 
 
 def _topic_bounds(settings: ReplaySettings) -> Ranges:
