@@ -18,6 +18,7 @@ from headrace.pipelines.archive.latest import check_keys, find_changes, latest_t
 from headrace.pipelines.avro import read_avro_schema
 from headrace.pipelines.evolving import check_table, evolve_table
 from headrace.pipelines.ledger import Done, Ledger, now, writers_of
+from headrace.pipelines.schema import schema_of
 from headrace.pipelines.settings import StreamSettings, missing
 from headrace.pipelines.table import Appended, LakeTable, open_table
 
@@ -77,6 +78,7 @@ class ArchiveSettings(StreamSettings):
 
     def check(self) -> None:
         StreamSettings.check(self)
+        self.check_partition_by(transform.RAW_SCHEMA, self.value_schema)
         if self.value_format == "raw":
             needing = ("value_schema", "avro_schema", "changes", "upsert", "key_columns")
             for key in (name for name in needing if getattr(self, name)):
@@ -104,7 +106,7 @@ class ArchiveJob:
     def __init__(self, settings: ArchiveSettings) -> None:
         self.settings = settings
         self.raw = raw_table(settings)
-        self.ledger = Ledger(settings.lake, settings.format, settings.instance)
+        self.ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
         self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
@@ -128,7 +130,10 @@ class ArchiveJob:
         if latest is not None:
             check_keys(latest)
             self._check_whole(latest)
-        writers = {self.ledger.writer, *writers_of(self.settings.lake, self.settings.format)}
+        writers = {
+            self.ledger.writer,
+            *writers_of(self.settings.lake, self.settings.format, self.settings.storage),
+        }
         told = []
         for table in tables:
             changes = evolve_table(table, spark, writers=sorted(writers)).told()
@@ -235,8 +240,9 @@ def raw_table(settings: StreamSettings) -> LakeTable:
         settings.table_path("raw"),
         settings.format,
         transform.RAW_SCHEMA,
-        partition_by=("date",),
+        partition_by=_partition_by(settings, "date", schema_of(transform.RAW_SCHEMA)),
         time="timestamp",
+        storage=settings.storage,
     )
 
 
@@ -245,8 +251,9 @@ def typed_table(settings: StreamSettings, schema: StructType) -> LakeTable:
         settings.table_path("typed"),
         settings.format,
         schema,
-        partition_by=("_date",),
+        partition_by=_partition_by(settings, "_date", schema),
         time="_timestamp",
+        storage=settings.storage,
     )
 
 
@@ -255,9 +262,14 @@ def bad_table(settings: StreamSettings) -> LakeTable:
         settings.table_path("bad"),
         settings.format,
         transform.BAD_SCHEMA,
-        partition_by=("date",),
+        partition_by=_partition_by(settings, "date", schema_of(transform.BAD_SCHEMA)),
         time="timestamp",
+        storage=settings.storage,
     )
+
+
+def _partition_by(settings: StreamSettings, day: str, schema: StructType) -> tuple[str, ...]:
+    return settings.partition_columns(day, schema.fieldNames())
 
 
 def _count(records: DataFrame) -> Appended:
