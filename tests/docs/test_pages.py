@@ -18,6 +18,7 @@ SHOWN = ("", "text", "json", "javascript", "java", "sql", "toml", "yaml")
 # Pages whose blocks need more than a node and a shell, and who runs or checks them.
 ELSEWHERE = {
     "docs/spark.md": "tests/spark/test_pages.py",
+    "docs/spark-kafka-source.md": "tests/spark/test_pages.py",
     "docs/pipelines.md": "tests/pipelines/test_lake_and_topic.py",
 }
 # For those who work on Headrace itself.

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from benchmarks.maven import NoJars
+from benchmarks.spark.kafka_jars import connector
 
 from headrace.pipelines.session import java_options
 from headrace.spark.registering import register
@@ -33,11 +37,23 @@ SETTINGS = {
 CLUSTER_SETTINGS = {
     "spark.executor.memory": "512m",
     # As drivers are started: tests/conftest.py says why.
-    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
+
+
+@cache
+def kafka_source() -> tuple[Path, ...]:
+    """The jars of Spark's own Kafka source; none where Maven cannot be reached."""
+    import pyspark
+
+    try:
+        return tuple(connector(pyspark.__version__).jars)
+    except NoJars as error:
+        print(error, file=sys.stderr)
+        return ()
 
 
 def environment() -> dict[str, str]:
@@ -68,6 +84,8 @@ def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
     if master.startswith("spark:"):
         for name, value in CLUSTER_SETTINGS.items():
             builder = builder.config(name, value)
+    if master.startswith("local"):
+        builder = builder.config("spark.jars", ",".join(map(str, kafka_source())))
     logging = java_options(str(folder / "log4j2.properties"))
     session: SparkSession = (
         builder.config("spark.local.dir", str(folder))

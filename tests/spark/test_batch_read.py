@@ -8,8 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tests.interop.conftest import NodeProcess
 from tests.spark.conftest import Topic
+from tests.unit.spark.test_topic_pattern import MATCHES, NAMES, REFUSED, WRONG
 
 
 def read(spark: SparkSession, topic: Topic, **options: object) -> DataFrame:
@@ -96,6 +98,57 @@ def test_a_pattern_finds_its_topics(spark: SparkSession, node: NodeProcess) -> N
     assert values(frame.load()) == [b"metrics-a", b"metrics-b"]
 
 
+def test_java_reads_patterns_as_we_do(spark: SparkSession) -> None:
+    # What `tests/unit/spark/test_topic_pattern.py` expects of us, asked of Java itself.
+    java: Any = spark._jvm
+    regex = java.java.util.regex.Pattern
+    for pattern, wanted in MATCHES.items():
+        compiled = regex.compile(pattern.strip())
+        found = [name for name in sorted(NAMES) if compiled.matcher(name).matches()]
+        assert (pattern, found) == (pattern, sorted(wanted.split()))
+    for pattern in REFUSED:
+        regex.compile(pattern)
+    for pattern in WRONG:
+        with pytest.raises(PySparkException):
+            regex.compile(pattern)
+
+
+def test_times_without_a_zone_are_as_from_json_takes_them(
+    spark: SparkSession, topic: Topic
+) -> None:
+    # In New York clocks are set forward on March 10 at 2, and back on November 3 at 2.
+    texts = (
+        "2024-07-01T12:00:00", "2024-01-01 12:00:00.123456", "2024-07-01T12:00:00Z",
+        "2024-07-01T12:00:00+02:00", "2024-03-10T02:30:00", "2024-11-03T01:30:00", "2024-07-01",
+    )  # fmt: skip
+    topic.publish([f'{{"at": "{text}"}}'.encode() for text in texts])
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        frame = read(spark, topic, valueFormat="json", valueSchema="at TIMESTAMP")
+        parsed = F.from_json(F.col("value").cast("string"), "at TIMESTAMP")["at"]
+        rows = frame.select(
+            F.unix_micros("decoded.at").alias("ours"), F.unix_micros(parsed).alias("sparks")
+        ).collect()
+        assert len(rows) == len(texts) and all(row.ours is not None for row in rows)
+        assert [row.ours for row in rows] == [row.sparks for row in rows]
+        away = read(
+            spark, topic, valueFormat="json", valueSchema="at TIMESTAMP", timeZone="Asia/Tokyo"
+        )
+        here = {row.at for row in frame.select("decoded.at").collect()}
+        assert len(here & {row.at for row in away.select("decoded.at").collect()}) == 2
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_two_actions_write_one_dead_letter(spark: SparkSession, topic: Topic) -> None:
+    topic.publish([b'{"id": 1}', b"nonsense"])
+    frame = read(
+        spark, topic, valueFormat="json", valueSchema="id BIGINT", badRecords="dead-letters"
+    )
+    assert (frame.count(), len(frame.collect())) == (1, 1)
+    assert [m.value() for m in Topic(topic.node, f"{topic.name}.dlq").consume(1)] == [b"nonsense"]
+
+
 def test_more_splits_than_partitions_read_the_same_rows(spark: SparkSession, topic: Topic) -> None:
     topic.publish(numbers(0, 5_000))
     frame = read(spark, topic, minPartitions=7, rowsPerBatch=100)
@@ -120,7 +173,7 @@ def test_chosen_columns_are_all_there_is(spark: SparkSession, topic: Topic) -> N
         ({"subscribe": "nowhere"}, "there is no topic 'nowhere'"),
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'"),
         ({"startingOffsets": "latest"}, "cannot be 'latest' in a batch"),
-        ({"maxOffsetsPerTrigger": 5}, "is not for a batch read"),
+        ({"sinkId": "x"}, "'sinkId' is not for a"),
         ({"valueFormat": "json", "valueSchema": "a CHAR(3)"}, "'valueSchema' has a type that"),
         ({"valueFormat": "json", "valueSchema": "a INT, a INT"}, "'valueSchema' has 'a' twice"),
     ],
@@ -128,8 +181,10 @@ def test_chosen_columns_are_all_there_is(spark: SparkSession, topic: Topic) -> N
 def test_a_wrong_option_is_one_clear_error(
     spark: SparkSession, topic: Topic, options: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(PySparkException, match=says):
+    with pytest.raises(PySparkException, match=says) as raised:
         read(spark, topic, **options).count()
+    # The message and no more: no traceback of the process that planned.
+    assert len(str(raised.value).splitlines()) <= 2
 
 
 def test_offsets_that_are_gone_are_an_error_unless_allowed(
@@ -137,7 +192,7 @@ def test_offsets_that_are_gone_are_an_error_unless_allowed(
 ) -> None:
     topic.publish(numbers(0, 100), partition=0)
     topic.delete_before({0: 40})
-    bounds = {"startingOffsets": f'{{"{topic.name}": {{"0": 10}}}}'}
+    bounds = {"startingOffsets": f'{{"{topic.name}": {{"0": 10, "1": -2}}}}'}
     with pytest.raises(PySparkException, match="begins at offset 40, so 10 is not there"):
         read(spark, topic, **bounds).count()
     assert values(read(spark, topic, **bounds, failOnDataLoss=False)) == numbers(40, 100)

@@ -37,11 +37,12 @@ def test_tasks_that_fail_and_come_again_write_each_row_once(
     target = Topic(topic.node, f"{topic.name}-copy")
     target.create(3)
     topic.publish(numbers(0, 2_000))
+    # The topic that was read stands in a column, and does not say where rows go.
     source = (
         spark.readStream.format("headrace")
         .options(servers=topic.node.bootstrap, subscribe=topic.name, startingOffsets="earliest")
         .load()
-        .select("value")
+        .select("value", "topic")
     )
     query = (
         source.mapInArrow(failing_at_first, source.schema)
@@ -54,6 +55,7 @@ def test_tasks_that_fail_and_come_again_write_each_row_once(
     )
     query.awaitTermination()
     assert values(target.consume(2_000)) == numbers(0, 2_000)
+    topic.consume(2_000)
 
 
 def test_a_batch_that_is_written_again_by_hand_is_recognised(
@@ -71,9 +73,13 @@ def test_a_batch_that_is_written_again_by_hand_is_recognised(
     markers = [each[topic.name, 0] for each in found]
     assert {marker.offset for marker in markers} == {2}
     assert sum(spark_rows_of(marker.metadata) for marker in markers) == 200
+    # Rows that name their topics, with the marker beside one of them.
+    by_row = frame.selectExpr("value", f"'{topic.name}' AS topic")
+    for _ in range(2):
+        write(by_row, topic, **named, batchId=2, topic=None, markerTopic=topic.name)
     # Every write without a name is one of its own, and leaves no marker behind.
     write(frame, topic, exactlyOnce=True)
-    assert len(topic.consume(300)) == 300
+    assert len(topic.consume(400)) == 400
 
 
 def test_a_transaction_that_the_broker_does_not_allow_names_its_option(topic: Topic) -> None:

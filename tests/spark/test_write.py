@@ -8,20 +8,23 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.conftest import Topic
 from tests.spark.test_batch_read import numbers
 
+from headrace.core.errors import InvalidOption
 from headrace.engine.partitioner import partition_of_key
+from headrace.spark.each_batch import topic_writer
 
 
 def write(frame: DataFrame, target: Topic, /, **options: object) -> None:
     writer = frame.write.format("headrace").mode("append")
     given = {"servers": target.node.bootstrap, "topic": target.name} | options
     for name, value in given.items():
-        writer = writer.option(name, str(value))
+        if value is not None:
+            writer = writer.option(name, str(value))
     writer.save()
 
 
@@ -31,8 +34,10 @@ def values(messages: list[Message]) -> list[bytes]:
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
 def test_every_row_is_a_record(spark: SparkSession, topic: Topic, compression: str) -> None:
-    frame = spark.range(5_000).select(F.format_string("%06d", "id").alias("value"))
-    write(frame, topic, **{"kafka.compression.type": compression, "kafka.batch.size": 10_000})
+    # What is no part of a record is left out, and what changes nothing is taken.
+    frame = spark.range(5_000).select("id", F.format_string("%06d", "id").alias("value"))
+    given = {"kafka.compression.type": compression, "kafka.batch.size": 10_000, "kafka.acks": 1}
+    write(frame, topic, **given)
     assert values(topic.consume(5_000)) == numbers(0, 5_000)
 
 
@@ -70,7 +75,7 @@ def test_every_column_has_its_place_in_a_record(spark: SparkSession, topic: Topi
         AS rows(key, value, topic, partition, headers, timestamp, priority, delayMs)
         """
     )
-    write(frame, topic)
+    write(frame, topic, topic=None)
     [first] = topic.consume(1)
     [second] = other.consume(1)
     assert (first.key(), first.value(), first.partition()) == (b"k", b"v", 1)
@@ -84,7 +89,8 @@ def test_every_column_has_its_place_in_a_record(spark: SparkSession, topic: Topi
 @pytest.mark.parametrize(
     ("select", "options", "says"),
     [
-        ("id", {}, "no place for column 'id' in a record; drop it"),
+        ("id", {}, "there is no column 'value'"),
+        ("'v' AS value, 'k' AS keys", {}, "column 'keys' in a record; did you mean 'key'"),
         ("id AS value", {}, "column 'value' is bigint; cast it to binary or string"),
         ("'k' AS key", {}, "there is no column 'value'"),
         ("'v' AS value", {"topic": "nowhere"}, "there is no topic 'nowhere'"),
@@ -92,10 +98,11 @@ def test_every_column_has_its_place_in_a_record(spark: SparkSession, topic: Topi
         ("'v' AS value", {"batchId": 1, "exactlyOnce": True}, "name that by 'sinkId'"),
         ("'v' AS value", {"sinkId": "", "exactlyOnce": True}, "'sinkId' has 0 characters; give"),
         ("'v' AS value, 'w' AS VALUE", {}, "there are two columns 'value', whatever their case"),
-        ("'v' AS value", {"kafka.linger.ms": 5}, "is not known for a write; leave it out"),
-        ("'v' AS value", {"kafka.acks": "0"}, "'kafka.acks' is '0'; use all"),
+        ("'v' AS value", {"kafka.lingering": 5}, "is not known for a write"),
+        ("'v' AS value", {"kafka.transactional.id": "x"}, "is refused: set 'exactlyOnce'"),
         ("'v' AS value", {"startingOffsets": "latest"}, "is not for a write; leave it out"),
-        ("'v' AS value, 'x' AS topic, 9 AS partition", {}, "there is no topic 'x' to write to"),
+        ("'v' AS value, 'x' AS topic", {"topic": None}, "there is no topic 'x' to write to"),
+        ("'v' AS value, 'x' AS topic", {"topic": None, "exactlyOnce": True}, "'markerTopic' to"),
         ("'v' AS value, 9 AS partition", {}, "partition is 9, and topic .* has 2; correct"),
     ],
 )
@@ -112,6 +119,14 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, topic: Topic) -> Non
     writer = frame.write.format("headrace").options(servers=topic.node.bootstrap, topic=topic.name)
     with pytest.raises(PySparkException, match="only ever added to; use mode"):
         writer.mode("overwrite").save()
+
+
+def test_a_batch_needs_a_mode(spark: SparkSession, topic: Topic) -> None:
+    # The default is Spark's errorifexists, which it allows no source of version 2.
+    writer = spark.sql("SELECT 'v' AS value").write.format("headrace")
+    writer = writer.options(servers=topic.node.bootstrap, topic=topic.name)
+    with pytest.raises(PySparkException, match='cannot be written in the "ErrorIfExists"'):
+        writer.save()
 
 
 def test_a_stream_goes_from_topic_to_topic(
@@ -139,3 +154,63 @@ def test_a_stream_goes_from_topic_to_topic(
     )
     query.awaitTermination()
     assert values(target.consume(1_000)) == numbers(0, 1_000)
+
+
+def counts_of(spark: SparkSession, topic: Topic) -> DataFrame:
+    """How often each value was published, counted again with every 40 of them."""
+    source = (
+        spark.readStream.format("headrace")
+        .options(servers=topic.node.bootstrap, subscribe=topic.name, startingOffsets="earliest")
+        .option("maxOffsetsPerTrigger", 40)
+        .load()
+    )
+    counts = source.groupBy(F.col("value").alias("key")).count()
+    return counts.selectExpr("key", "CAST(count AS STRING) AS value")
+
+
+def counted(messages: list[Message]) -> list[tuple[bytes | None, bytes | None]]:
+    return sorted((message.key(), message.value()) for message in messages)
+
+
+def test_an_aggregation_writes_what_changed(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    target = Topic(topic.node, f"{topic.name}-counts")
+    target.create(2)
+    topic.publish([b"a"] * 40, partition=0)
+    servers = topic.node.bootstrap
+    sink = {"servers": servers, "topic": target.name, "exactlyOnce": True}
+    write = topic_writer(sink, sinkId=f"counts-{topic.name}")
+
+    def write_twice(frame: DataFrame, batch: int) -> None:
+        write(frame, batch)
+        write(frame, batch)
+
+    writer = counts_of(spark, topic).writeStream.outputMode("update")
+    writer = writer.option("checkpointLocation", str(tmp_path / "update"))
+    writer = writer.foreachBatch(write_twice).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    topic.publish([b"a"] * 20 + [b"b"] * 20, partition=0)
+    writer.start().awaitTermination()
+    assert counted(target.consume(3)) == [(b"a", b"40"), (b"a", b"60"), (b"b", b"20")]
+    with pytest.raises(InvalidOption, match="'sinkId' is missing: with foreachBatch"):
+        topic_writer(sink)
+    with pytest.raises(InvalidOption, match="'batchId' is given by foreachBatch"):
+        topic_writer(sink, batchId=1)
+
+
+def test_an_aggregation_writes_all_of_it_or_is_sent_to_foreach_batch(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    target = Topic(topic.node, f"{topic.name}-counts")
+    target.create(2)
+    topic.publish([b"a"] * 40 + [b"b"] * 20, partition=0)
+    writer = counts_of(spark, topic).writeStream.format("headrace").trigger(availableNow=True)
+    writer = writer.options(servers=topic.node.bootstrap, topic=target.name)
+    complete = writer.outputMode("complete").option("checkpointLocation", str(tmp_path / "all"))
+    complete.start().awaitTermination()
+    assert counted(target.consume(3)) == [(b"a", b"40"), (b"a", b"40"), (b"b", b"20")]
+    # Spark asks no sink that is written in Python whether it takes updates.
+    update = writer.outputMode("update").option("checkpointLocation", str(tmp_path / "update"))
+    with pytest.raises((PySparkException, StreamingQueryException), match="support Update mode"):
+        update.start().awaitTermination()

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from headrace.client.kafka.cluster import KafkaCluster
 from headrace.spark.filters import Narrowing, narrow
 from headrace.spark.options import ReadOptions
+from headrace.spark.plain_errors import told_plainly
 from headrace.spark.planning import Planner, batch_ranges, connect, narrowed
 from headrace.spark.rows import read_range
 from headrace.spark.schema import arrow_schema
@@ -23,6 +24,7 @@ class HeadraceReader(DataSourceReader):
         self._schema = arrow_schema(options.shape, schema)
         self._narrowing = Narrowing()
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         options = self._options
         with connect(options) as cluster:

@@ -3,7 +3,11 @@
     decoder.decode(values) -> the struct column, and a reason for each bad value
 
 A value that is null is no bad record: its struct is null. A bad one never stops a
-query: the reason stands beside it, or the record goes to the dead letters.
+query: the reason stands beside it, or the record goes to the dead letters. A framed value
+whose schema is another than those that were named is a bad one: its bytes could be taken
+for other fields.
+
+    0 | id of the schema, 4 bytes | [protobuf: which message] | the value
 
 JSON is parsed by Arrow, a whole column at a time: every value is put into an envelope
 with its number under a name that nobody can know, so that no value can pretend to be
@@ -20,6 +24,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -27,8 +32,9 @@ import pyarrow.json as pj
 
 from headrace.core.errors import InvalidOption
 from headrace.spark.decoding_options import Decoding
+from headrace.spark.zones import as_text, with_times, zone_named, zone_of_task
 
-_CONFLUENT_BYTES = 5
+_FRAME_BYTES = 5
 # Of a column's values at most so many bytes are parsed at once.
 _BLOCK_BYTES = 1 << 30
 
@@ -45,22 +51,32 @@ class Decoder(Protocol):
 
 def decoder_of(decoding: Decoding, type: pa.StructType) -> Decoder:
     if decoding.format == "json":
-        return JsonDecoder(type)
+        zone = zone_of_task(decoding.time_zone, decoding.driver_zone)
+        return JsonDecoder(type, zone, decoding.schema_ids)
     if decoding.format == "avro":
         return AvroDecoder(decoding, type)
     return ProtobufDecoder(decoding, type)
 
 
 class JsonDecoder:
-    def __init__(self, type: pa.StructType) -> None:
+    def __init__(self, type: pa.StructType, zone: str, schema_ids: Sequence[int] = ()) -> None:
+        self._schema_ids = schema_ids
         self._type = type
+        # Arrow's parser takes times without a zone for UTC, and does not say which they were.
+        self._parsed = as_text(type)
+        # What has no times needs no zone, which a machine without a list of them would not know.
+        self._zone = UTC if self._parsed.equals(type) else zone_named(zone)
+        if self._zone is UTC:
+            self._parsed = type
         self._number = f"n{os.urandom(8).hex()}"
-        self._schema = pa.schema([("v", type), (self._number, pa.int64())])
+        self._schema = pa.schema([("v", self._parsed), (self._number, pa.int64())])
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         reasons: list[str | None] = [None] * len(values)
-        there = [row for row, value in enumerate(values) if value is not None]
-        parts = self._parse([(row, values[row] or b"") for row in there], reasons)
+        there = [(row, value) for row, value in enumerate(values) if value is not None]
+        if self._schema_ids:
+            there = self._without_frames(there, reasons)
+        parts = self._parse(there, reasons)
         rows = [row for part in parts for row in part[0]]
         if len(rows) == len(values) and len(parts) == 1:
             return Decoded(parts[0][1], reasons)
@@ -72,6 +88,17 @@ class JsonDecoder:
             return Decoded(pa.nulls(len(values), self._type), reasons)
         joined = pa.concat_arrays([part[1] for part in parts])
         return Decoded(joined.take(pa.array(place, pa.int32())), reasons)
+
+    def _without_frames(
+        self, rows: list[tuple[int, bytes]], reasons: list[str | None]
+    ) -> list[tuple[int, bytes]]:
+        found = []
+        for row, value in rows:
+            try:
+                found.append((row, _unframed(value, self._schema_ids)))
+            except ValueError as error:
+                reasons[row] = f"not the JSON that was expected: {error}"
+        return found
 
     def _parse(
         self, rows: list[tuple[int, bytes]], reasons: list[str | None]
@@ -106,7 +133,7 @@ class JsonDecoder:
         column = table.column("v").combine_chunks()
         # The parser takes bytes as they come, and text that is none breaks who reads it.
         column.validate(full=True)
-        return column
+        return with_times(column, self._type, self._zone)
 
 
 class AvroDecoder:
@@ -115,12 +142,12 @@ class AvroDecoder:
 
         self._type = type
         self._schema = parse_schema(parse_avro(decoding.schema))
-        self._skipped = _CONFLUENT_BYTES if decoding.framing == "confluent" else 0
+        self._schema_ids = decoding.schema_ids
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         from fastavro import schemaless_reader
 
-        return _one_by_one(values, self._skipped, self._type, self._read(schemaless_reader))
+        return _one_by_one(values, self._schema_ids, self._type, self._read(schemaless_reader))
 
     def _read(self, read: Any) -> Any:
         def read_one(value: bytes) -> Any:
@@ -137,21 +164,36 @@ class ProtobufDecoder:
     def __init__(self, decoding: Decoding, type: pa.StructType) -> None:
         self._type = type
         self._decoding = decoding
-        self._skipped = _CONFLUENT_BYTES + 1 if decoding.framing == "confluent" else 0
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         message = message_class(self._decoding)
+        schema_ids = self._decoding.schema_ids
+        path = message_path(message.DESCRIPTOR)
 
         def read_one(value: bytes) -> Any:
             found = message()
-            found.ParseFromString(value)
+            found.ParseFromString(_behind_path(value, path) if schema_ids else value)
             return message_values(found)
 
-        return _one_by_one(values, self._skipped, self._type, read_one)
+        return _one_by_one(values, schema_ids, self._type, read_one)
+
+
+def _unframed(value: bytes, schema_ids: Sequence[int]) -> bytes:
+    """What is behind the frame; the value itself where there are no frames. ValueError
+    for one that is not framed, or whose schema is another."""
+    if not schema_ids:
+        return value
+    if len(value) < _FRAME_BYTES or value[0]:
+        raise ValueError("it is not framed as a schema registry does")
+    id = int.from_bytes(value[1:_FRAME_BYTES], "big")
+    if id not in schema_ids:
+        known = ", ".join(map(str, schema_ids))
+        raise ValueError(f"its schema has id {id}, and option 'valueSchemaId' is {known}")
+    return value[_FRAME_BYTES:]
 
 
 def _one_by_one(
-    values: Sequence[bytes | None], skipped: int, type: pa.StructType, read: Any
+    values: Sequence[bytes | None], schema_ids: Sequence[int], type: pa.StructType, read: Any
 ) -> Decoded:
     rows: list[Any] = []
     reasons: list[str | None] = []
@@ -159,9 +201,7 @@ def _one_by_one(
         row, reason = None, None
         if value is not None:
             try:
-                if skipped and (len(value) < skipped or value[0]):
-                    raise ValueError("it is not framed as a schema registry does")
-                row = read(value[skipped:])
+                row = read(_unframed(value, schema_ids))
                 # What Arrow cannot take is this record's fault, not its neighbours'.
                 pa.scalar(row, type)
             except Exception as error:
@@ -208,6 +248,47 @@ def message_class(decoding: Decoding) -> Any:
             f"option 'valueMessage': the descriptor set has no message {decoding.message!r}"
         ) from None
     return message_factory.GetMessageClass(found)
+
+
+def message_path(descriptor: Any) -> tuple[int, ...]:
+    """Where in its file the message is declared: its number, behind those of the messages
+    around it."""
+    from google.protobuf import descriptor_pb2
+
+    outer = descriptor.containing_type
+    owner: Any
+    path: tuple[int, ...] = ()
+    if outer is None:
+        descriptor.file.CopyToProto(owner := descriptor_pb2.FileDescriptorProto())
+        siblings = owner.message_type
+    else:
+        outer.CopyToProto(owner := descriptor_pb2.DescriptorProto())
+        siblings, path = owner.nested_type, message_path(outer)
+    return (*path, [each.name for each in siblings].index(descriptor.name))
+
+
+def _behind_path(value: bytes, wanted: tuple[int, ...]) -> bytes:
+    """What is behind the numbers of the message. They are of variable length, how many
+    there are comes first, and none at all means the first message."""
+    count, at = _number(value, 0)
+    path = []
+    for _ in range(count):
+        number, at = _number(value, at)
+        path.append(number)
+    if tuple(path or (0,)) != wanted:
+        raise ValueError(f"it is message {path or [0]} of its file, not {list(wanted)}")
+    return value[at:]
+
+
+def _number(value: bytes, at: int) -> tuple[int, int]:
+    """A number whose sign is its last bit, and where the next one begins."""
+    found = shift = 0
+    while shift < 35 and at < len(value):
+        found |= (value[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if value[at - 1] < 0x80:
+            return (found >> 1) ^ -(found & 1), at
+    raise ValueError("it does not say which message it is")
 
 
 def message_values(message: Any) -> dict[str, Any]:

@@ -2,7 +2,16 @@
 
 They go to `<topic>.dlq`, where everything that Headrace gives up goes, with the same
 headers, so that every tool for dead letters shows them, with the reason. The topic is
-made if it is not there. A task that is repeated sends its letters again: at least once.
+made if it is not there.
+
+Spark reads a DataFrame again for every action, and repeats tasks. So a letter is written
+once for each record and group: before a task sends letters, it looks for those that are
+there. They have the timestamps of their records, so it looks from the oldest of its own
+bad records on, in the one partition to which they go. Two tasks that read the same
+records at the same moment may both write a letter.
+
+Rejected: remembering up to which offset letters were written. A query with another
+schema finds other records bad.
 """
 
 from __future__ import annotations
@@ -11,13 +20,21 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from headrace.client.kafka.cluster import KafkaCluster, KafkaError
+from headrace.client.kafka.cluster import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    KafkaCluster,
+    KafkaError,
+)
 from headrace.client.kafka.connection import CREATE_TOPICS
+from headrace.client.kafka.fetching import Gap, PartitionFetch
 from headrace.client.kafka.producing import KafkaProducer, Records
 from headrace.core.errors import InvalidOption
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.dead_letter import Story, bury
-from headrace.record import HEADER_BYTES, Record, build_batch
+from headrace.record import HEADER_BYTES, Record, build_batch, read_records, split_batches
+from headrace.record.attribute_headers import DLQ_GROUP, ORIGIN
 from headrace.spark.splits import OffsetRange
 from headrace.wire.kafka.errors import ErrorCode
 from headrace.wire.kafka.generated.create_topics_request import (
@@ -62,6 +79,8 @@ class LetterSender:
         self._cluster = cluster
         self._range = range
         self._group = group or DEFAULT_GROUP
+        # What a letter's origin begins with; the record's offset is behind it.
+        self._origin = f"{range.id}/{range.partition}/spark/0/".encode()
         self._letters: list[tuple[Record, str]] = []
         self._bytes = 0
 
@@ -80,6 +99,10 @@ class LetterSender:
         partition = self._range.partition
         if found is not None:
             partition %= len(found.partitions)
+            there = self._written(name, partition, min(each.timestamp_ms for each, _ in letters))
+            letters = [letter for letter in letters if letter[0].offset not in there]
+            if not letters:
+                return
         producer = KafkaProducer(self._cluster)
         try:
             producer.begin()
@@ -89,6 +112,39 @@ class LetterSender:
         finally:
             producer.close()
 
+    def _written(self, name: str, partition: int, since_ms: int) -> set[int]:
+        """The offsets of the records whose letters are there, of those from a time on."""
+        place = (name, partition)
+        start = self._cluster.offsets({place: since_ms if since_ms >= 0 else EARLIEST})[place]
+        end = self._cluster.offsets({place: LATEST})[place]
+        if start.offset < 0:
+            return set()
+        fetch = PartitionFetch(
+            self._cluster,
+            name,
+            partition,
+            start.offset,
+            end.offset,
+            isolation_level=READ_UNCOMMITTED,
+            gaps_allowed=True,
+        )
+        return {
+            offset
+            for fetched in fetch
+            if not isinstance(fetched, Gap)
+            for record in _records_of(fetched.records)
+            if (offset := self._letter_of(record)) is not None
+        }
+
+    def _letter_of(self, letter: Record) -> int | None:
+        """The offset of the record whose letter it is, if it is of our range and group."""
+        headers = dict(letter.headers)
+        origin = headers.get(ORIGIN) or b""
+        if headers.get(DLQ_GROUP) != self._group.encode() or not origin.startswith(self._origin):
+            return None
+        offset = origin[len(self._origin) :]
+        return int(offset) if offset.isdigit() else None
+
     def _records(self, letters: list[tuple[Record, str]]) -> Records:
         now_ms = int(time.time() * 1000)
         made = [
@@ -97,13 +153,19 @@ class LetterSender:
                 Story(
                     self._range.topic, self._range.partition, self._group, REASON, why, 1, now_ms
                 ),
-                f"{self._range.id}/{self._range.partition}/spark/0/{record.offset}".encode(),
+                self._origin + b"%d" % record.offset,
             )
             for record, why in letters
         ]
         times = [record.timestamp_ms for record in made]
         data = build_batch(made)[HEADER_BYTES:]
         return Records(data, len(made), times[0], max(times))
+
+
+def _records_of(batches: memoryview) -> Iterator[Record]:
+    for at, header in split_batches(batches):
+        if not header.is_control:
+            yield from read_records(batches[at : at + header.size_bytes], header)
 
 
 def _size(record: Record) -> int:

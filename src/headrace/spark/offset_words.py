@@ -4,8 +4,9 @@
     {"orders": {"0": 23, "1": -2}}        by partition; -2 is earliest, -1 latest
     {"orders": {"0": 1700000000000}}      the same shape by time, in milliseconds
 
-A partition that JSON leaves out begins at earliest and ends at latest; one that it
-names and that does not exist is an error when the query is planned.
+A partition that JSON leaves out, or one that it names and that is not read, is an error
+when the query is planned. With option 'unlistedPartitions' one that is left out begins at
+earliest and ends at latest.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ Place = tuple[str, int]
 
 class Bound(NamedTuple):
     """One end of what is read. `everywhere` is for places that are not named: EARLIEST,
-    LATEST or, when `by_time`, milliseconds. `places` are offsets, or times."""
+    LATEST or, when `by_time`, milliseconds. `places` are offsets, or times; `is_list`
+    says that they were given one by one."""
 
     option: str
     by_time: bool
     everywhere: int
     places: Mapping[Place, int]
+    is_list: bool = False
 
 
 def parse_offsets(option: str, text: str, *, is_start: bool, is_stream: bool) -> Bound:
@@ -67,7 +70,7 @@ def parse_offsets(option: str, text: str, *, is_start: bool, is_stream: bool) ->
                 f"option {option!r}: {offset} of {topic}:{partition} is not an offset; "
                 "give 0 or more, -2 for earliest or -1 for latest"
             )
-    return Bound(option, False, rest, places)
+    return Bound(option, False, rest, places, True)
 
 
 def parse_times(option: str, text: str, *, is_start: bool) -> Bound:
@@ -75,7 +78,7 @@ def parse_times(option: str, text: str, *, is_start: bool) -> Bound:
     places = parse_places(option, text)
     for time_ms in places.values():
         _check_time(option, time_ms)
-    return Bound(option, True, EARLIEST if is_start else LATEST, places)
+    return Bound(option, True, EARLIEST if is_start else LATEST, places, True)
 
 
 def parse_time(option: str, text: str) -> Bound:

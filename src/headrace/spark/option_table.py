@@ -1,7 +1,8 @@
 """The options by name: which there are, for what they are, and other names of theirs.
 
-Names are those of Spark's own Kafka source where it has them. Spark gives us options
-without regard to case, so here they are looked up in lower case.
+Names are those of Spark's own Kafka source where it has them; `foreign_options` has those
+of its that do nothing here. Spark gives us options without regard to case, so they are
+looked up in lower case.
 """
 
 from __future__ import annotations
@@ -11,6 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.core.errors import InvalidOption
+from headrace.spark.foreign_options import (
+    foreign_names,
+    is_plain,
+    shown,
+    why_no_effect,
+    why_refused,
+)
+from headrace.spark.warnings_once import warn_once
 
 SERVERS: Final = "kafka.bootstrap.servers"
 
@@ -28,6 +37,7 @@ _READ: Final = (
     "startingTimestamp",
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "unlistedPartitions",
     "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -36,10 +46,13 @@ _READ: Final = (
     "valueSchema",
     "valueMessage",
     "valueFraming",
+    "valueSchemaId",
+    "timeZone",
     "badRecords",
     "rowsPerBatch",
     "kafka.isolation.level",
     "kafka.fetch.max.bytes",
+    "kafka.max.partition.fetch.bytes",
     "kafka.request.timeout.ms",
     "kafka.client.id",
 )
@@ -59,6 +72,8 @@ STREAM: Final = (
 WRITE: Final = (
     SERVERS,
     "topic",
+    "markerTopic",
+    "includeHeaders",
     "exactlyOnce",
     "sinkId",
     "batchId",
@@ -67,7 +82,6 @@ WRITE: Final = (
     "kafka.batch.size",
     "kafka.request.timeout.ms",
     "kafka.client.id",
-    "kafka.acks",
 )
 # What Spark or a user of a DataFrame adds, and what means nothing to us.
 _IGNORED: Final = frozenset(("checkpointlocation", "queryname"))
@@ -75,18 +89,18 @@ _IGNORED: Final = frozenset(("checkpointlocation", "queryname"))
 _OTHER_NAMES: Final = {
     "servers": SERVERS,
     "headers": "includeHeaders",
-    "kafka.group.id": "progressGroup",
-    "groupid": "progressGroup",
-    "kafka.max.partition.fetch.bytes": "kafka.fetch.max.bytes",
 }
 # Below this, two names are only of the same family, as all of Kafka's are.
 _ALIKE: Final = 0.75
 _EVERY: Final = {name.lower(): name for name in (*BATCH, *STREAM, *WRITE)}
 
 
-def canonical(options: Mapping[str, str], allowed: Iterable[str], purpose: str) -> dict[str, str]:
+def canonical(
+    options: Mapping[str, str], allowed: Iterable[str], purpose: str, *, is_quiet: bool = False
+) -> dict[str, str]:
     """The options under the names that this table gives them. InvalidOption for one
-    that is unknown, given twice under two names, or not for this purpose."""
+    that is unknown, given twice under two names, or not for this purpose; a warning for
+    one that has no effect, unless `is_quiet`."""
     names = {name.lower(): name for name in allowed}
     found: dict[str, str] = {}
     spelled: dict[str, str] = {}
@@ -96,7 +110,14 @@ def canonical(options: Mapping[str, str], allowed: Iterable[str], purpose: str) 
             continue
         name = names.get(_OTHER_NAMES.get(lower, lower).lower())
         if name is None:
-            raise _unknown(given, names, purpose)
+            reason = why_no_effect(given, purpose)
+            if reason is None and lower.startswith("kafka.") and lower in _EVERY:
+                reason = f"it is not for {purpose}"
+            if reason is None and not is_plain(given, value):
+                raise _unknown(given, names, purpose)
+            if reason is not None and not is_quiet:
+                warn_once(f"option {shown(given)!r} has no effect here: {reason}")
+            continue
         if name in found and found[name] != value:
             raise InvalidOption(
                 f"options {spelled[name]!r} and {given!r} mean the same and differ; keep one"
@@ -108,14 +129,13 @@ def canonical(options: Mapping[str, str], allowed: Iterable[str], purpose: str) 
 
 def _unknown(given: str, names: Mapping[str, str], purpose: str) -> InvalidOption:
     lower = given.lower()
+    reason = why_refused(given, purpose)
+    if reason is not None:
+        return InvalidOption(f"option {shown(given)!r} is refused: {reason}")
     known = _EVERY.get(_OTHER_NAMES.get(lower, lower).lower())
     if known is not None:
         return InvalidOption(f"option {known!r} is not for {purpose}; leave it out there")
-    if lower.startswith(("kafka.security", "kafka.sasl", "kafka.ssl")):
-        return InvalidOption(
-            f"option {given!r}: encryption and authentication are not there yet; "
-            "leave it out and use a listener without them"
-        )
-    close = difflib.get_close_matches(lower, (*names, *_OTHER_NAMES), 1, _ALIKE)
-    advice = f"did you mean {names.get(close[0], close[0])!r}?" if close else "leave it out"
+    candidates = (*names, *_OTHER_NAMES, *foreign_names(purpose))
+    close = difflib.get_close_matches(lower, candidates, 1, _ALIKE)
+    advice = f"did you mean {names.get(close[0], shown(close[0]))!r}?" if close else "leave it out"
     return InvalidOption(f"option {given!r} is not known for {purpose}; {advice}")

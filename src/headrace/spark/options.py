@@ -6,14 +6,13 @@ Every mistake is one InvalidOption that names the option and what to do. Options
 contradict each other are a mistake too: guessing which one was meant is how data gets
 lost in silence.
 
-Rejected: taking whatever Kafka's Java client would take. An option that does nothing
-here is refused, since its user counts on it.
+Rejected: taking whatever Kafka's Java client would take. What does nothing here is
+known by name (`foreign_options`); what is unknown is a mistake.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, cast
 
@@ -44,6 +43,7 @@ from headrace.spark.offset_words import (
 )
 from headrace.spark.option_table import BATCH, SERVERS, STREAM, canonical
 from headrace.spark.option_values import choice, duration, flag, number
+from headrace.spark.pattern.topics import topic_pattern
 
 Kind = Literal["batch", "stream"]
 View = Literal["stream", "dead-letters", "delayed"]
@@ -86,6 +86,8 @@ class ReadOptions(NamedTuple):
     ending: Bound
     # What happens when a time is later than every record: an error, or the end.
     late_start_is_end: bool
+    # Whether partitions that JSON of offsets leaves out are read as a whole.
+    unlisted_are_whole: bool
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -111,8 +113,8 @@ class ReadOptions(NamedTuple):
 
 
 def parse_shape(options: Mapping[str, str]) -> Shape:
-    """For who is asked for a schema before it is known what it is for."""
-    given = canonical(options, (*BATCH, *STREAM), "a read")
+    """Only the options that decide the schema. It is not known yet what it is for."""
+    given = canonical(options, (*BATCH, *STREAM), "a read", is_quiet=True)
     return Shape(_view(given), _columns(given), parse_decoding(given))
 
 
@@ -141,6 +143,7 @@ def parse_read_options(options: Mapping[str, str], kind: Kind) -> ReadOptions:
         late_start_is_end=choice(
             given, "startingOffsetsByTimestampStrategy", ("error", "latest")
         ) == "latest",
+        unlisted_are_whole=choice(given, "unlistedPartitions", ("error", "whole")) == "whole",
         fail_on_data_loss=flag(given, "failOnDataLoss", True),
         min_partitions=number(given, "minPartitions", 1),
         max_records_per_partition=number(given, "maxRecordsPerPartition", 1),
@@ -152,12 +155,19 @@ def parse_read_options(options: Mapping[str, str], kind: Kind) -> ReadOptions:
         decoding=parse_decoding(given),
         push_filters=flag(given, "pushFilters", False),
         rows_per_batch=number(given, "rowsPerBatch", 1, _ROWS_PER_BATCH_MAX) or ROWS_PER_BATCH,
-        fetch_bytes=number(given, "kafka.fetch.max.bytes", 1, 2**31 - 1) or FETCH_BYTES,
+        fetch_bytes=_fetch_bytes(given),
         timeout_ms=number(given, "kafka.request.timeout.ms", 1, 2**31 - 1) or TIMEOUT_MS,
         client_id=given.get("kafka.client.id", "headrace-spark"),
     )  # fmt: skip
     _check_together(given, parsed)
     return parsed
+
+
+def _fetch_bytes(given: Mapping[str, str]) -> int:
+    """Of one answer. It is of one partition, so both of Kafka's limits are about it."""
+    names = ("kafka.fetch.max.bytes", "kafka.max.partition.fetch.bytes")
+    limits = [number(given, name, 1, 2**31 - 1) for name in names]
+    return min((limit for limit in limits if limit is not None), default=FETCH_BYTES)
 
 
 def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
@@ -226,12 +236,7 @@ def _topics(given: Mapping[str, str]) -> Topics:
     if way == "assign":
         return Topics(assigned=parse_assign(way, text))
     if way == "subscribePattern":
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise InvalidOption(
-                f"option {way!r} is not a regular expression ({error}); correct {text!r}"
-            ) from None
+        topic_pattern(text)
         return Topics(pattern=text)
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
@@ -326,6 +331,7 @@ def _check_together(given: Mapping[str, str], parsed: ReadOptions) -> None:
         raise InvalidOption(
             "option 'badRecords': dead letters need a server to write to; use 'column' with 'path'"
         )
+    _check_times(parsed.starting, parsed.ending)
     for bound in (parsed.starting, parsed.ending):
         if bound.places and parsed.topics.names is not None:
             for topic, _ in bound.places:
@@ -334,6 +340,20 @@ def _check_together(given: Mapping[str, str], parsed: ReadOptions) -> None:
                         f"option {bound.option!r} names topic {topic!r}, which 'subscribe' does "
                         "not; add it there or remove it here"
                     )
+
+
+def _check_times(starting: Bound, ending: Bound) -> None:
+    if not (starting.by_time and ending.by_time):
+        return
+    pairs = [(starting.places[each], ending.places.get(each, -1)) for each in starting.places]
+    if not starting.is_list and not ending.is_list:
+        pairs = [(starting.everywhere, ending.everywhere)]
+    for start_ms, end_ms in pairs:
+        if start_ms > end_ms >= 0:
+            raise InvalidOption(
+                f"option {starting.option!r} ({start_ms}) is behind {ending.option!r} ({end_ms}); "
+                "begin at or before the end"
+            )
 
 
 def _isolation(given: Mapping[str, str]) -> int:

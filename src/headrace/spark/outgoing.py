@@ -43,17 +43,18 @@ class Outgoing(NamedTuple):
 
 
 class RowEncoder:
-    """`partitions_of` says how many partitions a topic has."""
+    """`topic` is where all rows go; without it the column `topic` says where each goes.
+    `partitions_of` says how many partitions a topic has."""
 
     def __init__(
         self,
-        default_topic: str | None,
+        topic: str | None,
         partitions_of: Callable[[str], int],
         *,
         batch_bytes: int,
         first_partition: int = 0,
     ) -> None:
-        self._default_topic = default_topic
+        self._topic = topic
         self._partitions_of = partitions_of
         self._batch_bytes = batch_bytes
         self._turn = first_partition
@@ -70,17 +71,14 @@ class RowEncoder:
 
     def _by_topic(self, columns: dict[str, Any], count: int) -> Iterator[tuple[str, Rows]]:
         every = np.arange(count, dtype=np.int32)
-        topics = columns.get("topic")
-        if topics is None:
-            assert self._default_topic is not None
-            yield self._default_topic, every
+        if self._topic is not None:
+            yield self._topic, every
             return
+        topics = columns["topic"]
         if topics.null_count:
-            if self._default_topic is None:
-                raise InvalidArgument(
-                    "a row's topic is null; fill it, or set option 'topic' for such rows"
-                )
-            topics = pc.fill_null(topics, self._default_topic)
+            raise InvalidArgument(
+                "a row's topic is null; fill the column, or set option 'topic' for all rows"
+            )
         encoded = pc.dictionary_encode(topics)
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         for code, topic in enumerate(encoded.dictionary.to_pylist()):

@@ -10,7 +10,6 @@ what reads directories, is imported when it is needed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from headrace.spark.filters import Narrowing
 from headrace.spark.offset_words import Bound
 from headrace.spark.offsets import Position, TopicPosition
 from headrace.spark.options import ReadOptions
+from headrace.spark.pattern.topics import topic_pattern
 from headrace.spark.splits import OffsetRange
 
 if TYPE_CHECKING:
@@ -60,15 +60,12 @@ class Planner:
         a mistake; a pattern may match nothing yet."""
         wanted = self._options.topics
         if wanted.pattern is not None:
-            pattern = re.compile(wanted.pattern)
-            return {
-                name: topic
-                for name, topic in sorted(self._cluster.topics().items())
-                if pattern.fullmatch(name) and not topic.is_internal
-            }
-        names = wanted.named() or ()
-        found = self._cluster.topics(names)
-        return {name: self._assigned(found[name]) for name in sorted(names) if name in found}
+            there = self._cluster.topics()
+            names = [name for name, topic in there.items() if not topic.is_internal]
+            return {name: there[name] for name in topic_pattern(wanted.pattern).choose(names)}
+        named = wanted.named() or ()
+        found = self._cluster.topics(named)
+        return {name: self._assigned(found[name]) for name in sorted(named) if name in found}
 
     def _assigned(self, topic: TopicInfo) -> TopicInfo:
         if self._options.topics.assigned is None:
@@ -115,6 +112,7 @@ class Planner:
                     f"option {bound.option!r} names {place[0]}:{place[1]}, which is not read; "
                     "remove it there"
                 )
+        self._check_list(bound, places)
         asked = {}
         fixed = {}
         for place in places:
@@ -128,6 +126,18 @@ class Planner:
         if late:
             found |= self._beyond_the_end(bound, late)
         return {place: fixed[place] if place in fixed else found[place].offset for place in places}
+
+    def _check_list(self, bound: Bound, places: list[Place]) -> None:
+        """Spark's rule: offsets for some partitions say nothing about the others."""
+        missing = [place for place in places if place not in bound.places]
+        if bound.is_list and missing and not self._options.unlisted_are_whole:
+            shown = ", ".join(f"{topic}:{partition}" for topic, partition in missing[:10])
+            words = "" if bound.by_time else " (-1 for the end, or -2 for the beginning of a start)"
+            raise InvalidOption(
+                f"option {bound.option!r} leaves out {shown}"
+                f"{f' and {len(missing) - 10} more' if len(missing) > 10 else ''}; name every "
+                f"partition that is read{words}, or set 'unlistedPartitions' to whole"
+            )
 
     def _beyond_the_end(self, bound: Bound, late: list[Place]) -> dict[Place, FoundOffset]:
         """For a time that is later than every record, an end is the end."""
@@ -164,9 +174,17 @@ def batch_ranges(planner: Planner, options: ReadOptions) -> list[OffsetRange]:
         name, partition = place
         shown = f"{name}:{partition}"
         end = ends[place]
+        if options.starting.places.get(place, -1) > end and not options.starting.by_time:
+            # Data that were lost are no reason for it.
+            raise InvalidOption(
+                f"option {options.starting.option!r}: {shown} begins at {start} and ends at {end}; "
+                "begin at or before the end"
+            )
         if options.fail_on_data_loss:
             if start < earliest[place]:
                 raise _out_of_bounds(options.starting, shown, start, "begins", earliest[place])
+            if end < earliest[place]:
+                raise _out_of_bounds(options.ending, shown, end, "begins", earliest[place])
             if max(start, end) > latest[place]:
                 bound = options.starting if start > latest[place] else options.ending
                 raise _out_of_bounds(bound, shown, max(start, end), "ends", latest[place])

@@ -84,8 +84,20 @@ def _check_json_types(type: pa.DataType, where: str) -> None:
             _check_json_types(field.type, f"{where}.{field.name}".lstrip("."))
     elif pa.types.is_list(type):
         _check_json_types(type.value_type, f"{where}[]")
-    elif pa.types.is_map(type) or pa.types.is_date(type) or pa.types.is_binary(type):
+    elif pa.types.is_map(type):
+        # To make it STRING would make every record bad: an object is no string.
         raise InvalidOption(
-            f"option 'valueSchema': {where} has type {type}, which JSON is not decoded to here; "
-            "make it STRING and convert it in Spark, or use from_json on value"
+            f"option 'valueSchema': {where} is a MAP, which JSON is not decoded to here; make it a "
+            "STRUCT of the keys that you need, or leave it out and take it from the bytes: "
+            f"from_json(CAST(value AS STRING), '{where.split('.')[0]} MAP<STRING, STRING>')"
+        )
+    elif pa.types.is_date(type):
+        raise InvalidOption(
+            f"option 'valueSchema': {where} is a DATE, which JSON is not decoded to here; make it "
+            f"STRING, and cast it in Spark: CAST(decoded.{where} AS DATE)"
+        )
+    elif pa.types.is_binary(type):
+        raise InvalidOption(
+            f"option 'valueSchema': {where} is BINARY, which JSON is not decoded to here; make it "
+            f"STRING, and convert it in Spark: unbase64(decoded.{where})"
         )

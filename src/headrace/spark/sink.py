@@ -91,12 +91,16 @@ def connect(options: WriteOptions) -> KafkaCluster:
 def check_write(options: WriteOptions, schema: StructType) -> None:
     """Everything that can be known to be wrong before a row is written."""
     check_columns(options, schema)
-    if options.topic is None:
+    named = {"topic": options.topic, "markerTopic": options.marker_topic}
+    names = {option: name for option, name in named.items() if name is not None}
+    if not names:
         return
     with connect(options) as cluster:
-        if options.topic not in cluster.topics((options.topic,)):
+        found = cluster.topics(dict.fromkeys(names.values()))
+    for option, name in names.items():
+        if name not in found:
             raise InvalidOption(
-                f"option 'topic': there is no topic {options.topic!r} on "
+                f"option {option!r}: there is no topic {name!r} on "
                 f"{','.join(options.servers)}; make it first, or correct the name"
             )
 
@@ -143,9 +147,9 @@ def _write_once(
     task: Task,
 ) -> Written:
     # Begun before the marker is read: nobody else can move it from here on.
-    assert options.topic is not None
-    place = (options.topic, 0)
-    found = committed_positions(cluster, task.group, {options.topic: (0,)})
+    assert options.marker_topic is not None
+    place = (options.marker_topic, 0)
+    found = committed_positions(cluster, task.group, {options.marker_topic: (0,)})
     marker = found.get(place, Committed(-1, ""))
     if marker.offset > task.batch_id:
         skipped = sum(batch.num_rows for batch in batches)

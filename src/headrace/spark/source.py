@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+from headrace.spark.plain_errors import RefusedStream, told_plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.spark.sink import HeadraceStreamWriter, HeadraceWriter
-    from headrace.spark.stream import HeadraceStreamReader
 
 
 class HeadraceSource(DataSource):
@@ -23,12 +24,14 @@ class HeadraceSource(DataSource):
     def name(cls) -> str:
         return "headrace"
 
+    @told_plainly
     def schema(self) -> str:
         from headrace.spark.options import parse_shape
         from headrace.spark.schema import table_ddl
 
         return table_ddl(parse_shape(self.options))
 
+    @told_plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from headrace.spark.options import parse_read_options
 
@@ -41,12 +44,17 @@ class HeadraceSource(DataSource):
 
         return (PushingReader if options.push_filters else HeadraceReader)(options, schema)
 
-    def streamReader(self, schema: StructType) -> HeadraceStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from headrace.core.errors import HeadraceError
         from headrace.spark.options import parse_read_options
         from headrace.spark.stream import HeadraceStreamReader
 
-        return HeadraceStreamReader(parse_read_options(self.options, "stream"), schema)
+        try:
+            return HeadraceStreamReader(parse_read_options(self.options, "stream"), schema)
+        except HeadraceError as error:
+            return RefusedStream(error)
 
+    @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> HeadraceWriter:
         from headrace.core.errors import InvalidOption
         from headrace.spark.sink import HeadraceWriter
@@ -56,6 +64,7 @@ class HeadraceSource(DataSource):
             raise InvalidOption("a topic is only ever added to; use mode('append')")
         return HeadraceWriter(parse_write_options(self.options, is_stream=False), schema)
 
+    @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> HeadraceStreamWriter:
         from headrace.spark.sink import HeadraceStreamWriter
         from headrace.spark.write_options import parse_write_options

@@ -43,6 +43,7 @@ from headrace.core.values import SPARK_PROGRESS
 from headrace.spark.limits import limit_rows
 from headrace.spark.offsets import Position, TopicPosition, decode_position, encode_position
 from headrace.spark.options import ReadOptions
+from headrace.spark.plain_errors import told_plainly
 from headrace.spark.planning import Planner, connect_servers, directory_of, stream_starts
 from headrace.spark.rows import read_range
 from headrace.spark.schema import arrow_schema
@@ -64,6 +65,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Where a query that reads what there is now ends.
         self._target: Position | None = None
         self._triggered_at = time.monotonic()
+        # What the progress group was told last.
+        self._shown: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors get a copy; sockets stay here.
@@ -80,6 +83,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Where it begins and ends.
 
+    @told_plainly
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()
         topics = planner.existing_topics()
@@ -92,14 +96,19 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._latest(self._planner().topics())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return encode_position(self._target or self._latest(self._planner().topics()))
 
+    @told_plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         planner = self._planner()
+        # Spark asks where the next batch ends when the last one is done, and only then. It
+        # calls `commit` when it has found rows for the next one, which may be never.
+        self._show(start)
         if self._target is not None:
             latest = self._target
         else:
@@ -207,6 +216,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What is read.
 
+    @told_plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         options = self._options
         ranges = self._ranges(decode_position(start), decode_position(end))
@@ -258,12 +268,16 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What is told to others.
 
     def commit(self, end: dict[str, Any]) -> None:
+        self._show(end)
+
+    def _show(self, done: dict[str, Any]) -> None:
+        """Commit to the progress group how far the query is."""
         group = self._options.progress_group
-        if group is None or self._connected is None:
+        if group is None or self._connected is None or done == self._shown:
             return
         offsets = {
             (name, index): offset
-            for name, topic in decode_position(end).items()
+            for name, topic in decode_position(done).items()
             for index, offset in topic.partitions.items()
         }
         try:
@@ -271,6 +285,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except HeadraceError as error:
             # It is only shown there; the checkpoint has it.
             logger.warning("headrace: progress was not committed to %r: %s", group, error)
+        else:
+            self._shown = done
 
     def stop(self) -> None:
         if self._connected is not None:

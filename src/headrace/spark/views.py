@@ -22,6 +22,7 @@ from headrace.client.views import DeadLetterView, DelayedView
 from headrace.core.errors import HeadraceError, InvalidOption, UnknownTopic
 from headrace.spark.directory import Directory
 from headrace.spark.options import ReadOptions
+from headrace.spark.plain_errors import told_plainly
 
 _ROWS_PER_BATCH: Final = 5_000
 
@@ -33,6 +34,7 @@ class ViewReader(DataSourceReader):
         assert options.topics.names is not None
         [self._topic] = options.topics.names
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         with self._handle() as handle:
             try:

@@ -1,11 +1,14 @@
 """What a user asked a writer for, and whether the columns fit.
 
 key, value      BINARY or STRING; value has to be there
-topic           STRING, unless option 'topic' names one for all rows
+topic           STRING; option 'topic', where it is set, counts instead
 partition       INT; without it the key decides, as with every Kafka client
 headers         ARRAY<STRUCT<key: STRING, value: BINARY>>
 timestamp       TIMESTAMP; without it, the time of writing
 priority        STRING or INT, delayMs, ttlMs BIGINT, deliverAt TIMESTAMP: for queues
+
+As in Spark's own sink, other columns are left out. One whose name differs from one of
+these by a letter is a mistake, unless that one is there too.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from headrace.record import Codec
 from headrace.spark.option_table import WRITE, canonical
 from headrace.spark.option_values import choice, duration, flag, number
 from headrace.spark.options import parse_servers
+from headrace.spark.warnings_once import warn_once
 
 # A Kafka broker takes batches of at most a little more than this unless told otherwise.
 BATCH_BYTES: Final = 1_000_000
@@ -44,10 +48,16 @@ COLUMN_TYPES: Final = {
     "deliverAt": ("timestamp",),
 }
 
+# What a DataFrame that was read from a topic brings along.
+_OF_THE_SOURCE: Final = frozenset(("offset", "timestampType", "decoded", "decodeError"))
+
 
 class WriteOptions(NamedTuple):
     servers: tuple[str, ...]
+    # Where all rows go. None: the column `topic` says where each goes.
     topic: str | None
+    # Beside which topic exactly-once notes its progress.
+    marker_topic: str | None
     exactly_once: bool
     sink_id: str | None
     batch_id: int | None
@@ -58,10 +68,14 @@ class WriteOptions(NamedTuple):
     client_id: str
 
 
-def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
-    given = canonical(options, WRITE, "a write")
+def parse_write_options(
+    options: Mapping[str, str], *, is_stream: bool, is_quiet: bool = False
+) -> WriteOptions:
+    """InvalidOption for what makes no sense; a warning for what has no effect, unless
+    `is_quiet`."""
+    given = canonical(options, WRITE, "a write", is_quiet=is_quiet)
     exactly_once = flag(given, "exactlyOnce", False)
-    for name in ("sinkId", "batchId", "transactionTimeout"):
+    for name in ("sinkId", "batchId", "markerTopic", "transactionTimeout"):
         if name in given and not exactly_once:
             raise InvalidOption(
                 f"option {name!r} is of use with exactly-once only; set 'exactlyOnce' to true, or "
@@ -78,17 +92,22 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
         )
     if duration(given, "transactionTimeout", TRANSACTION_TIMEOUT_MS) <= 0:
         raise InvalidOption("option 'transactionTimeout' is 0; give a task the time it takes")
-    if exactly_once and "topic" not in given:
+    topic = given.get("topic", "").strip() or None
+    if "topic" in given and topic is None:
+        raise InvalidOption("option 'topic' is empty; name the topic that is written to")
+    marker_topic = given.get("markerTopic", "").strip() or topic
+    if exactly_once and marker_topic is None:
         raise InvalidOption(
-            "option 'topic' is missing: exactly-once notes its progress beside a topic; name the "
-            "one that is written to, or, with a topic column, one of them"
+            "exactly-once notes its progress beside a topic: set option 'topic' to the one that "
+            "all rows go to or, with a column 'topic', 'markerTopic' to one of those that it names"
         )
-    if choice(given, "kafka.acks", ("all", "-1")) not in ("all", "-1"):
-        raise InvalidOption("option 'kafka.acks': a write that nobody confirmed is lost; leave it")
+    # As in Spark's own sink, headers are written where there is such a column.
+    flag(given, "includeHeaders", False)
     codec = choice(given, "kafka.compression.type", ("none", "gzip", "snappy", "lz4", "zstd"))
     return WriteOptions(
         servers=parse_servers(given),
-        topic=given.get("topic"),
+        topic=topic,
+        marker_topic=marker_topic,
         exactly_once=exactly_once,
         sink_id=given.get("sinkId"),
         batch_id=number(given, "batchId", 0),
@@ -101,21 +120,19 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
 
 
 def check_columns(options: WriteOptions, schema: StructType) -> None:
-    """InvalidOption for a column that no record has, or of a type that does not fit."""
+    """InvalidOption for a column of a type that does not fit, or that seems misspelled; a
+    warning for those that are left out."""
     known = {name.lower(): name for name in COLUMN_TYPES}
-    for field in schema.fields:
-        name = known.get(field.name.lower())
-        if name is None:
-            raise InvalidOption(
-                f"there is no place for column {field.name!r} in a record; drop it, or make it "
-                "part of value (as with to_json), and keep to: " + ", ".join(COLUMN_TYPES)
-            )
+    _check_others(schema, known)
+    fields = [field for field in schema.fields if field.name.lower() in known]
+    for field in fields:
+        name = known[field.name.lower()]
         found = field.dataType.simpleString()
         if found not in COLUMN_TYPES[name]:
             raise InvalidOption(
                 f"column {field.name!r} is {found}; cast it to {' or '.join(COLUMN_TYPES[name])}"
             )
-    names = [known[field.name.lower()] for field in schema.fields]
+    names = [known[field.name.lower()] for field in fields]
     for name in names:
         if names.count(name) > 1:
             raise InvalidOption(f"there are two columns {name!r}, whatever their case; drop one")
@@ -128,3 +145,36 @@ def check_columns(options: WriteOptions, schema: StructType) -> None:
         )
     if {"delayMs", "deliverAt"} <= there:
         raise InvalidOption("columns 'delayMs' and 'deliverAt' contradict each other; keep one")
+
+
+def _check_others(schema: StructType, known: dict[str, str]) -> None:
+    """Those that no record has a place for."""
+    names = [field.name for field in schema.fields]
+    there = {name.lower() for name in names}
+    others = [name for name in names if name.lower() not in known]
+    for name in others:
+        for near in known.keys() - there:
+            if is_slip(name.lower(), near):
+                raise InvalidOption(
+                    f"there is no place for column {name!r} in a record; did you mean "
+                    f"{known[near]!r}? Rename it, or drop it"
+                )
+    told = sorted(set(others) - _OF_THE_SOURCE)
+    if told:
+        warn_once(
+            f"there is no place for columns {', '.join(told)} in a record, so they are not "
+            "written; drop them, or make them part of value (as with to_json)"
+        )
+
+
+def is_slip(name: str, other: str) -> bool:
+    """Whether one letter was added, left out, replaced, or swapped with its neighbour."""
+    if name == other or abs(len(name) - len(other)) > 1:
+        return False
+    start = next(
+        (n for n, pair in enumerate(zip(name, other, strict=False)) if pair[0] != pair[1]), None
+    )
+    if start is None:
+        return True
+    a, b = name[start:], other[start:]
+    return a[1:] == b or b[1:] == a or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])

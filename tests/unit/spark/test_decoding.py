@@ -12,11 +12,21 @@ import pyarrow as pa
 import pytest
 from fastavro import schemaless_writer
 from google.protobuf import descriptor_pb2
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from headrace.core.errors import InvalidOption
 from headrace.spark.decoded_schema import decoded_ddl
 from headrace.spark.decoding import Decoder, decoder_of, message_class
 from headrace.spark.decoding_options import Decoding, parse_decoding
+from headrace.spark.options import Shape
+from headrace.spark.schema import arrow_schema
 
 PERSON = pa.struct(
     [
@@ -125,8 +135,9 @@ def avro(framed: bool = False, **values: Any) -> bytes:
 
 @pytest.mark.parametrize("framing", ["none", "confluent"])
 def test_avro_becomes_a_struct(framing: str) -> None:
-    decoding = Decoding("avro", json.dumps(AVRO), None, framing, False)
     framed = framing == "confluent"
+    ids = (7,) if framed else ()
+    decoding = Decoding("avro", json.dumps(AVRO), None, framing, False, schema_ids=ids)
     good = avro(framed)
     values = [good, None, good[:-1], good + b"x", avro(framed, value=None), b"\x01"]
     decoded = decoder_of(decoding, METRIC).decode(values)
@@ -231,3 +242,116 @@ def test_descriptors_that_are_none_are_refused() -> None:
         decoded_ddl(protobuf_decoding(base64.b64encode(b"\xff\xff").decode()))
     with pytest.raises(InvalidOption, match="has no message 'shop.Nothing'"):
         decoded_ddl(protobuf_decoding(base64.b64encode(descriptors()).decode(), "shop.Nothing"))
+
+
+# Framed values.
+
+
+def framed(id: int, value: bytes) -> bytes:
+    return b"\0" + id.to_bytes(4, "big") + value
+
+
+def pair_schema(*names: str) -> str:
+    fields = [{"name": name, "type": "string"} for name in names]
+    return json.dumps({"type": "record", "name": "Pair", "fields": fields})
+
+
+def decoding_of(**given: str) -> Decoding:
+    found = parse_decoding({"valueFraming": "confluent", **given})
+    assert found is not None
+    return found
+
+
+def test_a_value_of_another_schema_is_bad_and_its_fields_are_not_swapped() -> None:
+    out = io.BytesIO()
+    pair = {"first": "a", "second": "b"}
+    schemaless_writer(out, json.loads(pair_schema("second", "first")), pair)
+    values = [framed(7, out.getvalue()), framed(8, out.getvalue()), out.getvalue(), b"\0\0", None]
+    type = pa.struct([("second", pa.string()), ("first", pa.string())])
+    given = {"valueFormat": "avro", "valueSchema": pair_schema("second", "first")}
+    one = decoder_of(decoding_of(**given, valueSchemaId="7"), type).decode(values)
+    assert one.column.to_pylist() == [pair, None, None, None, None]
+    assert [reason and reason.partition(": ")[2] for reason in one.reasons] == [
+        None,
+        "its schema has id 8, and option 'valueSchemaId' is 7",
+        "it is not framed as a schema registry does",
+        "it is not framed as a schema registry does",
+        None,
+    ]
+    both = decoder_of(decoding_of(**given, valueSchemaId="8, 7"), type).decode(values[:2])
+    assert both.column.to_pylist() == [pair, pair]
+
+
+def test_framed_json_becomes_a_struct() -> None:
+    given = {"valueFormat": "json", "valueSchema": "id BIGINT", "valueSchemaId": "7"}
+    values = [
+        framed(7, b'{"id": 1}'), framed(9, b'{"id": 2}'), b'{"id": 3}', framed(7, b"{"), None,
+        framed(7, b'{"id": 4}'),
+    ]  # fmt: skip
+    decoded = decoder_of(decoding_of(**given), pa.struct([("id", pa.int64())])).decode(values)
+    assert decoded.column.to_pylist() == [{"id": 1}, None, None, None, None, {"id": 4}]
+    assert "its schema has id 9, and option" in (decoded.reasons[1] or "")
+    assert "it is not framed" in (decoded.reasons[2] or "")
+    assert decoded.reasons[3] and not decoded.reasons[4]
+
+
+def test_framed_protobuf_says_which_message_it_is() -> None:
+    schema = base64.b64encode(descriptors()).decode()
+    given = {"valueFormat": "protobuf", "valueSchema": schema, "valueSchemaId": "7"}
+    order = decoding_of(**given, valueMessage="shop.Order")
+    parent = decoding_of(**given, valueMessage="shop.Parent")
+    value = message_class(parent)(id=5).SerializeToString()
+    # None means the first message of the file; one number, the second; two, one in another.
+    values = [
+        framed(7, b"\0" + value), framed(7, b"\x02\x02" + value), framed(7, b"\x02\x00" + value),
+        framed(7, b"\x04\x02\x00" + value), framed(8, b"\x02\x02" + value), framed(7, b""),
+        framed(7, b"\xff\xff\xff\xff\xff\xff"),
+    ]  # fmt: skip
+    decoded = decoder_of(parent, pa.struct([("id", pa.int64())])).decode(values)
+    assert decoded.column.to_pylist() == [None, {"id": 5}, *[None] * 5]
+    assert "it is message [0] of its file, not [1]" in (decoded.reasons[0] or "")
+    assert "it is message [1, 0] of its file" in (decoded.reasons[3] or "")
+    assert "it does not say which message" in (decoded.reasons[6] or "")
+    decoded = decoder_of(order, ORDER).decode(values[:3])
+    assert [row and row["id"] for row in decoded.column.to_pylist()] == [5, None, 5]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "'valueSchemaId' is missing: set it to the id that the registry gave"),
+        ({"valueSchemaId": "seven"}, "'valueSchemaId' is 'seven'; give one id or several"),
+        ({"valueSchemaId": "7,"}, "'valueSchemaId' is '7,'; give one id or several"),
+        ({"valueSchemaId": "7", "valueFraming": "none"}, "'valueSchemaId' is of framed values"),
+    ],
+)
+def test_framed_values_need_the_id_of_their_schema(given: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidOption, match=says):
+        decoding_of(valueFormat="json", valueSchema="id BIGINT", **given)
+
+
+# What JSON is not decoded to.
+
+
+@pytest.mark.parametrize(
+    ("type", "says"),
+    [
+        (MapType(StringType(), StringType()), "x is a MAP, .*from_json.* 'x MAP<STRING, STRING>'"),
+        (DateType(), r"x is a DATE, .* make it STRING, .* CAST\(decoded.x AS DATE\)"),
+        (BinaryType(), r"x is BINARY, .* make it STRING, .* unbase64\(decoded.x\)"),
+    ],
+)
+def test_a_type_that_json_does_not_become_is_refused_with_what_to_do(
+    type: DataType, says: str
+) -> None:
+    shape = Shape(
+        "stream", (), decoding_of(valueFraming="none", valueFormat="json", valueSchema="x")
+    )
+    schema = StructType().add("decoded", StructType().add("x", type)).add("decodeError", "string")
+    with pytest.raises(InvalidOption, match=f"option 'valueSchema': {says}"):
+        arrow_schema(shape, schema)
+
+
+def test_an_object_is_no_string() -> None:
+    [reason] = json_decoder(pa.struct([("x", pa.string())])).decode([b'{"x": {"a": 1}}']).reasons
+    assert reason

@@ -54,7 +54,7 @@ def test_the_names_of_the_kafka_source_are_known() -> None:
             "maxOffsetsPerTrigger": "1000",
             "minOffsetsPerTrigger": "10",
             "maxTriggerDelay": "30s",
-            "kafka.group.id": "lag",
+            "progressGroup": "lag",
             "failOnDataLoss": "false",
             "kafka.isolation.level": "read_uncommitted",
         },
@@ -115,7 +115,7 @@ WRONG = [
     (SERVER, "set one of them, not none"),
     ({**TOPIC, "assign": "{}"}, "set one of them, not 'subscribe' and 'assign'"),
     ({**SERVER, "subscribe": " , "}, "'subscribe' is empty; name one or more"),
-    ({**SERVER, "subscribePattern": "("}, "'subscribePattern' is not a regular expression"),
+    ({**SERVER, "subscribePattern": "("}, r"'subscribePattern': '\(' has a \( that is not closed"),
     ({**SERVER, "assign": "["}, "'assign' is not JSON .*write it as in"),
     ({**SERVER, "assign": '{"a": 1}'}, "'a' needs a list of partitions"),
     ({**SERVER, "assign": '{"a": []}'}, "'assign' names no partition"),
@@ -145,14 +145,20 @@ WRONG = [
     ),
     ({**TOPIC, "subscrib": "a"}, "'subscrib' is not known for a .* read; did you mean 'subscribe'"),
     ({**TOPIC, "kafka.sasl.mechanism": "PLAIN"}, "authentication are not there yet"),
-    ({**TOPIC, "groupId": "a", "progressGroup": "b"}, "mean the same and differ; keep one"),
+    ({**TOPIC, "groupId": "a"}, "'groupId' is refused: the group .* is set by 'progressGroup'"),
+    ({**TOPIC, "kafka.bootstrap.servers": "b:1"}, "mean the same and differ; keep one"),
+    ({**TOPIC, "valueFormat": "avro", "valueSchema": "{}", "timeZone": "UTC"}, "is for .*'json'"),
+    (
+        {**TOPIC, "valueFormat": "json", "valueSchema": "a INT", "timeZone": "Mars/Base"},
+        "the time zone 'Mars/Base' is not known here; set option 'timeZone'",
+    ),
     ({**TOPIC, "valueSchema": "a INT"}, "'valueSchema' needs 'valueFormat'"),
     ({**TOPIC, "valueFormat": "xml"}, "'valueFormat' is 'xml'; use raw or json"),
     ({**TOPIC, "valueFormat": "json"}, "'valueSchema' is missing: .*DDL"),
     ({**TOPIC, "valueFormat": "protobuf", "valueSchema": "x"}, "'valueMessage' is missing"),
     (
         {**TOPIC, "valueFormat": "json", "valueSchema": "a INT", "valueFraming": "confluent"},
-        "'valueFraming' is for avro and protobuf",
+        "'valueSchemaId' is missing",
     ),
 ]
 WRONG_IN_A_BATCH = [
@@ -160,7 +166,18 @@ WRONG_IN_A_BATCH = [
     ({**TOPIC, "startingOffsets": '{"orders": {"0": -1}}'}, "not where a batch can begin"),
     ({**TOPIC, "endingOffsets": "earliest"}, "'endingOffsets' cannot be 'earliest'"),
     ({**TOPIC, "endingOffsets": '{"orders": {"0": -2}}'}, "is not an end; give an offset or -1"),
-    ({**TOPIC, "maxOffsetsPerTrigger": "5"}, "'maxOffsetsPerTrigger' is not for a batch read"),
+    (
+        {**TOPIC, "startingTimestamp": "20", "endingTimestamp": "10"},
+        r"'startingTimestamp' \(20\) is behind 'endingTimestamp' \(10\); begin at or before",
+    ),
+    (
+        {
+            **TOPIC,
+            "startingOffsetsByTimestamp": '{"orders": {"0": 1, "1": 20}}',
+            "endingOffsetsByTimestamp": '{"orders": {"0": 1, "1": 10}}',
+        },
+        r"'startingOffsetsByTimestamp' \(20\) is behind",
+    ),
     ({**TOPIC, "topic": "x"}, "'topic' is not for a batch read"),
     ({**SERVER, "subscribe": "a,b", "view": "dead-letters"}, "is of one topic; name it by"),
     (

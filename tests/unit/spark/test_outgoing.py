@@ -78,13 +78,20 @@ def test_a_partition_that_is_not_there_is_refused(wrong: int) -> None:
 
 
 def test_rows_may_name_their_topics() -> None:
-    batch = table(value=["a", "b", "c"], topic=["one", None, "one"])
-    assert {(topic, tuple(values_of([(topic, n, r)]))) for topic, n, r in encode(batch)} == {
+    batch = table(value=["a", "b", "c"], topic=["one", "two", "one"])
+    found = encode(batch, topic=None)
+    assert {(topic, tuple(values_of([(topic, n, r)]))) for topic, n, r in found} == {
         ("one", (b"a", b"c")),
-        ("orders", (b"b",)),
+        ("two", (b"b",)),
     }
-    with pytest.raises(InvalidArgument, match="a row's topic is null; fill it"):
-        encode(batch, topic=None)
+    with pytest.raises(InvalidArgument, match="a row's topic is null; fill the column"):
+        encode(table(value=["a"], topic=pa.array([None], pa.string())), topic=None)
+
+
+def test_the_option_says_where_all_rows_go_whatever_their_column_says() -> None:
+    # A query that reads one topic and writes to another would feed itself otherwise.
+    batch = table(value=["a", "b"], topic=["one", None])
+    assert {topic for topic, _, _ in encode(batch, topic="orders")} == {"orders"}
 
 
 def test_headers_and_queue_attributes_become_headers() -> None:

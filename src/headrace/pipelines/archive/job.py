@@ -6,11 +6,10 @@ the seam at which a reader goes over from the lake to the live topic.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import InvalidArgument, InvalidOption
 from headrace.core.values import check_name
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.changes import RECORD_KEY, decode_events, with_row_keys
@@ -21,6 +20,7 @@ from headrace.pipelines.ledger import Done, Ledger, now, writers_of
 from headrace.pipelines.schema import schema_of
 from headrace.pipelines.settings import StreamSettings, missing
 from headrace.pipelines.table import Appended, LakeTable, open_table
+from headrace.spark.pattern.topics import topic_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,12 +56,11 @@ class ArchiveSettings(StreamSettings):
             return StreamSettings.check_topic(self)
         for topic in self.topics:
             check_name("topic", topic)
-        try:
-            re.compile(self.topic_pattern)
-        except re.error as error:
-            raise InvalidArgument(
-                f"topic_pattern {self.topic_pattern!r} is no regular expression: {error}"
-            ) from None
+        if self.topic_pattern:
+            try:
+                topic_pattern(self.topic_pattern)
+            except InvalidOption as error:
+                raise InvalidArgument(f"topic_pattern: {error}") from None
         if not self.name:
             raise missing("name", "which archive this is, since several topics say none", "shop")
         return None

@@ -66,7 +66,9 @@ def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     there = read_names(settings)
     # The connector takes no offsets of topics that it does not read, or that are gone.
     known = {place: end for place, end in ends.items() if place.rpartition("/")[0] in there}
-    options = {"startingOffsets": starting_offsets(known)} if known else {}
+    options = {}
+    if known:
+        options = {"startingOffsets": starting_offsets(known), "unlistedPartitions": "whole"}
     live = read_batch(spark, settings, **options)
     columns = transform.RECORD_COLUMNS
     return lake.select(*columns).unionByName(live.select(*columns))
@@ -83,7 +85,7 @@ def seam(settings: StreamSettings, archive: str | None = None) -> dict[str, int]
 
 def starting_offsets(ends: dict[str, int]) -> str:
     """In the connector's words. A partition that the lake does not know yet is
-    left out, and so begins at its earliest record."""
+    left out, and begins at its earliest record with 'unlistedPartitions'."""
     topics: dict[str, dict[str, int]] = defaultdict(dict)
     for place, end in sorted(ends.items()):
         topic, _, partition = place.rpartition("/")
