@@ -48,6 +48,13 @@ def evolve_table(table: LakeTable, spark: SparkSession, *, writers: Sequence[str
     raise busy(table)
 
 
+def check_table(table: LakeTable) -> None:
+    """InvalidArgument when the table cannot be fitted to its schema."""
+    stored = table.stored_schema()
+    if stored is not None:
+        check(evolve(stored, table.schema), table.location, REMEDY)
+
+
 def busy(table: LakeTable) -> InvalidArgument:
     return InvalidArgument(
         f"{table.location} was changed by others {TRIES} times while it was to be changed; "

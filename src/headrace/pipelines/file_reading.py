@@ -43,8 +43,17 @@ def read_tasks(
     files: Sequence[DataFile],
     schema: StructType,
     bounds: Sequence[Bounds] = (),
+    *,
+    name_column: str = "",
 ) -> DataFrame:
-    """The files' rows, read by one task for each group."""
+    """The files' rows, read by one task for each group. `name_column` is that of the schema
+    which gets the name of the row's file."""
+    if name_column:
+        # As a folder's value, it is the same for all rows of a file.
+        files = [
+            file._replace(partition={**file.partition, name_column: posixpath.basename(file.path)})
+            for file in files
+        ]
     groups = file_groups(files, spark.sparkContext.defaultParallelism)
     reader = _reader(store, groups, arrow_schema(schema).serialize().to_pybytes(), bounds)
     return spark.range(0, len(groups), 1, len(groups)).mapInArrow(reader, schema)

@@ -18,12 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace.core.errors import InvalidArgument, TableChanged
-from headrace.pipelines.compaction import (
-    COMPACTED_BYTES,
-    compact,
-    rewrite_here,
-    rewrite_in_tasks,
-)
+from headrace.pipelines.compaction import COMPACTED_BYTES as COMPACTED_BYTES
+from headrace.pipelines.compaction import compact, rewrite_here, rewrite_in_tasks
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
 from headrace.pipelines.file_reading import Bounds, read_batches, read_tasks, schema_of_files
 from headrace.pipelines.partitioning import is_in_its_folder, with_hours, with_partitions
@@ -161,19 +157,29 @@ class LakeTable:
         schema: StructType | None = None,
         *,
         bounds: Sequence[Bounds] = (),
+        name_column: str = "",
     ) -> DataFrame:
-        """The rows of these files. A column that a file does not have is null."""
+        """The rows of these files. A column that a file does not have is null. `name_column`:
+        one more column, with the name of the row's file."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StringType, StructField, StructType
+
         schema = schema or self.schema
+        named = [StructField(name_column, StringType())] if name_column else []
+        whole = StructType([*schema.fields, *named])
         if not files:
-            return spark.createDataFrame([], schema)
+            return spark.createDataFrame([], whole)
         paths = self.store.spark_paths(file.path for file in files)
         if paths is None or not all(is_in_its_folder(f.path, f.partition) for f in files):
-            return read_tasks(spark, self.store, files, schema, bounds)
+            return read_tasks(spark, self.store, files, whole, bounds, name_column=name_column)
         root, full = paths
         # Spark finds out by itself which columns and rows are wanted.
         reader = spark.read.schema(schema).option("basePath", root)
         # Folders of hours are columns to Spark, also of a table opened without them.
-        return reader.parquet(*full).select(*schema.fieldNames())
+        rows = reader.parquet(*full)
+        if name_column:
+            rows = rows.withColumn(name_column, F.col("_metadata.file_name"))
+        return rows.select(*whole.fieldNames())
 
     def files(self) -> list[DataFile]:
         return self._log.files() if self._log.exists() else []

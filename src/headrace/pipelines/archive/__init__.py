@@ -1,1 +1,1 @@
-"""The archive: a topic's records in the lake, raw and typed, and one view of both."""
+"""The archive: a topic's records in the lake, raw, typed and by key, and one view of all."""

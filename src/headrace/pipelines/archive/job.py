@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive import transform
+from headrace.pipelines.archive.changes import RECORD_KEY, decode_events, with_row_keys
+from headrace.pipelines.archive.latest import check_keys, find_changes, latest_table, upsert
 from headrace.pipelines.avro import read_avro_schema
-from headrace.pipelines.evolving import evolve_table
+from headrace.pipelines.evolving import check_table, evolve_table
 from headrace.pipelines.ledger import Done, Ledger, now, writers_of
 from headrace.pipelines.schema import schema_of
 from headrace.pipelines.settings import StreamSettings, missing
@@ -31,13 +33,19 @@ class ArchiveSettings(StreamSettings):
     value_schema: str = ""
     # The file that says how Avro values are written.
     avro_schema: str = ""
+    # What values are besides rows: "debezium" are change events with before and after.
+    changes: Literal["", "debezium"] = ""
+    # A table `latest` with the last row of each key; a null value deletes.
+    upsert: bool = False
+    # The columns that name a row; the record's key unless given.
+    key_columns: tuple[str, ...] = ()
 
     def check(self) -> None:
         StreamSettings.check(self)
         self.check_partition_by(transform.RAW_SCHEMA, self.value_schema)
         if self.value_format == "raw":
-            if self.value_schema or self.avro_schema:
-                key = "value_schema" if self.value_schema else "avro_schema"
+            needing = ("value_schema", "avro_schema", "changes", "upsert", "key_columns")
+            for key in (name for name in needing if getattr(self, name)):
                 raise InvalidArgument(
                     f'{key} is given but value_format is "raw"; say which format it is, '
                     'as in: value_format = "json"'
@@ -51,6 +59,11 @@ class ArchiveSettings(StreamSettings):
             raise InvalidArgument(
                 'avro_schema is given but value_format is "json"; say "avro", or remove it'
             )
+        if self.key_columns and not self.upsert:
+            raise InvalidArgument(
+                "key_columns is given but upsert is false; say upsert = true for a table with the "
+                "last row of each key, or remove it"
+            )
 
 
 class ArchiveJob:
@@ -61,6 +74,7 @@ class ArchiveJob:
         self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
+        self._latest: LakeTable | None = None
 
     @property
     def is_typed(self) -> bool:
@@ -71,22 +85,64 @@ class ArchiveJob:
         it cannot be, before anything is written."""
         if not self.is_typed or self._typed is not None:
             return []
-        typed = typed_table(self.settings, self.typed_schema(spark))
+        schema = self.typed_schema(spark)
+        typed, latest = typed_table(self.settings, schema), self.latest_table(schema)
+        tables = [typed] if latest is None else [typed, latest]
+        for table in tables:
+            # Nothing is changed when one of them cannot be.
+            check_table(table)
+        if latest is not None:
+            check_keys(latest)
+            self._check_whole(latest)
         writers = {
             self.ledger.writer,
             *writers_of(self.settings.lake, self.settings.format, self.settings.storage),
         }
-        told = evolve_table(typed, spark, writers=sorted(writers)).told()
-        self._typed, self._bad = typed, bad_table(self.settings)
+        told = []
+        for table in tables:
+            changes = evolve_table(table, spark, writers=sorted(writers)).told()
+            told += [f"{table.location}: {change}" for change in changes]
+        self._typed, self._bad, self._latest = typed, bad_table(self.settings), latest
         return told
+
+    def _check_whole(self, latest: LakeTable) -> None:
+        if self.ledger.last() is not None and not latest.log.exists():
+            raise InvalidArgument(
+                f"{latest.location} would lack what was archived before upsert = true; make it "
+                "first with: headrace pipeline rebuild, then run the archive again"
+            )
+
+    def latest_table(self, typed: StructType) -> LakeTable | None:
+        if not self.settings.upsert:
+            return None
+        for name in self.settings.key_columns:
+            if name not in typed.names:
+                raise InvalidArgument(
+                    f"key_columns has {name!r}, which value_schema has not; add it there"
+                )
+        return latest_table(self.settings, typed, self.keys)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a row in `latest`."""
+        return self.settings.key_columns or RECORD_KEY
 
     def typed_schema(self, spark: SparkSession) -> StructType:
         """The columns of `typed` as the settings have them."""
         transform.check_not_required(self.settings.value_schema)
-        decoded = self.decode(transform.no_records(spark))
+        decoded = self._decode_values(transform.no_records(spark))
         return transform.typed_schema(decoded.schema)
 
     def decode(self, records: DataFrame) -> DataFrame:
+        decoded = self._decode_values(records)
+        if self.settings.upsert:
+            return with_row_keys(decoded, self.settings.key_columns)
+        # Change events of a compacted topic come with tombstones.
+        return decoded if self.settings.changes else transform.null_is_bad(decoded)
+
+    def _decode_values(self, records: DataFrame) -> DataFrame:
+        if self.settings.changes:
+            return decode_events(records, self.settings.value_schema, self._avro)
         return transform.decode(records, self.settings.value_schema, self._avro)
 
     def take(self, records: DataFrame, batch: int, query: str) -> Done:
@@ -99,7 +155,10 @@ class ArchiveJob:
             raw = self.raw.append(transform.raw_rows(records, batch), self.ledger.writer, batch)
             if raw.skipped:
                 raw = _count(records)
-            bad = self._take_typed(records, batch) if self.is_typed else 0
+            bad = 0
+            if self.is_typed:
+                bad = self._take_typed(records, batch)
+                self._take_latest(records, batch)
         finally:
             if self.is_typed:
                 records.unpersist()
@@ -123,8 +182,17 @@ class ArchiveJob:
         done = self._bad.append(bad_rows, self.ledger.writer, batch)
         return bad_rows.count() if done.skipped else done.rows
 
+    def _take_latest(self, records: DataFrame, batch: int) -> None:
+        if self._latest is None or self._latest.has(self.ledger.writer, batch):
+            return
+        changes = find_changes(records, self.keys)
+        try:
+            upsert(self._latest, changes, self.ledger.writer, batch)
+        finally:
+            changes.last.unpersist()
+
     def compact(self, spark: SparkSession) -> None:
-        for table in (self.raw, self._typed, self._bad):
+        for table in (self.raw, self._typed, self._bad, self._latest):
             if table is not None:
                 table.compact(spark)
 

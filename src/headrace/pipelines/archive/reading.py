@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.job import raw_table, typed_table
+from headrace.pipelines.archive.latest import latest_table
 from headrace.pipelines.ledger import Ledger
 from headrace.pipelines.running import read_batch
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.pipelines.settings import StreamSettings
+    from headrace.pipelines.table import LakeTable
 
 
 def read_lake(spark: SparkSession, settings: StreamSettings) -> DataFrame:
@@ -38,12 +40,20 @@ def read_lake(spark: SparkSession, settings: StreamSettings) -> DataFrame:
 
 def read_typed(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     """The typed table with all the columns that it has, whatever the settings name."""
-    table = typed_table(settings, StructType())
+    return _read_whole(spark, settings, typed_table(settings, StructType()))
+
+
+def read_latest(spark: SparkSession, settings: StreamSettings) -> DataFrame:
+    """The last row of each key."""
+    return _read_whole(spark, settings, latest_table(settings, StructType(), ()))
+
+
+def _read_whole(spark: SparkSession, settings: StreamSettings, table: LakeTable) -> DataFrame:
     stored = table.stored_schema()
     if stored is None:
         raise InvalidArgument(
-            f"there is no typed table in {settings.lake!r}; run the archive with value_format "
-            "and value_schema, or correct lake = ..."
+            f"there is no table {table.location!r}; run the archive with value_format and "
+            "value_schema (and upsert = true for `latest`), or correct lake = ..."
         )
     return table.read_files(spark, table.files(), stored)
 

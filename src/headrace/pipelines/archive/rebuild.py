@@ -1,8 +1,9 @@
-"""Makes the tables `typed` and `bad` anew from `raw`, while the archive goes on.
+"""Makes the tables `typed`, `bad` and `latest` anew from `raw`, while the archive goes on.
 
     raw      batches 0 ... n | n+1 ...      a batch is here before it is in typed and bad
     typed    written anew    | whatever the archive has appended since
     bad      written anew    |
+    latest   written anew    | by a seam of its own: a record is the same change, whenever
 
 The seam is a batch number: the last one that any table has, so that `raw` holds all up to
 it. The new files take the place of the old ones in one commit of each table's log, with
@@ -31,6 +32,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.wording import counted
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings, bad_table, typed_table
+from headrace.pipelines.archive.latest import create, find_changes, write
 from headrace.pipelines.datafiles import DataFile, file_prefix, write_files
 from headrace.pipelines.evolution import check, evolve
 from headrace.pipelines.evolving import TRIES, busy, evolve_table
@@ -85,8 +87,15 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
     writer = job.ledger.writer
     check_written(settings.lake, settings.format, writer, settings.storage)
     _check_alone(job)
-    typed, bad = typed_table(settings, job.typed_schema(spark)), bad_table(settings)
+    columns = job.typed_schema(spark)
+    typed, bad = typed_table(settings, columns), bad_table(settings)
     schema = typed.schema
+    latest = job.latest_table(columns)
+    if latest is not None and start:
+        raise InvalidArgument(
+            "a table that follows keys (upsert = true) cannot be made anew in part; leave --from "
+            "out"
+        )
     if start:
         _check_by_day(settings)
         schema = _schema_from(spark, typed, start, writer)
@@ -97,6 +106,9 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
     new_bad = _New(bad, bad.schema, "date", source, transform.bad_rows)
     through = _replace_typed(new, new_bad)
     _replace_bad(new_bad, through)
+    if latest is not None:
+        create(latest)
+        _replace_latest(_NewLatest(latest, latest.schema, "", source, transform.typed_rows))
     return Rebuilt(new.rows, new_bad.rows, through)
 
 
@@ -180,8 +192,9 @@ class _New:
             self.through = through
 
     def write(self, rows: DataFrame) -> list[DataFile]:
-        prefix = f"rebuilt-{file_prefix(self.writer, 0)}"
-        return write_files(self.table.with_hours(rows), self.table.store, self.table.shape, prefix)
+        return write_files(
+            self.table.with_hours(rows), self.table.store, self.table.shape, self.prefix
+        )
 
     def old_files(self) -> list[DataFile]:
         return [
@@ -193,12 +206,31 @@ class _New:
         return -1 if last is None else last
 
     @property
+    def prefix(self) -> str:
+        return f"rebuilt-{file_prefix(self.writer, 0)}"
+
+    @property
     def writer(self) -> str:
         return self.source.job.ledger.writer
 
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+
+class _NewLatest(_New):
+    """Records that come later change rows of the new files, which are written again."""
+
+    def catch_up(self, through: int) -> None:
+        if through > self.through:
+            job = self.source.job
+            records = job.decode(self.source.records(self.through, through))
+            changes = find_changes(records, job.keys)
+            try:
+                self.files = write(self.table, self.schema, self.files, changes, self.prefix)
+            finally:
+                changes.last.unpersist()
+            self.through = through
 
 
 def _replace_typed(typed: _New, bad: _New) -> int:
@@ -229,3 +261,13 @@ def _replace_bad(bad: _New, through: int) -> None:
         if bad.table.log.replace([*bad.files, *late], old, seen=seen, schema=bad.schema):
             return
     raise busy(bad.table)
+
+
+def _replace_latest(latest: _New) -> None:
+    for _ in range(TRIES):
+        through = max(latest.source.job.ledger.last_batch(), latest.last_batch())
+        latest.catch_up(through)
+        old, seen = latest.old_files(), {latest.writer: through}
+        if latest.table.log.replace(latest.files, old, seen=seen, schema=latest.schema):
+            return
+    raise busy(latest.table)

@@ -15,7 +15,7 @@ def run(settings: ArchiveSettings, *, master: str | None, say: Say) -> int:
     with spark_session(settings, master) as spark, until_told() as stopped:
         job = ArchiveJob(settings)
         for change in job.prepare(spark):
-            say(f"typed: {change}")
+            say(change)
         outcome = follow(
             read_stream(spark, settings),
             job,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.avro import as_json, record_decoder
@@ -42,6 +42,13 @@ DECODED = "decoded"
 DECODE_ERROR = "decode_error"
 _CORRUPT = "_corrupt_record"
 
+# Of change events: what happened to the row, and when.
+OP = "change_op"
+CHANGED_AT = "changed_at"
+
+# Names that are used while changes of rows are put together.
+_RESERVED = ("_deleted", "_row", "_file")
+_EVENT_OWN = schema_of("_op string, _changed_at timestamp")
 _TYPED_OWN = schema_of(
     "_date string, _topic string, _partition int, _offset long, _timestamp timestamp, _key binary"
 )
@@ -63,25 +70,40 @@ def check_not_required(columns: str) -> None:
 
 
 def decode(records: DataFrame, columns: str, avro_schema: dict[str, Any] | None) -> DataFrame:
-    """Adds `decoded`, with the columns given in Spark's words, and `decode_error`."""
+    """Adds `decoded`, with the columns given in Spark's words, and `decode_error`. A
+    value that is null has neither."""
+    wanted = StructType.fromDDL(columns)
+    assert isinstance(wanted, StructType)
+    found, error = parsed(records, wanted, avro_schema)
+    return records.withColumns({DECODED: F.when(error.isNull(), found), DECODE_ERROR: error})
+
+
+def parsed(
+    records: DataFrame, columns: StructType, avro_schema: dict[str, Any] | None
+) -> tuple[Column, Column]:
+    """Each value as a struct, and the reason why it is none."""
     if avro_schema is None:
         text = F.try_validate_utf8(F.col("value").cast("string"))
     else:
         text = F.udf(_avro_text(avro_schema), "string", useArrow=True)("value")
     # Spark says by this column that a text is not JSON, or not of these types.
-    parsed = F.from_json(text, f"{columns}, {_CORRUPT} string")
+    found = F.from_json(text, StructType([*columns, StructField(_CORRUPT, StringType())]))
     is_object = F.startswith(F.ltrim(text), F.lit("{"))
-    fits = is_object & parsed[_CORRUPT].isNull()
+    fits = is_object & found[_CORRUPT].isNull()
     kind = "JSON" if avro_schema is None else "Avro"
-    error = (
-        F.when(F.col("value").isNull(), "value is empty")
-        .when(text.isNull(), f"value is not {kind}" if avro_schema else "value is not text")
+    error = F.when(
+        F.col("value").isNotNull(),
+        F.when(text.isNull(), f"value is not {kind}" if avro_schema else "value is not text")
         .when(~is_object, f"value is not a {kind} object")
-        .when(~fits, f"value is not {kind} of the given columns")
+        .when(~fits, f"value is not {kind} of the given columns"),
     )
-    return records.withColumns(
-        {DECODED: F.when(fits, parsed.dropFields(_CORRUPT)), DECODE_ERROR: error}
-    )
+    return F.when(fits, found.dropFields(_CORRUPT)), error
+
+
+def null_is_bad(records: DataFrame) -> DataFrame:
+    """Where a value that is null means nothing."""
+    reason = F.when(F.col("value").isNull(), "value is empty")
+    return records.withColumn(DECODE_ERROR, F.coalesce(F.col(DECODE_ERROR), reason))
 
 
 def _avro_text(schema: dict[str, Any]) -> Callable[[bytes | None], str | None]:
@@ -101,23 +123,31 @@ def typed_schema(records: StructType) -> StructType:
     """The columns of `typed` for records that are decoded."""
     decoded = records[DECODED].dataType
     assert isinstance(decoded, StructType)
-    own = {name.lower() for name in _TYPED_OWN.fieldNames()}
+    columns = [*_TYPED_OWN.fields, *(_EVENT_OWN.fields if OP in records.names else ())]
+    own = {*(field.name.lower() for field in columns), *_RESERVED}
     for field in decoded.fields:
         if field.name.lower() in own:
             raise InvalidArgument(
                 f"value_schema has a field {field.name!r}, which is a column of the archive's "
                 'own; leave it out, or keep the raw table alone with value_format = "raw"'
             )
-    return StructType([*_TYPED_OWN.fields, *(StructField(f.name, f.dataType) for f in decoded)])
+    return StructType([*columns, *(StructField(f.name, f.dataType) for f in decoded)])
 
 
 def typed_rows(records: DataFrame) -> DataFrame:
-    return records.where(F.col(DECODE_ERROR).isNull()).select(
-        date_of("timestamp").alias("_date"),
-        *(F.col(name).alias(f"_{name}") for name in ("topic", "partition", "offset", "timestamp")),
-        F.col("key").alias("_key"),
-        f"{DECODED}.*",
-    )
+    good = F.col(DECODE_ERROR).isNull() & F.col("value").isNotNull()
+    columns = {"_date": date_of("timestamp"), **typed_columns(records)}
+    return records.where(good).select(*(columns[name].alias(name) for name in columns))
+
+
+def typed_columns(records: DataFrame) -> dict[str, Column]:
+    """The columns of `typed` but for the date, of decoded records."""
+    decoded = records.schema[DECODED].dataType
+    assert isinstance(decoded, StructType)
+    place = ("topic", "partition", "offset", "timestamp", "key")
+    event = {"_op": F.col(OP), "_changed_at": F.col(CHANGED_AT)} if OP in records.columns else {}
+    values = {name: F.col(DECODED)[name] for name in decoded.fieldNames()}
+    return {**{f"_{name}": F.col(name) for name in place}, **event, **values}
 
 
 def bad_rows(records: DataFrame) -> DataFrame:
@@ -133,7 +163,10 @@ def bad_unless_typed(records: DataFrame, typed: DataFrame) -> DataFrame:
     place = ("topic", "partition", "offset")
     there = typed.select(*(F.col(f"_{name}").alias(name) for name in place))
     reason = F.coalesce(F.col(DECODE_ERROR), F.lit("value did not fit the columns of before"))
-    return records.join(there, list(place), "left_anti").withColumn(DECODE_ERROR, reason)
+    missing = records.join(there, list(place), "left_anti")
+    # A deletion is in neither table.
+    wrong = F.col("value").isNotNull() | F.col(DECODE_ERROR).isNotNull()
+    return missing.where(wrong).withColumn(DECODE_ERROR, reason)
 
 
 def low_us(records: DataFrame) -> int | None:
