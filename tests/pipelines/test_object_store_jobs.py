@@ -153,9 +153,9 @@ def test_spark_reads_partitions_of_every_kind(spark: SparkSession, tmp_path: Pat
         for batch in range(2):
             assert table.append(frame, "w", batch).rows == len(values)
         assert table.compact(spark) == sum(2 for _ in values) - len(values)
-        rows = table.read_files(spark, table.files(), name_column="_file").collect()
-        assert {row.n: row.country for row in rows} == dict(enumerate(values))
-        assert {row["_file"] for row in rows} == {Path(file.path).name for file in table.files()}
+        read = table.read_files(spark, table.files(), name_column="_file").collect()
+        assert {row.n: row.country for row in read} == dict(enumerate(values))
+        assert {row["_file"] for row in read} == {Path(file.path).name for file in table.files()}
     hours = open_table(
         str(tmp_path / "hours"), "delta", "date string, country string, at timestamp, n long",
         partition_by=("date", "hour"), time="at",
