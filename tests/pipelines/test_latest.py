@@ -80,7 +80,7 @@ def test_change_events_become_changes_of_rows(
     ]
     found = with_row_keys(decode_events(records(spark, rows), COLUMNS, None), key_columns)
     found = found.persist()
-    changes = {each["_offset"]: each for each in changes_of(found, key_columns).collect()}
+    changes = {each["_offset"]: each for each in changes_of(found).collect()}
     bad = {
         each.offset: each.decode_error for each in found.where("decode_error IS NOT NULL").collect()
     }
@@ -103,7 +103,7 @@ def test_change_events_become_changes_of_rows(
     # The last ones, of four keys: the first is there, with what came before the emptying.
     last = {
         each["_offset"]: each["_deleted"]
-        for each in last_by_key(changes_of(found, key_columns), key_columns or ("_key",)).collect()
+        for each in last_by_key(changes_of(found), key_columns or ("_key",)).collect()
     }
     assert last == {5: False, 4: True, 7: True, 8: True}
     found.unpersist()
@@ -119,7 +119,7 @@ def test_the_last_of_a_key_is_the_one_with_the_greatest_offset(spark: SparkSessi
         record(as_bytes(row(1, "gone")), offset=3, at_ms=NOON_MS - 1, key=b"n", partition=1),
     ]
     found = with_row_keys(decode(records(spark, rows), COLUMNS, None), ())
-    last = last_by_key(changes_of(found, ()), ["_key"]).persist()
+    last = last_by_key(changes_of(found), ["_key"]).persist()
     assert sorted(each.name for each in last.collect()) == ["gone", "newer", "then"]
     cuts = [Emptied("metrics", 0, 9, NOON_MS * 1000), Emptied("others", 1, 50, 2**60)]
     assert sorted(each.name for each in survives(last, cuts).collect()) == ["newer", "then"]
@@ -206,7 +206,7 @@ def test_the_table_has_the_last_value_of_each_key_once_whatever_is_repeated(
     # Each record of a row is in the history, and the one without a key is bad.
     assert read_typed(spark, more.settings).count() == 10
     assert more._bad is not None and more._bad.read(spark).count() == 1
-    with pytest.raises(InvalidArgument, match="follows the record's key and .* the columns id"):
+    with pytest.raises(InvalidArgument, match="follows the record's key and the settings say id"):
         job_of(tmp_path, "delta", key_columns=["id"]).prepare(spark)
     # A rebuild follows other keys; a tombstone whose key has not the column is bad.
     done = rebuild(spark, job_of(tmp_path, "delta", key_columns=["id"]).settings)

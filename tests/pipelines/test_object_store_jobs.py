@@ -16,8 +16,9 @@ from tests.spark.conftest import Topic
 from headrace.cli.main import cli
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive.job import ArchiveSettings, raw_table
-from headrace.pipelines.archive.reading import read_typed, read_union
+from headrace.pipelines.archive.reading import read_latest, read_typed, read_union
 from headrace.pipelines.archive.rebuild import rebuild
+from headrace.pipelines.file_reading import FILE, read_with_paths
 from headrace.pipelines.registry import pipeline_named, settings_of
 from headrace.pipelines.rollup.job import RollupJob, RollupSettings
 from headrace.pipelines.rollup.reading import reconcile
@@ -44,7 +45,7 @@ def test_an_archive_in_s3_goes_on_where_it_was(
         "pipeline": "archive", "servers": topic.node.bootstrap, "topic": topic.name,
         "lake": lake, "storage": s3.options, "checkpoint": str(tmp_path / "checkpoint"),
         "trigger": "once", "compact_every": 2, "partition_by": "hour",
-        "value_format": "json", "value_schema": "id INT",
+        "value_format": "json", "value_schema": "id INT", "upsert": True, "key_columns": ["id"],
     }  # fmt: skip
     topic.publish([b'{"id": %d}' % n for n in range(40)])
     assert f"40 records archived in 1 batch to {lake}" in _run(values)[1]
@@ -84,6 +85,9 @@ def _check_typed(spark: SparkSession, settings: ArchiveSettings) -> None:
         rows = read_typed(spark, settings).select("id", "name", "_hour").collect()
         assert sorted((row.id, row.name) for row in rows) == expected
         assert all(re.fullmatch(r"[0-2]\d", row["_hour"]) for row in rows)
+        # The last row of each key, whose column became wider too.
+        last = {(row.id, row.name) for row in read_latest(spark, settings).collect()}
+        assert last == set(expected) and read_latest(spark, settings).count() == 41
 
 
 def _check_status(values: dict[str, Any], tmp_path: Path) -> None:
@@ -153,9 +157,11 @@ def test_spark_reads_partitions_of_every_kind(spark: SparkSession, tmp_path: Pat
         for batch in range(2):
             assert table.append(frame, "w", batch).rows == len(values)
         assert table.compact(spark) == sum(2 for _ in values) - len(values)
-        read = table.read_files(spark, table.files(), name_column="_file").collect()
+        read = read_with_paths(spark, table.store, table.files(), table.schema).collect()
         assert {row.n: row.country for row in read} == dict(enumerate(values))
-        assert {row["_file"] for row in read} == {Path(file.path).name for file in table.files()}
+        assert {row[FILE] for row in read} == {file.path for file in table.files()}
+        found = {row.n: row.country for row in table.read(spark).collect()}
+        assert found == dict(enumerate(values))
     hours = open_table(
         str(tmp_path / "hours"), "delta", "date string, country string, at timestamp, n long",
         partition_by=("date", "hour"), time="at",

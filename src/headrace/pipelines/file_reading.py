@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # As Spark cuts files of its own.
 GROUP_BYTES = 128 * 1024 * 1024
 BATCH_ROWS = 10_000
+# The column that names a row's file, where it is asked for.
+FILE = "_file"
 
 
 # Of columns of numbers or times: from, and before; None is open. Rows of any of several.
@@ -43,20 +45,25 @@ def read_tasks(
     files: Sequence[DataFile],
     schema: StructType,
     bounds: Sequence[Bounds] = (),
-    *,
-    name_column: str = "",
 ) -> DataFrame:
-    """The files' rows, read by one task for each group. `name_column` is that of the schema
-    which gets the name of the row's file."""
-    if name_column:
-        # As a folder's value, it is the same for all rows of a file.
-        files = [
-            file._replace(partition={**file.partition, name_column: posixpath.basename(file.path)})
-            for file in files
-        ]
+    """The files' rows, read by one task for each group."""
     groups = file_groups(files, spark.sparkContext.defaultParallelism)
     reader = _reader(store, groups, arrow_schema(schema).serialize().to_pybytes(), bounds)
     return spark.range(0, len(groups), 1, len(groups)).mapInArrow(reader, schema)
+
+
+def read_with_paths(
+    spark: SparkSession, store: Store, files: Sequence[DataFile], schema: StructType
+) -> DataFrame:
+    """The files' rows, each with the path of its file in the column FILE."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    groups = file_groups(files, spark.sparkContext.defaultParallelism)
+    reader = _reader(
+        store, groups, arrow_schema(schema).serialize().to_pybytes(), (), with_paths=True
+    )
+    columns = StructType([*schema.fields, StructField(FILE, StringType())])
+    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(reader, columns)
 
 
 def file_groups(files: Sequence[DataFile], tasks: int) -> list[list[DataFile]]:
@@ -75,7 +82,12 @@ def file_groups(files: Sequence[DataFile], tasks: int) -> list[list[DataFile]]:
 
 
 def _reader(
-    store: Store, groups: list[list[DataFile]], schema_bytes: bytes, bounds: Sequence[Bounds]
+    store: Store,
+    groups: list[list[DataFile]],
+    schema_bytes: bytes,
+    bounds: Sequence[Bounds],
+    *,
+    with_paths: bool = False,
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def read(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -83,7 +95,13 @@ def _reader(
         schema = pa.ipc.read_schema(pa.py_buffer(schema_bytes))
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_batches(store, groups[number], schema, bounds)
+                if with_paths:
+                    for file in groups[number]:
+                        for rows in read_batches(store, [file], schema, bounds):
+                            paths = pa.repeat(pa.scalar(file.path), rows.num_rows)
+                            yield rows.append_column(FILE, paths)
+                else:
+                    yield from read_batches(store, groups[number], schema, bounds)
 
     return read
 

@@ -65,7 +65,7 @@ def place_options(settings: PipelineSettings) -> dict[str, str]:
 def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     options = {
         **place_options(settings),
-        "subscribe": settings.topic,
+        **settings.subscription,
         "startingOffsets": settings.starting_offsets,
         "maxOffsetsPerTrigger": str(settings.rows_per_batch_max),
         "includeHeaders": "true",
@@ -79,7 +79,7 @@ def read_stream(spark: SparkSession, settings: StreamSettings) -> DataFrame:
 def read_batch(spark: SparkSession, settings: PipelineSettings, **options: str) -> DataFrame:
     given = place_options(settings)
     if "assign" not in options:
-        given["subscribe"] = settings.topic
+        given |= settings.subscription
     if "columns" not in options:
         given["includeHeaders"] = "true"
     return spark.read.format("headrace").options(**(given | options | settings.options)).load()

@@ -69,10 +69,18 @@ class PipelineSettings(SettingsModel):
 
     def check(self) -> None:
         """What only the whole can say; InvalidArgument names the key."""
+        self.check_topic()
+        self.check_place()
+
+    def check_topic(self) -> None:
         if not self.topic:
             raise missing("topic", "which topic to read", "metrics")
         check_name("topic", self.topic)
-        self.check_place()
+
+    @property
+    def subscription(self) -> dict[str, str]:
+        """What is read, in the connector's words."""
+        return {"subscribe": self.topic}
 
     def check_place(self) -> None:
         if self.servers and self.path:

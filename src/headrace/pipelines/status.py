@@ -9,6 +9,7 @@ from headrace.core.errors import HeadraceError, InvalidArgument, UnknownTopic
 from headrace.pipelines.ledger import Done, Ledger
 from headrace.pipelines.registry import settings_of
 from headrace.pipelines.settings import StreamSettings
+from headrace.pipelines.topics import names_of, topics_of
 
 TIMEOUT_MS = 5_000
 
@@ -59,16 +60,17 @@ def status_of(values: Mapping[str, Any]) -> Status:
 
 
 def lag_of(settings: StreamSettings, done: Done | None) -> int:
-    """How many offsets lie between the ledger and the topic's end. The ledger is
+    """How many offsets lie between the ledger and the topics' ends. The ledger is
     asked and not the pipeline's group, which Spark commits one batch late."""
     from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster
 
     ends = done.ends if done else {}
     with KafkaCluster(settings.bootstrap, timeout_ms=TIMEOUT_MS) as cluster:
-        topic = cluster.topics([settings.topic]).get(settings.topic)
-        if topic is None:
-            raise UnknownTopic(f"there is no topic {settings.topic!r} on {settings.servers}")
-        places = [(topic.name, partition) for partition in topic.partitions]
+        topics = topics_of(settings, cluster)
+        for name in names_of(settings) or ():
+            if name not in topics:
+                raise UnknownTopic(f"there is no topic {name!r} on {settings.servers}")
+        places = [(name, index) for name in topics for index in topics[name].partitions]
         latest = cluster.offsets(dict.fromkeys(places, LATEST))
         earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))
     return sum(

@@ -157,29 +157,19 @@ class LakeTable:
         schema: StructType | None = None,
         *,
         bounds: Sequence[Bounds] = (),
-        name_column: str = "",
     ) -> DataFrame:
-        """The rows of these files. A column that a file does not have is null. `name_column`:
-        one more column, with the name of the row's file."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.types import StringType, StructField, StructType
-
+        """The rows of these files. A column that a file does not have is null."""
         schema = schema or self.schema
-        named = [StructField(name_column, StringType())] if name_column else []
-        whole = StructType([*schema.fields, *named])
         if not files:
-            return spark.createDataFrame([], whole)
+            return spark.createDataFrame([], schema)
         paths = self.store.spark_paths(file.path for file in files)
         if paths is None or not all(is_in_its_folder(f.path, f.partition) for f in files):
-            return read_tasks(spark, self.store, files, whole, bounds, name_column=name_column)
+            return read_tasks(spark, self.store, files, schema, bounds)
         root, full = paths
         # Spark finds out by itself which columns and rows are wanted.
         reader = spark.read.schema(schema).option("basePath", root)
         # Folders of hours are columns to Spark, also of a table opened without them.
-        rows = reader.parquet(*full)
-        if name_column:
-            rows = rows.withColumn(name_column, F.col("_metadata.file_name"))
-        return rows.select(*whole.fieldNames())
+        return reader.parquet(*full).select(*schema.fieldNames())
 
     def files(self) -> list[DataFile]:
         return self._log.files() if self._log.exists() else []

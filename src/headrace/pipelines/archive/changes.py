@@ -132,7 +132,7 @@ def _columns_key(records: DataFrame, names: Sequence[str]) -> Column:
     )
 
 
-def changes_of(records: DataFrame, key_columns: Sequence[str]) -> DataFrame:
+def changes_of(records: DataFrame) -> DataFrame:
     """The changes of rows in good records: columns as in `typed`, the key's from
     `row_key`, and `_deleted`. Records that empty the table are left out."""
     deleted = F.col("value").isNull()
@@ -142,8 +142,9 @@ def changes_of(records: DataFrame, key_columns: Sequence[str]) -> DataFrame:
         deleted |= F.coalesce(F.col(OP) == "d", F.lit(False))
     rows = records.where(good).withColumn(DELETED, deleted)
     typed = transform.typed_columns(records)
-    keys = key_columns or RECORD_KEY
-    chosen = {name: F.col(ROW_KEY)[name] for name in keys}
+    key = records.schema[ROW_KEY].dataType
+    assert isinstance(key, StructType)
+    chosen = {name: F.col(ROW_KEY)[name] for name in key.names}
     return rows.select(
         *(chosen.get(name, column).alias(name) for name, column in typed.items()), DELETED
     )
@@ -165,7 +166,7 @@ def emptied(records: DataFrame) -> list[Emptied]:
 def last_by_key(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     """One row for each key: of one partition the one with the greatest offset. A key
     should be in one partition; of several, the latest by the records' timestamps."""
-    place = ("_topic", "_partition")
+    place = [name for name in ("_topic", "_partition") if name not in keys]
     row = F.struct(*changes.columns)
     of_partition = changes.groupBy(*keys, *place).agg(F.max_by(row, "_offset").alias("_row"))
     order = F.struct("_row._timestamp", *(f"_row.{name}" for name in place))

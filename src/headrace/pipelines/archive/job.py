@@ -6,10 +6,12 @@ the seam at which a reader goes over from the lake to the live topic.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from headrace.core.errors import InvalidArgument
+from headrace.core.values import check_name
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.changes import RECORD_KEY, decode_events, with_row_keys
 from headrace.pipelines.archive.latest import check_keys, find_changes, latest_table, upsert
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings(StreamSettings):
+    # Several topics in one archive, by name or by a regular expression for whole names.
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
     # With another format than raw, a typed table is written besides the raw one.
     value_format: Literal["raw", "json", "avro"] = "raw"
     # The columns of the typed table, in Spark's words.
@@ -39,6 +44,37 @@ class ArchiveSettings(StreamSettings):
     upsert: bool = False
     # The columns that name a row; the record's key unless given.
     key_columns: tuple[str, ...] = ()
+
+    def check_topic(self) -> None:
+        ways = ("topic", "topics", "topic_pattern")
+        given = [name for name in ways if getattr(self, name)]
+        if len(given) > 1:
+            raise InvalidArgument(
+                f"{' and '.join(given)} are both given; keep the one that says what to archive"
+            )
+        if not self.is_of_many:
+            return StreamSettings.check_topic(self)
+        for topic in self.topics:
+            check_name("topic", topic)
+        try:
+            re.compile(self.topic_pattern)
+        except re.error as error:
+            raise InvalidArgument(
+                f"topic_pattern {self.topic_pattern!r} is no regular expression: {error}"
+            ) from None
+        if not self.name:
+            raise missing("name", "which archive this is, since several topics say none", "shop")
+        return None
+
+    @property
+    def is_of_many(self) -> bool:
+        return bool(self.topics or self.topic_pattern)
+
+    @property
+    def subscription(self) -> dict[str, str]:
+        if self.topic_pattern:
+            return {"subscribePattern": self.topic_pattern}
+        return {"subscribe": ",".join(self.topics or (self.topic,))}
 
     def check(self) -> None:
         StreamSettings.check(self)
@@ -125,7 +161,9 @@ class ArchiveJob:
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns that name a row in `latest`."""
-        return self.settings.key_columns or RECORD_KEY
+        # The same key in two topics is two rows.
+        topic = ("_topic",) if self.settings.is_of_many else ()
+        return (*topic, *(self.settings.key_columns or RECORD_KEY))
 
     def typed_schema(self, spark: SparkSession) -> StructType:
         """The columns of `typed` as the settings have them."""

@@ -31,12 +31,14 @@ from headrace.pipelines.archive.changes import (
     last_by_key,
     survives,
 )
+from headrace.pipelines.compaction import COMPACTED_BYTES
 from headrace.pipelines.datafiles import DataFile, file_prefix, write_files
 from headrace.pipelines.evolution import evolve
 from headrace.pipelines.evolving import REMEDY, TRIES, busy
+from headrace.pipelines.file_reading import FILE, read_with_paths
 from headrace.pipelines.schema import arrow_schema
 from headrace.pipelines.settings import StreamSettings
-from headrace.pipelines.table import COMPACTED_BYTES, LakeTable, open_table
+from headrace.pipelines.table import LakeTable, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -94,7 +96,8 @@ def check_keys(table: LakeTable) -> None:
 
 
 def _named(keys: Sequence[str]) -> str:
-    return "the record's key" if list(keys) == ["_key"] else f"the columns {', '.join(keys)}"
+    names = ("the record's key" if name == "_key" else name for name in keys)
+    return " and ".join("the topic" if name == "_topic" else name for name in names)
 
 
 def create(table: LakeTable) -> None:
@@ -111,9 +114,8 @@ def create(table: LakeTable) -> None:
 
 def find_changes(records: DataFrame, keys: Sequence[str]) -> Changes:
     """Of decoded records with row keys. `last` is kept in memory: unpersist it."""
-    changes = changes_of(records, [] if list(keys) == ["_key"] else keys)
     cuts = emptied(records)
-    return Changes(last_by_key(changes, keys).persist(), cuts)
+    return Changes(last_by_key(changes_of(records), keys).persist(), cuts)
 
 
 def upsert(table: LakeTable, changes: Changes, writer: str, batch: int) -> bool:
@@ -143,10 +145,10 @@ def files_with(table: LakeTable, changes: Changes) -> list[DataFile]:
         return files
     keys = keys_of(table.schema)
     columns = StructType([f for f in table.schema if f.name in keys])
-    rows = table.read_files(changes.last.sparkSession, files, columns, name_column="_file")
+    rows = read_with_paths(changes.last.sparkSession, table.store, files, columns)
     touched = rows.join(changes.last.select(*keys), keys, "left_semi")
-    names = {row["_file"] for row in touched.select("_file").distinct().collect()}
-    return [file for file in files if file.path.rpartition("/")[2] in names]
+    paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
+    return [file for file in files if file.path in paths]
 
 
 def write(

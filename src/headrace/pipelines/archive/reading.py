@@ -23,6 +23,7 @@ from headrace.pipelines.archive.job import raw_table, typed_table
 from headrace.pipelines.archive.latest import latest_table
 from headrace.pipelines.ledger import Ledger
 from headrace.pipelines.running import read_batch
+from headrace.pipelines.topics import read_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,10 +60,13 @@ def _read_whole(spark: SparkSession, settings: StreamSettings, table: LakeTable)
 
 
 def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:
-    """All records of the topic that the lake or the topic still has, each once."""
+    """All records of the topics that the lake or the topics still have, each once."""
     ends = seam(settings)
     lake = transform.below(raw_table(settings).read(spark), ends)
-    options = {"startingOffsets": starting_offsets(ends)} if ends else {}
+    there = read_names(settings)
+    # The connector takes no offsets of topics that it does not read, or that are gone.
+    known = {place: end for place, end in ends.items() if place.rpartition("/")[0] in there}
+    options = {"startingOffsets": starting_offsets(known)} if known else {}
     live = read_batch(spark, settings, **options)
     columns = transform.RECORD_COLUMNS
     return lake.select(*columns).unionByName(live.select(*columns))

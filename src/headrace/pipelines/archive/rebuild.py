@@ -88,14 +88,17 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
     check_written(settings.lake, settings.format, writer, settings.storage)
     _check_alone(job)
     columns = job.typed_schema(spark)
-    typed, bad = typed_table(settings, columns), bad_table(settings)
-    schema = typed.schema
-    latest = job.latest_table(columns)
+    typed, bad, latest = (
+        typed_table(settings, columns),
+        bad_table(settings),
+        job.latest_table(columns),
+    )
     if latest is not None and start:
         raise InvalidArgument(
             "a table that follows keys (upsert = true) cannot be made anew in part; leave --from "
             "out"
         )
+    schema = typed.schema
     if start:
         _check_by_day(settings)
         schema = _schema_from(spark, typed, start, writer)
@@ -192,9 +195,8 @@ class _New:
             self.through = through
 
     def write(self, rows: DataFrame) -> list[DataFile]:
-        return write_files(
-            self.table.with_hours(rows), self.table.store, self.table.shape, self.prefix
-        )
+        rows = self.table.with_hours(rows)
+        return write_files(rows, self.table.store, self.table.shape, self.prefix)
 
     def old_files(self) -> list[DataFile]:
         return [

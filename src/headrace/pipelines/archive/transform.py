@@ -181,6 +181,10 @@ def below(records: DataFrame, ends: dict[str, int]) -> DataFrame:
     return records.where(F.col("offset") < _end(ends))
 
 
+def of_topic(records: DataFrame, topic: str) -> DataFrame:
+    return records.where(F.col("topic") == topic)
+
+
 def from_on(records: DataFrame, ends: dict[str, int]) -> DataFrame:
     """The others: those at the ends and after them."""
     return records.where(F.col("offset") >= _end(ends))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.core.wording import counted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
-from headrace.pipelines.archive.transform import below
+from headrace.pipelines.archive.transform import below, of_topic
 from headrace.pipelines.ledger import Done, Ledger, check_written
 from headrace.pipelines.page import Section, cards, lines, page, paragraph, table
 from headrace.pipelines.registry import Say
@@ -87,7 +87,9 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
     check_written(settings.lake, settings.format, settings.instance, settings.storage)
     ends = seam(settings)
     columns = ("topic", "partition", "offset", "timestamp", "batch")
+    # An archive of several topics is audited one by one.
     lake = below(raw_table(settings).read(spark, columns=columns), ends)
+    lake = of_topic(lake, settings.topic)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
     batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
     return judge(spark, topic, lake, ends, batches)

@@ -229,7 +229,7 @@ def bounds_of(spark: SparkSession, settings: ReplaySettings) -> Ranges:
 
 
 def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
-    from headrace.pipelines.archive.transform import below
+    from headrace.pipelines.archive.transform import below, of_topic
     from headrace.pipelines.replay import transform
 
     writer = settings.archive or f"archive-{settings.topic}"
@@ -237,7 +237,7 @@ def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
     ends = seam(settings, writer)
     # An archive may begin far behind offset 0, and every chunk costs a job.
     places = raw_table(settings).read(spark, columns=("topic", "partition", "offset"))
-    return transform.spans(below(places, ends))
+    return transform.spans(of_topic(below(places, ends), settings.topic))
 
 
 def _topic_bounds(settings: ReplaySettings) -> Ranges:
