@@ -18,6 +18,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive.job import ArchiveSettings, raw_table
 from headrace.pipelines.archive.reading import read_latest, read_typed, read_union
 from headrace.pipelines.archive.rebuild import rebuild
+from headrace.pipelines.file_reading import FILE, read_with_paths
 from headrace.pipelines.registry import pipeline_named, settings_of
 from headrace.pipelines.rollup.job import RollupJob, RollupSettings
 from headrace.pipelines.rollup.reading import reconcile
@@ -156,6 +157,9 @@ def test_spark_reads_partitions_of_every_kind(spark: SparkSession, tmp_path: Pat
         for batch in range(2):
             assert table.append(frame, "w", batch).rows == len(values)
         assert table.compact(spark) == sum(2 for _ in values) - len(values)
+        read = read_with_paths(spark, table.store, table.files(), table.schema).collect()
+        assert {row.n: row.country for row in read} == dict(enumerate(values))
+        assert {row[FILE] for row in read} == {file.path for file in table.files()}
         found = {row.n: row.country for row in table.read(spark).collect()}
         assert found == dict(enumerate(values))
     hours = open_table(

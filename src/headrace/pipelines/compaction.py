@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.errors import TableChanged
+from headrace.core.wording import counted
 from headrace.pipelines.datafiles import ANSWER, DataFile, Shape, TaskFiles, answer, answered
 from headrace.pipelines.file_reading import read_batches, schema_of_files
 from headrace.pipelines.store import Store
@@ -145,7 +146,7 @@ def _rewrite(
     if before != after:
         store.delete(file.path for file in written)
         raise RuntimeError(
-            f"{store.uri}: files of {before} rows would have become files of {after}; "
-            "nothing was changed"
+            f"{store.uri}: files with {counted(before, 'row')} would have become files with "
+            f"{counted(after, 'row')}; nothing was changed"
         )
     return written

@@ -67,7 +67,9 @@ class DeltaLog:
             )
 
     def partition_by(self) -> tuple[str, ...] | None:
-        return tuple(self._latest().metadata().partition_columns)
+        # It never changes, so no look at the log is needed.
+        table = self._table or self._latest()
+        return tuple(table.metadata().partition_columns)
 
     def files(self) -> list[DataFile]:
         import pyarrow as pa

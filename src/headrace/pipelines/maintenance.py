@@ -34,6 +34,7 @@ WEEK_HOURS = 7 * 24
 _TIMES = {
     "raw": "timestamp",
     "typed": "_timestamp",
+    "latest": "_timestamp",
     "bad": "timestamp",
     "partials": "window_start",
     "rollup_1m": "window_start",

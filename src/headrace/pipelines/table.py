@@ -18,12 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace.core.errors import InvalidArgument, TableChanged
-from headrace.pipelines.compaction import (
-    COMPACTED_BYTES,
-    compact,
-    rewrite_here,
-    rewrite_in_tasks,
-)
+from headrace.pipelines.compaction import COMPACTED_BYTES as COMPACTED_BYTES
+from headrace.pipelines.compaction import compact, rewrite_here, rewrite_in_tasks
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
 from headrace.pipelines.file_reading import Bounds, read_batches, read_tasks, schema_of_files
 from headrace.pipelines.partitioning import is_in_its_folder, with_hours, with_partitions
