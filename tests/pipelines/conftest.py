@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from tests.pipelines.object_store import ObjectStore, object_store
 from tests.spark.conftest import node as node
 from tests.spark.conftest import topic as topic
 
@@ -22,6 +24,13 @@ RECORD_SCHEMA = (
 # A minute, a five minutes and an hour begin here.
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[ObjectStore]:
+    """One for all tests, which keep to buckets of their own."""
+    with object_store() as store:
+        yield store
 
 
 def metric(name: str, at_ms: int, value: float, **labels: str) -> bytes:

@@ -73,7 +73,7 @@ def test_settings_of_topics_that_contradict_each_other_are_refused(tmp_path: Pat
         ({"topic_pattern": "a", "topics": ["b"]}, "topics and topic_pattern are both given"),
         ({"topics": ["a", "b"]}, "name is missing; say which archive this is"),
         ({"topics": ["a", "b c"], "name": "n"}, "b c"),
-        ({"topic_pattern": "(", "name": "n"}, "is no regular expression"),
+        ({"topic_pattern": "(", "name": "n"}, "topic_pattern: .* which a pattern cannot have"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             ArchiveSettings.from_mapping({**base, **changes})

@@ -12,7 +12,6 @@ import pytest
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix
 from headrace.pipelines.ledger import Done, Ledger, check_written
-from headrace.pipelines.parquet_log import ParquetLog
 from headrace.pipelines.table import TableLog, open_log, open_table
 
 SHAPE = Shape(("date",), "at")
@@ -56,6 +55,15 @@ def test_of_two_drivers_with_the_same_batch_one_is_refused(tmp_path: Path, forma
     assert sum(file.rows for file in open_log(str(tmp_path / "table"), format, "at").files()) == 4
 
 
+def test_of_two_compactions_of_the_same_files_one_is_refused(log: TableLog, tmp_path: Path) -> None:
+    log.commit(_write(tmp_path, range(6), 0), (), transaction=("w", 0), data_change=True)
+    old = log.files()
+    log.commit(_write(tmp_path, range(6), 0, "c"), old, transaction=None, data_change=False)
+    again = _write(tmp_path, range(6), 0, "c")
+    assert not log.commit(again, old, transaction=None, data_change=False)
+    assert sum(file.rows for file in log.files()) == 6
+
+
 def test_files_that_are_replaced_are_no_longer_part(log: TableLog, tmp_path: Path) -> None:
     log.commit(_write(tmp_path, range(6), 0), (), transaction=("w", 0), data_change=True)
     old = log.files()
@@ -82,7 +90,7 @@ def test_times_that_no_calendar_has_are_taken_too(log: TableLog, tmp_path: Path)
 
 
 def test_leftovers_of_a_killed_attempt_are_deleted_from_the_folder(tmp_path: Path) -> None:
-    log = ParquetLog(str(tmp_path / "table"))
+    log = open_log(str(tmp_path / "table"), "parquet", "at")
     log.create(SCHEMA, SHAPE)
     killed = _write(tmp_path, range(4), 0)
     others = _write(tmp_path, range(4), 0, writer="somebody else")
@@ -95,7 +103,7 @@ def test_leftovers_of_a_killed_attempt_are_deleted_from_the_folder(tmp_path: Pat
 
 def test_plain_parquet_is_refused_where_there_are_no_links(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match='format = "delta" takes object stores'):
-        ParquetLog("s3://bucket/table")
+        open_log("s3://bucket/table", "parquet", "at")
 
 
 @pytest.mark.parametrize("format", FORMATS)

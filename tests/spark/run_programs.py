@@ -9,9 +9,9 @@ Needs Spark's own Kafka source, from Maven.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from tests.ecosystem.tools import BROKERS
@@ -20,6 +20,7 @@ from tests.spark.session import start_session
 
 ANSWERS = Path(__file__).parent / "programs.json"
 PROJECT = Path(__file__).parent.parent.parent
+PLACE = PROJECT / ".cache" / "spark-programs"
 
 
 def recorded() -> dict[str, Rows]:
@@ -52,13 +53,13 @@ def run(format: str, servers: str, folder: Path) -> dict[str, Rows]:
 
 
 def record() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        broker = BROKERS["kafka"](Path(name) / "broker")
-        broker.start()
-        try:
-            answers = run("kafka", broker.bootstrap, Path(name) / "programs")
-        finally:
-            broker.stop()
+    shutil.rmtree(PLACE, ignore_errors=True)
+    broker = BROKERS["kafka"](PLACE / "broker")
+    broker.start()
+    try:
+        answers = run("kafka", broker.bootstrap, PLACE / "programs")
+    finally:
+        broker.stop()
     lines = (f"  {json.dumps(name)}: {json.dumps(rows)}" for name, rows in answers.items())
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -66,6 +66,7 @@ COMMANDS = (
     "delayed",
     "txn",
     "pipeline",
+    "lake",
     "status",
     "top",
     "doctor",

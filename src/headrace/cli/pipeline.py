@@ -78,10 +78,10 @@ def run(
     """
     from headrace.pipelines.registry import pipeline_named
     from headrace.pipelines.registry import settings_of as pipeline_settings
-    from headrace.pipelines.settings import read_toml
+    from headrace.pipelines.settings import read_toml, with_changes
 
     chosen = pipeline_named(name)
-    values = read_toml(config) | settings_of(changes)
+    values = with_changes(read_toml(config), settings_of(changes))
     if once:
         values["trigger"] = "once"
     if place.server and "path" not in values:
@@ -165,10 +165,10 @@ def rebuild(
     from headrace.pipelines.archive.rebuild import check_start, run
     from headrace.pipelines.archive.run import Settings
     from headrace.pipelines.registry import settings_of as pipeline_settings
-    from headrace.pipelines.settings import read_toml
+    from headrace.pipelines.settings import read_toml, with_changes
 
     check_start(start)
-    values = read_toml(config) | settings_of(changes)
+    values = with_changes(read_toml(config), settings_of(changes))
     if place.server and "path" not in values:
         values.setdefault("servers", place.server)
     settings = pipeline_settings("archive", values)

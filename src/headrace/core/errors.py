@@ -314,3 +314,27 @@ class DataLost(HeadraceError):
     """What a query was to read next is not there any more."""
 
     code = "data-lost"
+
+
+# Object stores, in which tables lie.
+
+
+class StoreUnreachable(HeadraceError, ConnectionError):
+    """The store does not answer, or not in time."""
+
+    code = "store-unreachable"
+    retriable = True
+
+
+class StoreFailed(HeadraceError):
+    """The store answered with an error that says nothing about what was asked for."""
+
+    code = "store-failed"
+
+
+class TableChanged(HeadraceError):
+    """Files that were to be replaced are not part of the table any more. Nothing was
+    changed; look at the table again."""
+
+    code = "table-changed"
+    retriable = True

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from headrace.pipelines.datafiles import DataFile
 
@@ -120,10 +121,17 @@ def properties(table: DeltaTable, batches: Mapping[str, int], *, removes: bool) 
     if removes:
         count = (table.transaction_version(_REMOVALS) or 0) + 1
         transactions.append(Transaction(_REMOVALS, count))
-    return CommitProperties(app_transactions=transactions or None)
+    return CommitProperties(
+        app_transactions=transactions or None,
+        # delta-rs puts a commit behind others that came since without a look at what they
+        # took out, so with files to remove the table has to be as it was seen.
+        max_commit_retries=0 if removes else None,
+    )
 
 
 def _paths(table: DeltaTable) -> set[str]:
     import pyarrow as pa
 
-    return set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    # The log has paths as URIs.
+    return {unquote(path) for path in paths}

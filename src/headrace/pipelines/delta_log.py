@@ -13,11 +13,16 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from headrace.core.errors import TableChanged
 from headrace.core.extras import require
 from headrace.pipelines import delta_changes
 from headrace.pipelines.datafiles import DataFile, Shape
 from headrace.pipelines.evolution import check_columns
+from headrace.pipelines.partitioning import partition_text
+from headrace.pipelines.store import Store
+from headrace.pipelines.table_log import Vacuumed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,29 +32,44 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_1_US = -62_135_596_800_000_000
 _YEAR_10000_US = 253_402_300_800_000_000
-# How often a commit is tried that met another one in the log.
-_TRIES = 5
+# How often a commit is tried that met another one in the log. One that takes files out
+# meets any other.
+_TRIES = 20
 
 
 class DeltaLog:
-    def __init__(self, location: str, time_column: str) -> None:
+    def __init__(self, store: Store, time_column: str) -> None:
         require("deltalake", "pipelines")
-        self._location = location
+        self._store = store
         self._time_column = time_column
         self._table: DeltaTable | None = None
 
     def exists(self) -> bool:
         from deltalake import DeltaTable
 
-        return self._table is not None or DeltaTable.is_deltatable(self._location)
+        if self._table is not None:
+            return True
+        with self._store.explained():
+            return DeltaTable.is_deltatable(self._store.uri, self._store.delta_options())
 
     def create(self, schema: pa.Schema, shape: Shape) -> None:
         from deltalake import DeltaTable
 
-        if not self.exists():
+        if self.exists():
+            return
+        with self._store.explained():
             self._table = DeltaTable.create(
-                self._location, schema, mode="ignore", partition_by=list(shape.partition_by)
+                self._store.uri,
+                schema,
+                mode="ignore",
+                partition_by=list(shape.partition_by),
+                storage_options=self._store.delta_options(),
             )
+
+    def partition_by(self) -> tuple[str, ...] | None:
+        # It never changes, so no look at the log is needed.
+        table = self._table or self._latest()
+        return tuple(table.metadata().partition_columns)
 
     def files(self) -> list[DataFile]:
         import pyarrow as pa
@@ -82,23 +102,27 @@ class DeltaLog:
             if not delta_changes.has_files(table, remove):
                 return False
             if columns is not None:
-                check_columns(delta_changes.schema_of_table(table), columns, self._location)
+                check_columns(delta_changes.schema_of_table(table), columns, self._store.uri)
             try:
-                table.create_write_transaction(
-                    [*self._adds(add, data_change), *_removes(remove, data_change)],
-                    "append",
-                    table.schema(),
-                    partition_by=table.metadata().partition_columns,
-                    commit_properties=delta_changes.properties(
-                        table, batches, removes=bool(remove)
-                    ),
-                )
+                with self._store.explained(CommitFailedError):
+                    table.create_write_transaction(
+                        [*self._adds(add, data_change), *_removes(remove, data_change)],
+                        "append",
+                        table.schema(),
+                        partition_by=table.metadata().partition_columns,
+                        commit_properties=delta_changes.properties(
+                            table, batches, removes=bool(remove)
+                        ),
+                    )
                 break
-            except CommitFailedError:
+            except CommitFailedError as error:
                 # Another driver of this writer was first, or files or columns were
                 # replaced: what is there now says which.
                 if not left:
-                    raise
+                    reason = self._store.shown(str(error))
+                    raise TableChanged(
+                        f"{self._store.uri} changes faster than it can be written: {reason}"
+                    ) from None
         return True
 
     def replace(
@@ -109,14 +133,16 @@ class DeltaLog:
         seen: Mapping[str, int],
         schema: StructType,
     ) -> bool:
-        return delta_changes.replace(
-            self._latest(),
-            self._adds(add, True),
-            remove,
-            _removes(remove, True),
-            seen=seen,
-            schema=schema,
-        )
+        table = self._latest()
+        with self._store.explained():
+            return delta_changes.replace(
+                table,
+                self._adds(add, True),
+                remove,
+                _removes(remove, True),
+                seen=seen,
+                schema=schema,
+            )
 
     def _adds(self, files: Sequence[DataFile], data_change: bool) -> list[Any]:
         from deltalake.transaction import AddAction
@@ -135,15 +161,34 @@ class DeltaLog:
 
     def clean(self) -> None:
         # Whoever began to read before may still do so: delta's own week.
-        self._latest().vacuum(dry_run=False)
+        with self._store.explained():
+            self._latest().vacuum(dry_run=False)
+
+    def vacuum(self, retention_hours: int, *, dry_run: bool) -> Vacuumed:
+        """Delete what no version of the last hours has, also what killed tasks left."""
+        table = self._latest()
+        with self._store.explained():
+            paths = table.vacuum(
+                retention_hours, dry_run=True, enforce_retention_duration=False, full=True
+            )
+            sizes = {item.path: item.size for item in self._store.items(recursive=True)}
+            gone = [(path, sizes.get(path, 0)) for path in paths]
+            if gone and not dry_run:
+                table.vacuum(
+                    retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+                )
+        return Vacuumed([path for path, _ in gone], sum(size for _, size in gone))
 
     def _latest(self) -> DeltaTable:
         from deltalake import DeltaTable
 
-        if self._table is None:
-            self._table = DeltaTable(self._location)
-        else:
-            self._table.update_incremental()
+        with self._store.explained():
+            if self._table is None:
+                self._table = DeltaTable(
+                    self._store.uri, storage_options=self._store.delta_options()
+                )
+            else:
+                self._table.update_incremental()
         return self._table
 
 
@@ -188,10 +233,15 @@ def _iso(time_us: int) -> str:
 def _data_file(action: dict[str, Any], time_column: str) -> DataFile:
     prefix = "partition."
     return DataFile(
-        action["path"],
+        # The log has paths as URIs.
+        unquote(action["path"]),
         action["size_bytes"],
         action["num_records"] or 0,
-        {name[len(prefix) :]: action[name] for name in action if name.startswith(prefix)},
+        {
+            name[len(prefix) :]: partition_text(action[name])
+            for name in action
+            if name.startswith(prefix)
+        },
         _microseconds(action.get(f"min.{time_column}")),
         _microseconds(action.get(f"max.{time_column}")),
         {},

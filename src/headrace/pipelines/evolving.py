@@ -76,5 +76,5 @@ def _apply(
     files = table.files()
     rows = table.read_files(spark, files, as_stored(stored, evolution.schema))
     wider = rows.select(*(rows[f.name].cast(f.dataType).alias(f.name) for f in evolution.schema))
-    written = write_files(wider, table.location, table.shape, "rewritten")
+    written = write_files(wider, table.store, table.shape, "rewritten")
     return table.log.replace(written, files, seen=seen, schema=evolution.schema)

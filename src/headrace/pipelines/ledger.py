@@ -14,6 +14,7 @@ would look like batches that are in already; so another checkpoint is refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,11 +50,17 @@ class Done(NamedTuple):
 
 
 class Ledger:
-    def __init__(self, lake: str, format: str, writer: str) -> None:
+    def __init__(
+        self,
+        lake: str,
+        format: str,
+        writer: str,
+        storage: Mapping[str, str] | None = None,
+    ) -> None:
         location = f"{lake.rstrip('/')}/{TABLE}"
         self.writer = writer
         self._table: LakeTable = open_table(
-            location, format, _SCHEMA, partition_by=(), time="done_at"
+            location, format, _SCHEMA, partition_by=(), time="done_at", storage=storage
         )
         self._last: Done | None = None
         self._loaded = False
@@ -105,16 +112,18 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def writers_of(lake: str, format: str) -> list[str]:
-    """Who has written to the lake."""
-    ledger = Ledger(lake, format, "")
+def writers_of(lake: str, format: str, storage: Mapping[str, str] | None = None) -> list[str]:
+    """Which pipelines have written to the lake."""
+    ledger = Ledger(lake, format, "", storage)
     return sorted({row["writer"] for row in ledger._table.rows()})
 
 
-def check_written(lake: str, format: str, writer: str) -> None:
+def check_written(
+    lake: str, format: str, writer: str, storage: Mapping[str, str] | None = None
+) -> None:
     """InvalidArgument when the writer has no batch there: a wrong name would look like
     a lake in which nothing is missing."""
-    there = writers_of(lake, format)
+    there = writers_of(lake, format, storage)
     if writer not in there:
         raise InvalidArgument(
             f"lake {lake!r} has nothing of the archive {writer!r}"

@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.datafiles import DataFile, Shape, prefix_of
 from headrace.pipelines.evolution import check_columns, evolve
+from headrace.pipelines.store import Store
+from headrace.pipelines.table_log import Vacuumed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,13 +45,10 @@ LOG_FOLDER = "_headrace_log"
 
 
 class ParquetLog:
-    def __init__(self, location: str) -> None:
-        if "://" in location:
-            raise InvalidArgument(
-                f'lake {location!r} is no path of a file system; format = "parquet" needs one '
-                'that every executor sees, and format = "delta" takes object stores too'
-            )
-        self._root = Path(location)
+    def __init__(self, store: Store) -> None:
+        check_has_links(store.uri, store)
+        self._store = store
+        self._root = Path(store.uri)
         self._folder = self._root / LOG_FOLDER
         # What is known so far; commits are only ever added.
         self._next = 0
@@ -61,6 +61,10 @@ class ParquetLog:
 
     def create(self, schema: pa.Schema, shape: Shape) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
+
+    def partition_by(self) -> tuple[str, ...] | None:
+        # Every file says it, and without one nothing depends on it.
+        return next((tuple(file.partition) for file in self.files()), None)
 
     def files(self) -> list[DataFile]:
         self._catch_up()
@@ -143,6 +147,24 @@ class ParquetLog:
     def clean(self) -> None:
         """Nothing is left: files are deleted when they are taken out."""
 
+    def vacuum(self, retention_hours: int, *, dry_run: bool) -> Vacuumed:
+        """Delete what killed tasks left. A file may lie there before its commit does, so
+        only what is older than the retention is taken for left behind."""
+        before_ns = time.time_ns() - retention_hours * 3_600_000_000_000
+        items = self._store.items(recursive=True)
+        self._catch_up()
+        gone = [
+            item
+            for item in items
+            if item.path.endswith(".parquet")
+            and item.path not in self._files
+            and item.changed_ns is not None
+            and item.changed_ns < before_ns
+        ]
+        if not dry_run:
+            self._store.delete(item.path for item in gone)
+        return Vacuumed([item.path for item in gone], sum(item.size for item in gone))
+
     def _catch_up(self) -> None:
         while (path := self._path(self._next)).exists():
             self._apply(json.loads(path.read_text(encoding="utf-8")))
@@ -207,3 +229,14 @@ class ParquetLog:
             for path in folder.glob(f"part-{prefix}-*.parquet"):
                 if str(path.relative_to(self._root)) not in self._files:
                     path.unlink(missing_ok=True)
+
+
+def check_has_links(location: str, store: Store) -> None:
+    """InvalidArgument where a commit file cannot appear at once and only if there is none
+    of its name."""
+    if not store.is_local:
+        raise InvalidArgument(
+            f'lake {location!r} is no path of a file system; format = "parquet" needs one that '
+            "every executor sees, since its commits are links, which object stores do not have; "
+            'format = "delta" takes object stores'
+        )

@@ -12,12 +12,14 @@ the tables skip what they have. The two together are exactly once.
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headrace.core.errors import InvalidArgument
 from headrace.pipelines.ledger import Done, Ledger
 from headrace.pipelines.settings import PipelineSettings, StreamSettings, duration_ms
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _FINAL = ("InvalidArgument", "InvalidOption", "AnalysisException", "MissingExtra", "DataLost")
+_NO_FILE_SYSTEM = re.compile(
+    r"No FileSystem for scheme|ClassNotFoundException: Class org\.apache\.hadoop\.fs\."
+)
 # How long a wait for the query may last before we look at it again.
 WAIT_SECONDS = 1
 Report = Callable[[Done], None]
@@ -115,6 +120,7 @@ def follow(
             failures = 0 if len(taken) > batches_before else failures
             batches_before = len(taken)
             failures += 1
+            _check_file_system(error, settings)
             if failures > settings.retries or is_final(error):
                 raise
             threading.Event().wait(failures)
@@ -125,6 +131,15 @@ def follow(
         sum(done.rows_late for done in taken),
         sum(done.rows_bad for done in taken),
     )
+
+
+def _check_file_system(error: Exception, settings: StreamSettings) -> None:
+    """InvalidArgument when Spark cannot keep its checkpoint where it was told to."""
+    if "://" in settings.checkpoint_path and _NO_FILE_SYSTEM.search(str(error)):
+        raise InvalidArgument(
+            f"Spark knows no file system for checkpoint = {settings.checkpoint_path!r}; name a "
+            "folder that every machine sees, or give Spark Hadoop's libraries for that store"
+        ) from None
 
 
 def _run(

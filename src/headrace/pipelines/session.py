@@ -39,7 +39,9 @@ _LOCAL_DEFAULTS = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"
 
 @contextmanager
 def spark_session(settings: PipelineSettings, master: str | None = None) -> Iterator[SparkSession]:
-    """The active session, or a new one with the settings' choices that ends here."""
+    """The active session, or a new one with the settings' choices that ends here. Whether the
+    lake's object store answers is seen first, which takes less time than a session."""
+    settings.check_reach()
     sql = require("pyspark.sql", "spark")
     active: SparkSession | None = sql.SparkSession.getActiveSession()
     if active is not None:

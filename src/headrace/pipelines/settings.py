@@ -8,6 +8,7 @@
 
     [options]                      more options of the connector, as they are
     [spark]                        more settings of Spark, as they are
+    [storage]                      options of the lake's object store; secret
 
 Each job has one model, a frozen dataclass with a default for all that can have
 one. A wrong file gives one error that names the key and says what to write.
@@ -18,8 +19,9 @@ the same names work as flags.
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -27,7 +29,11 @@ from headrace.cli.arguments import parse_duration_ms
 from headrace.core.errors import InvalidArgument
 from headrace.core.settings import SettingsModel, check_between
 from headrace.core.values import check_name
+from headrace.pipelines.partitioning import PARTITIONINGS, partition_columns
+from headrace.pipelines.store import Store
 
+# Keys that are tables of names and values: `--set storage.NAME=VALUE` sets one of them.
+TABLES = ("options", "spark", "storage")
 TableFormat = Literal["delta", "parquet"]
 
 
@@ -46,10 +52,17 @@ class PipelineSettings(SettingsModel):
 
     options: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
+    # Keys are among them, so they are left out where settings are printed.
+    storage: dict[str, str] = field(default_factory=dict, repr=False)
     master: str = ""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        if not isinstance(values.get("storage", {}), Mapping):
+            raise InvalidArgument(
+                "storage must be a table of names and values, as in: "
+                'storage.aws_region = "eu-central-1"'
+            )
         settings = cls().changed(values)
         settings.check()
         return settings
@@ -78,6 +91,9 @@ class PipelineSettings(SettingsModel):
         if not self.servers and not self.path:
             raise missing("servers", "where the node is", "127.0.0.1:9092")
 
+    def check_reach(self) -> None:
+        """What only a look can say: whether the lake's object store answers and takes us."""
+
     @property
     def instance(self) -> str:
         return self.name or f"{self.pipeline}-{self.topic}"
@@ -94,8 +110,11 @@ class StreamSettings(PipelineSettings):
 
     lake: str = ""
     format: TableFormat = "delta"
-    # The checkpoint owns progress; it belongs to the lake, so it lies in it.
+    # The checkpoint owns progress; it belongs to the lake, so it lies in it. Of an object
+    # store Spark knows nothing: there it has to be named.
     checkpoint: str = ""
+    # How the archive's tables are put into folders: day, hour, none, or a column.
+    partition_by: str = "day"
     starting_offsets: str = "earliest"
     # How often a batch is made of what came; "once" takes what is there and ends.
     trigger: str = "10s"
@@ -110,6 +129,8 @@ class StreamSettings(PipelineSettings):
         check_between("rows_per_batch_max", self.rows_per_batch_max, 1, None)
         check_between("compact_every", self.compact_every, 0, None)
         check_between("retries", self.retries, 0, None)
+        if not self.partition_by:
+            raise InvalidArgument("partition_by must be day, hour, none or a column of the table")
         if self.trigger != "once":
             duration_ms("trigger", self.trigger, "10s, or once")
 
@@ -118,13 +139,69 @@ class StreamSettings(PipelineSettings):
         PipelineSettings.check(self)
         if not self.lake:
             raise missing("lake", "where the tables go", "lake/metrics")
+        self.check_lake()
+        self.check_checkpoint()
+
+    def check_lake(self) -> None:
+        store = self.store()
+        if self.format == "parquet":
+            from headrace.pipelines.parquet_log import check_has_links
+
+            check_has_links(self.lake, store)
+
+    def check_checkpoint(self) -> None:
+        """Of pipelines that follow a topic."""
+        if not self.checkpoint and self.store().is_object_store:
+            raise InvalidArgument(
+                f"checkpoint is missing: the lake is {self.lake}, and Spark cannot keep its "
+                "checkpoint in an object store without Hadoop's libraries for it; name a folder "
+                "that every machine sees on which the pipeline may run, as in: "
+                f'checkpoint = "/var/lib/headrace/{self.instance}"'
+            )
+
+    def check_reach(self) -> None:
+        if self.lake:
+            self.store().check()
+
+    def store(self) -> Store:
+        return Store(self.lake, self.storage)
 
     @property
     def checkpoint_path(self) -> str:
-        return self.checkpoint or f"{self.lake.rstrip('/')}/_checkpoint"
+        return self.checkpoint or f"{self.store().uri.rstrip('/')}/_checkpoint"
 
     def table_path(self, table: str) -> str:
         return f"{self.lake.rstrip('/')}/{table}"
+
+    def check_partition_by(self, *schemas: str) -> None:
+        """InvalidArgument when `partition_by` names a column that none of these has."""
+        name = self.partition_by
+        word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])", re.IGNORECASE)
+        if name not in PARTITIONINGS and not any(word.search(each) for each in schemas):
+            raise InvalidArgument(
+                f"partition_by names the column {name!r}, which no table of the pipeline has; say "
+                "day, hour, none, or a column of the raw or the typed table"
+            )
+
+    def partition_columns(self, day: str, columns: Iterable[str]) -> tuple[str, ...]:
+        """What `partition_by` means for a table with these columns, of which `day` is that
+        of days. A table without the column that was asked for is partitioned by day."""
+        if self.partition_by not in {*PARTITIONINGS, *columns}:
+            return (day,)
+        return partition_columns(self.partition_by, day)
+
+
+def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's values with those of `--set` in their places: `storage.aws_region` is the
+    name `aws_region` in the table `storage`."""
+    found = dict(values)
+    for name, value in changes.items():
+        table, _, inner = name.partition(".")
+        if table in TABLES and inner and isinstance(found.get(table, {}), Mapping):
+            found[table] = {**found.get(table, {}), inner: value}
+        else:
+            found[name] = value
+    return found
 
 
 def split_servers(servers: str) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ def status_of(values: Mapping[str, Any]) -> Status:
         raise InvalidArgument(
             f"{name} does not run on and on, so it has no status; its report says what it found"
         )
-    batches = Ledger(settings.lake, settings.format, settings.instance).batches()
+    settings.check_reach()
+    batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
     lag, unreachable = None, None
     if settings.servers:
         try:

@@ -14,67 +14,29 @@ again after a crash is skipped, so a row is in the table once whatever was kille
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import InvalidArgument, TableChanged
+from headrace.pipelines.compaction import COMPACTED_BYTES as COMPACTED_BYTES
+from headrace.pipelines.compaction import compact, rewrite_here, rewrite_in_tasks
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix, write_files
+from headrace.pipelines.file_reading import Bounds, read_batches, read_tasks, schema_of_files
+from headrace.pipelines.partitioning import is_in_its_folder, with_hours, with_partitions
 from headrace.pipelines.schema import arrow_schema, schema_of, spark_schema
+from headrace.pipelines.store import Store
+from headrace.pipelines.table_log import TableLog as TableLog
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# A file is small below this; as many as fit are merged into one of about this.
-COMPACTED_BYTES = 128 * 1024 * 1024
+Answer = TypeVar("Answer")
 
-
-class TableLog(Protocol):
-    """Which files are part of the table, and what each writer committed last."""
-
-    def create(self, schema: pa.Schema, shape: Shape) -> None:
-        """Begin the table unless it exists."""
-
-    def exists(self) -> bool: ...
-
-    def files(self) -> list[DataFile]: ...
-
-    def last_batch(self, writer: str) -> int | None: ...
-
-    def commit(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        *,
-        transaction: tuple[str, int] | None,
-        data_change: bool,
-        columns: StructType | None = None,
-    ) -> bool:
-        """All of it or nothing. False when the writer's batch was there already, or a
-        file to remove is no longer part of the table. InvalidArgument when rows of
-        these columns do not fit the table."""
-
-    def schema(self) -> StructType | None:
-        """The table's columns; None when there is no table, or its log does not say."""
-
-    def replace(
-        self,
-        add: Sequence[DataFile],
-        remove: Sequence[DataFile],
-        *,
-        seen: Mapping[str, int],
-        schema: StructType,
-    ) -> bool:
-        """Put files in the place of others, and the schema in the place of the table's,
-        in one commit. Then each writer in `seen` has that batch in the table. False, and
-        nothing has changed, when one of them has a later batch, or the table has not the
-        files that it should have: those to remove, and no others when columns change
-        that there are."""
-
-    def clean(self) -> None:
-        """Delete files that were taken out long ago."""
+# How often files are chosen anew when another process replaced them first.
+_TRIES = 5
+# Other writers of Delta cut the greatest time down to the millisecond.
+_HIGH_SLACK_US = 999
 
 
 class Appended(NamedTuple):
@@ -86,12 +48,17 @@ class Appended(NamedTuple):
 
 
 class LakeTable:
-    def __init__(self, location: str, log: TableLog, schema: StructType, shape: Shape) -> None:
-        self.location = location
+    def __init__(self, store: Store, log: TableLog, schema: StructType, shape: Shape) -> None:
+        self.store = store
         # The columns of rows that are written. The table may have more.
         self.schema = schema
         self.shape = shape
         self._log = log
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people; `store` is what reads and writes there."""
+        return self.store.uri
 
     @property
     def log(self) -> TableLog:
@@ -110,10 +77,14 @@ class LakeTable:
         """Add the frame's rows as the writer's batch, or skip it when it is in."""
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
-        self._log.create(arrow_schema(self.schema), self.shape)
-        ordered = frame.select(*self.schema.fieldNames())
-        files = write_files(ordered, self.location, self.shape, file_prefix(writer, batch))
+        self._create()
+        ordered = self.with_hours(frame).select(*self.schema.fieldNames())
+        files = write_files(ordered, self.store, self.shape, file_prefix(writer, batch))
         return self._commit(files, writer, batch)
+
+    def with_hours(self, frame: DataFrame) -> DataFrame:
+        """The frame with the column of hours, where the table is partitioned by it."""
+        return with_hours(frame, self.schema, self.shape.time_column)
 
     def append_rows(self, rows: Sequence[dict[str, Any]], writer: str, batch: int) -> Appended:
         """The same for a few rows that the driver has: no job is needed."""
@@ -121,16 +92,25 @@ class LakeTable:
 
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
+        self._create()
         schema = arrow_schema(self.schema)
-        self._log.create(schema, self.shape)
-        files = TaskFiles(self.location, self.shape, file_prefix(writer, batch), schema)
-        if rows:
-            files.add(pa.RecordBatch.from_pylist(list(rows), schema=schema))
-        return self._commit(files.close(), writer, batch)
+        files = TaskFiles(self.store, self.shape, file_prefix(writer, batch), schema)
+        batches = [pa.RecordBatch.from_pylist(list(rows), schema=schema)] if rows else []
+        return self._commit(files.write(batches), writer, batch)
 
     def has(self, writer: str, batch: int) -> bool:
         last = self.last_batch(writer)
         return last is not None and last >= batch
+
+    def _create(self) -> None:
+        self._log.create(arrow_schema(self.schema), self.shape)
+        there = self._log.partition_by()
+        if there is not None and there != self.shape.partition_by:
+            raise InvalidArgument(
+                f"the table {self.store.uri} is partitioned by {_named(there)} and not by "
+                f"{_named(self.shape.partition_by)}; set partition_by as it was, or write to "
+                "another lake"
+            )
 
     def _commit(self, files: list[DataFile], writer: str, batch: int) -> Appended:
         if not files:
@@ -146,65 +126,70 @@ class LakeTable:
         return Appended(sum(file.rows for file in files), len(files), not done, ends)
 
     def read(
-        self, spark: SparkSession, start_us: int | None = None, end_us: int | None = None
+        self,
+        spark: SparkSession,
+        start_us: int | None = None,
+        end_us: int | None = None,
+        *,
+        columns: Sequence[str] = (),
+        bounds: Sequence[Bounds] = (),
     ) -> DataFrame:
         """The rows; with a start or an end, only of files that can have rows of
-        the time column in [start, end), so filter as well."""
+        the time column in [start, end), so filter as well. `columns` and `bounds` are hints
+        likewise: what is not wanted need not be read."""
+        from pyspark.sql.types import StructType
+
         files = [
             file
             for file in (self._log.files() if self._log.exists() else ())
             if _overlaps(file, start_us, end_us)
         ]
-        return self.read_files(spark, files)
+        if (start_us, end_us) != (None, None):
+            time = {self.shape.time_column: (start_us, end_us)}
+            bounds = [{**each, **time} for each in bounds or ({},)]
+        schema = StructType([self.schema[name] for name in columns]) if columns else None
+        return self.read_files(spark, files, schema, bounds=bounds)
 
     def read_files(
-        self, spark: SparkSession, files: Sequence[DataFile], schema: StructType | None = None
+        self,
+        spark: SparkSession,
+        files: Sequence[DataFile],
+        schema: StructType | None = None,
+        *,
+        bounds: Sequence[Bounds] = (),
     ) -> DataFrame:
         """The rows of these files. A column that a file does not have is null."""
         schema = schema or self.schema
         if not files:
             return spark.createDataFrame([], schema)
-        root = self.location.rstrip("/")
+        paths = self.store.spark_paths(file.path for file in files)
+        if paths is None or not all(is_in_its_folder(f.path, f.partition) for f in files):
+            return read_tasks(spark, self.store, files, schema, bounds)
+        root, full = paths
+        # Spark finds out by itself which columns and rows are wanted.
         reader = spark.read.schema(schema).option("basePath", root)
-        return reader.parquet(*(f"{root}/{file.path}" for file in files))
+        # Folders of hours are columns to Spark, also of a table opened without them.
+        return reader.parquet(*full).select(*schema.fieldNames())
 
     def files(self) -> list[DataFile]:
         return self._log.files() if self._log.exists() else []
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, read by the driver alone: for tables that stay small."""
-        import pyarrow.dataset as ds
-
-        root = self.location.rstrip("/")
-        paths = [f"{root}/{file.path}" for file in self.files()]
-        if not paths:
-            return []
-        # The first file need not have all columns.
-        schema = arrow_schema(self._in_files(self.schema))
-        dataset = ds.dataset(paths, format="parquet", schema=schema)
-        found: list[dict[str, Any]] = dataset.to_table().to_pylist()
-        return found
-
-    def _in_files(self, schema: StructType) -> StructType:
-        """Without the columns that are in the names of folders."""
-        from pyspark.sql.types import StructType
-
-        return StructType([f for f in schema if f.name not in self.shape.partition_by])
+        schema = arrow_schema(self.schema)
+        batches = read_batches(self.store, self.files(), schema)
+        return [row for batch in batches for row in batch.to_pylist()]
 
     def _schema_of_files(self) -> StructType | None:
         """What the files say, for a log that is older than schemas in logs."""
         import pyarrow as pa
-        import pyarrow.dataset as ds
         from pyspark.sql.types import StringType, StructField, StructType
 
-        root = self.location.rstrip("/")
-        schemas = [
-            ds.dataset(f"{root}/{each.path}", format="parquet").schema for each in self.files()
-        ]
-        if not schemas:
+        files = self.files()
+        if not files:
             return None
         try:
-            found = spark_schema(pa.unify_schemas(schemas))
+            found = spark_schema(schema_of_files(self.store, files, widen=False))
         except pa.ArrowException as error:
             raise InvalidArgument(
                 f"{self.location} has files whose columns contradict each other ({error}); "
@@ -213,78 +198,89 @@ class LakeTable:
         folders = [StructField(name, StringType()) for name in self.shape.partition_by]
         return StructType([*folders, *found])
 
-    def compact(self, spark: SparkSession, *, size_max: int = COMPACTED_BYTES) -> int:
-        """Merge small files of the same partition; how many files became fewer.
+    def compact(self, spark: SparkSession | None = None, *, size_max: int = COMPACTED_BYTES) -> int:
+        """Merge small files of the same partition; how many files became fewer. Tasks do it,
+        or this process without a session.
 
         What a reader sees does not change.
         """
-        merged = 0
-        groups = _small_files(self.files(), size_max)
-        # After the files: it then has all of their columns, also those that others added.
-        schema = self._log.schema() if groups else None
-        for group in groups:
-            # One task, so that one file comes out of each group.
-            frame = self.read_files(spark, group, schema).coalesce(1)
-            written = write_files(frame, self.location, self.shape, "compacted")
-            # False when others replaced the files meanwhile: ours are not needed.
-            if self._log.commit(written, group, transaction=None, data_change=False):
-                merged += len(group) - len(written)
-        if self._log.exists():
-            self._log.clean()
-        return merged
+        # As the table is, whatever its opener would like.
+        there = self._log.partition_by() if self._log.exists() else None
+        if there is None:
+            return 0
+        shape = self.shape._replace(partition_by=there)
+        rewrite = rewrite_here if spark is None else rewrite_in_tasks(spark)
+        fewer = again(lambda: compact(self.store, self._log, shape, rewrite, size_max=size_max))
+        self._log.clean()
+        return fewer
 
     def drop_before(self, time_us: int) -> int:
         """Take out the files that have only rows before this; how many."""
+        return again(lambda: self._drop_before(time_us))
+
+    def _drop_before(self, time_us: int) -> int:
         gone = [
-            file for file in self.files() if file.high_us is not None and file.high_us < time_us
+            file
+            for file in self.files()
+            if file.high_us is not None and file.high_us + _HIGH_SLACK_US < time_us
         ]
-        if gone:
-            self._log.commit((), gone, transaction=None, data_change=True)
+        if gone and not self._log.commit((), gone, transaction=None, data_change=True):
+            raise TableChanged(f"{self.location}: another process has taken out the same files")
         return len(gone)
 
 
 def open_table(
-    location: str, format: str, schema: str | StructType, *, partition_by: Sequence[str], time: str
+    location: str,
+    format: str,
+    schema: str | StructType,
+    *,
+    partition_by: Sequence[str],
+    time: str,
+    storage: Mapping[str, str] | None = None,
 ) -> LakeTable:
     """The table at this place, with a schema in Spark's words; it is made by the
-    first append."""
+    first append. `storage`: options of an object store."""
     if isinstance(schema, str):
         schema = schema_of(schema)
-    log = open_log(location, format, time)
-    return LakeTable(location, log, schema, Shape(tuple(partition_by), time))
+    store = Store(location, storage)
+    columns = tuple(partition_by)
+    log = log_of(store, format, time)
+    return LakeTable(store, log, with_partitions(schema, columns), Shape(columns, time))
 
 
-def open_log(location: str, format: str, time_column: str) -> TableLog:
+def open_log(
+    location: str, format: str, time_column: str, storage: Mapping[str, str] | None = None
+) -> TableLog:
+    return log_of(Store(location, storage), format, time_column)
+
+
+def log_of(store: Store, format: str, time_column: str) -> TableLog:
     if format == "delta":
         from headrace.pipelines.delta_log import DeltaLog
 
-        return DeltaLog(location, time_column)
+        return DeltaLog(store, time_column)
     from headrace.pipelines.parquet_log import ParquetLog
 
-    return ParquetLog(location)
+    return ParquetLog(store)
+
+
+def again(attempt: Callable[[], Answer]) -> Answer:
+    """The attempt's answer. It begins anew when another process changed the table first,
+    a few times: each time it sees the table as it is then."""
+    for _ in range(_TRIES - 1):
+        try:
+            return attempt()
+        except TableChanged:
+            continue
+    return attempt()
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(columns) or "nothing"
 
 
 def _overlaps(file: DataFile, start_us: int | None, end_us: int | None) -> bool:
-    if start_us is not None and file.high_us is not None and file.high_us < start_us:
-        return False
+    if start_us is not None and file.high_us is not None:
+        if file.high_us + _HIGH_SLACK_US < start_us:
+            return False
     return not (end_us is not None and file.low_us is not None and file.low_us >= end_us)
-
-
-def _small_files(files: Sequence[DataFile], size_max: int) -> list[list[DataFile]]:
-    """Groups of at least two files of one partition that fit into one."""
-    by_partition: dict[Any, list[DataFile]] = defaultdict(list)
-    for file in sorted(files, key=lambda each: each.path):
-        if file.size < size_max // 2:
-            by_partition[tuple(file.partition.items())].append(file)
-    groups: list[list[DataFile]] = []
-    for small in by_partition.values():
-        group: list[DataFile] = []
-        size = 0
-        for file in small:
-            if group and size + file.size > size_max:
-                groups.append(group)
-                group, size = [], 0
-            group.append(file)
-            size += file.size
-        groups.append(group)
-    return [group for group in groups if len(group) > 1]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from headrace.client.kafka.cluster import KafkaCluster
+from headrace.spark.pattern.topics import topic_pattern
 
 if TYPE_CHECKING:
     from headrace.client.kafka.cluster import TopicInfo
@@ -26,12 +26,9 @@ def topics_of(
     names = names_of(settings)
     if names is not None:
         return cluster.topics(names)
-    pattern = re.compile(settings.subscription["subscribePattern"])
-    return {
-        name: topic
-        for name, topic in cluster.topics().items()
-        if pattern.fullmatch(name) and not topic.is_internal
-    }
+    pattern = topic_pattern(settings.subscription["subscribePattern"])
+    there = {name: topic for name, topic in cluster.topics().items() if not topic.is_internal}
+    return {name: there[name] for name in pattern.choose(there)}
 
 
 def read_names(settings: PipelineSettings) -> set[str]:

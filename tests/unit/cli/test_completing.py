@@ -34,6 +34,8 @@ ELSEWHERE: dict[tuple[str, str], list[str]] = {
     ("headrace group alter", "name"): QUEUES,
     ("headrace group reset", "name"): STREAMS + QUEUES,
     ("headrace group delete", "name"): STREAMS + QUEUES,
+    # A day, and not where a stream starts.
+    ("headrace pipeline rebuild", "start"): [],
     ("headrace txn describe", "name"): [],
     ("headrace txn abort", "name"): [],
 }
@@ -46,7 +48,7 @@ WORDS = [
 FREE = {
     "values", "key", "key_separator", "headers", "header", "dedup_id", "shell_command", "reason",
     "id_text", "ids", "what", "key_text", "text", "server", "kafka", "kafka_advertised", "http",
-    "http_hosts", "http_origins", "grpc", "otlp_endpoint", "master",
+    "http_hosts", "http_origins", "grpc", "otlp_endpoint", "master", "only", "size", "z_order",
     # Settings of a pipeline, which has to be named first.
     "changes",
 }  # fmt: skip

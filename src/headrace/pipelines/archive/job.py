@@ -6,11 +6,10 @@ the seam at which a reader goes over from the lake to the live topic.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import InvalidArgument, InvalidOption
 from headrace.core.values import check_name
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.changes import RECORD_KEY, decode_events, with_row_keys
@@ -18,8 +17,10 @@ from headrace.pipelines.archive.latest import check_keys, find_changes, latest_t
 from headrace.pipelines.avro import read_avro_schema
 from headrace.pipelines.evolving import check_table, evolve_table
 from headrace.pipelines.ledger import Done, Ledger, now, writers_of
+from headrace.pipelines.schema import schema_of
 from headrace.pipelines.settings import StreamSettings, missing
 from headrace.pipelines.table import Appended, LakeTable, open_table
+from headrace.spark.pattern.topics import topic_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,12 +56,11 @@ class ArchiveSettings(StreamSettings):
             return StreamSettings.check_topic(self)
         for topic in self.topics:
             check_name("topic", topic)
-        try:
-            re.compile(self.topic_pattern)
-        except re.error as error:
-            raise InvalidArgument(
-                f"topic_pattern {self.topic_pattern!r} is no regular expression: {error}"
-            ) from None
+        if self.topic_pattern:
+            try:
+                topic_pattern(self.topic_pattern)
+            except InvalidOption as error:
+                raise InvalidArgument(f"topic_pattern: {error}") from None
         if not self.name:
             raise missing("name", "which archive this is, since several topics say none", "shop")
         return None
@@ -77,6 +77,7 @@ class ArchiveSettings(StreamSettings):
 
     def check(self) -> None:
         StreamSettings.check(self)
+        self.check_partition_by(transform.RAW_SCHEMA, self.value_schema)
         if self.value_format == "raw":
             needing = ("value_schema", "avro_schema", "changes", "upsert", "key_columns")
             for key in (name for name in needing if getattr(self, name)):
@@ -104,7 +105,7 @@ class ArchiveJob:
     def __init__(self, settings: ArchiveSettings) -> None:
         self.settings = settings
         self.raw = raw_table(settings)
-        self.ledger = Ledger(settings.lake, settings.format, settings.instance)
+        self.ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
         self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
@@ -128,7 +129,10 @@ class ArchiveJob:
         if latest is not None:
             check_keys(latest)
             self._check_whole(latest)
-        writers = {self.ledger.writer, *writers_of(self.settings.lake, self.settings.format)}
+        writers = {
+            self.ledger.writer,
+            *writers_of(self.settings.lake, self.settings.format, self.settings.storage),
+        }
         told = []
         for table in tables:
             changes = evolve_table(table, spark, writers=sorted(writers)).told()
@@ -235,8 +239,9 @@ def raw_table(settings: StreamSettings) -> LakeTable:
         settings.table_path("raw"),
         settings.format,
         transform.RAW_SCHEMA,
-        partition_by=("date",),
+        partition_by=_partition_by(settings, "date", schema_of(transform.RAW_SCHEMA)),
         time="timestamp",
+        storage=settings.storage,
     )
 
 
@@ -245,8 +250,9 @@ def typed_table(settings: StreamSettings, schema: StructType) -> LakeTable:
         settings.table_path("typed"),
         settings.format,
         schema,
-        partition_by=("_date",),
+        partition_by=_partition_by(settings, "_date", schema),
         time="_timestamp",
+        storage=settings.storage,
     )
 
 
@@ -255,9 +261,14 @@ def bad_table(settings: StreamSettings) -> LakeTable:
         settings.table_path("bad"),
         settings.format,
         transform.BAD_SCHEMA,
-        partition_by=("date",),
+        partition_by=_partition_by(settings, "date", schema_of(transform.BAD_SCHEMA)),
         time="timestamp",
+        storage=settings.storage,
     )
+
+
+def _partition_by(settings: StreamSettings, day: str, schema: StructType) -> tuple[str, ...]:
+    return settings.partition_columns(day, schema.fieldNames())
 
 
 def _count(records: DataFrame) -> Appended:

@@ -31,12 +31,14 @@ from headrace.pipelines.archive.changes import (
     last_by_key,
     survives,
 )
+from headrace.pipelines.compaction import COMPACTED_BYTES
 from headrace.pipelines.datafiles import DataFile, file_prefix, write_files
 from headrace.pipelines.evolution import evolve
 from headrace.pipelines.evolving import REMEDY, TRIES, busy
+from headrace.pipelines.file_reading import FILE, read_with_paths
 from headrace.pipelines.schema import arrow_schema
 from headrace.pipelines.settings import StreamSettings
-from headrace.pipelines.table import COMPACTED_BYTES, LakeTable, open_table
+from headrace.pipelines.table import LakeTable, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +67,7 @@ def latest_table(settings: StreamSettings, typed: StructType, keys: Sequence[str
         StructType(fields),
         partition_by=(),
         time="_timestamp",
+        storage=settings.storage,
     )
 
 
@@ -142,11 +145,10 @@ def files_with(table: LakeTable, changes: Changes) -> list[DataFile]:
         return files
     keys = keys_of(table.schema)
     columns = StructType([f for f in table.schema if f.name in keys])
-    rows = table.read_files(changes.last.sparkSession, files, columns)
-    rows = rows.select(*keys, F.col("_metadata.file_name").alias("_file"))
+    rows = read_with_paths(changes.last.sparkSession, table.store, files, columns)
     touched = rows.join(changes.last.select(*keys), keys, "left_semi")
-    names = {row["_file"] for row in touched.select("_file").distinct().collect()}
-    return [file for file in files if file.path.rpartition("/")[2] in names]
+    paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
+    return [file for file in files if file.path in paths]
 
 
 def write(
@@ -165,7 +167,7 @@ def write(
         sum(file.size for file in old) // COMPACTED_BYTES + 1,
     )
     chosen = rows.select(*schema.fieldNames()).coalesce(tasks)
-    return write_files(chosen, table.location, table.shape, prefix)
+    return write_files(chosen, table.store, table.shape, prefix)
 
 
 def after(rows: DataFrame, changes: Changes, keys: Sequence[str]) -> DataFrame:

@@ -77,7 +77,9 @@ def read_union(spark: SparkSession, settings: StreamSettings) -> DataFrame:
 def seam(settings: StreamSettings, archive: str | None = None) -> dict[str, int]:
     """Where the lake ends: "topic/partition" to the next offset. `archive` is the
     instance that wrote it, when the settings are not its own."""
-    last = Ledger(settings.lake, settings.format, archive or settings.instance).last()
+    last = Ledger(
+        settings.lake, settings.format, archive or settings.instance, settings.storage
+    ).last()
     return dict(last.ends) if last else {}
 
 

@@ -85,17 +85,22 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
             "value_schema"
         )
     writer = job.ledger.writer
-    check_written(settings.lake, settings.format, writer)
+    check_written(settings.lake, settings.format, writer, settings.storage)
     _check_alone(job)
-    schema = job.typed_schema(spark)
-    typed, bad = typed_table(settings, schema), bad_table(settings)
-    latest = job.latest_table(schema)
+    columns = job.typed_schema(spark)
+    typed, bad, latest = (
+        typed_table(settings, columns),
+        bad_table(settings),
+        job.latest_table(columns),
+    )
     if latest is not None and start:
         raise InvalidArgument(
             "a table that follows keys (upsert = true) cannot be made anew in part; leave --from "
             "out"
         )
+    schema = typed.schema
     if start:
+        _check_by_day(settings)
         schema = _schema_from(spark, typed, start, writer)
     for table in (typed, bad):
         table.log.create(arrow_schema(table.schema), table.shape)
@@ -110,11 +115,19 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
     return Rebuilt(new.rows, new_bad.rows, through)
 
 
+def _check_by_day(settings: ArchiveSettings) -> None:
+    if settings.partition_by not in ("day", "hour"):
+        raise InvalidArgument(
+            f"--from needs tables whose files are of one day, and partition_by is "
+            f"{settings.partition_by!r}; rebuild all of it, without --from"
+        )
+
+
 def _check_alone(job: ArchiveJob) -> None:
     settings, mine = job.settings, job.ledger.writer
     others = [
         each
-        for each in writers_of(settings.lake, settings.format)
+        for each in writers_of(settings.lake, settings.format, settings.storage)
         if each != mine and job.raw.last_batch(each) is not None
     ]
     if others:
@@ -139,6 +152,11 @@ def _schema_from(spark: SparkSession, typed: LakeTable, start: str, writer: str)
     return evolve_table(typed, spark, writers=(writer,)).schema
 
 
+def _day(file: DataFile, column: str) -> str:
+    """Of a file of several days, one before any."""
+    return file.partition.get(column) or ""
+
+
 @dataclass
 class _Source:
     """The raw table's records of some batches, decoded."""
@@ -149,7 +167,7 @@ class _Source:
 
     def records(self, after: int, through: int) -> DataFrame:
         raw = self.job.raw
-        files = [file for file in raw.files() if file.partition["date"] >= self.start]
+        files = [file for file in raw.files() if _day(file, "date") >= self.start]
         batch = F.col("batch")
         return raw.read_files(self.spark, files).where((batch > after) & (batch <= through))
 
@@ -177,13 +195,12 @@ class _New:
             self.through = through
 
     def write(self, rows: DataFrame) -> list[DataFile]:
-        return write_files(rows, self.table.location, self.table.shape, self.prefix)
+        rows = self.table.with_hours(rows)
+        return write_files(rows, self.table.store, self.table.shape, self.prefix)
 
     def old_files(self) -> list[DataFile]:
         return [
-            file
-            for file in self.table.files()
-            if file.partition.get(self.date_column, "") >= self.source.start
+            file for file in self.table.files() if _day(file, self.date_column) >= self.source.start
         ]
 
     def last_batch(self) -> int:

@@ -32,6 +32,9 @@ class AuditSettings(StreamSettings):
     archive: str = ""
     report: str = "audit.html"
 
+    def check_checkpoint(self) -> None:
+        """It has none."""
+
     @property
     def instance(self) -> str:
         return self.archive or self.name or f"archive-{self.topic}"
@@ -81,12 +84,14 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
 
 
 def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
-    check_written(settings.lake, settings.format, settings.instance)
+    check_written(settings.lake, settings.format, settings.instance, settings.storage)
     ends = seam(settings)
+    columns = ("topic", "partition", "offset", "timestamp", "batch")
     # An archive of several topics is audited one by one.
-    lake = of_topic(below(raw_table(settings).read(spark), ends), settings.topic)
+    lake = below(raw_table(settings).read(spark, columns=columns), ends)
+    lake = of_topic(lake, settings.topic)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
-    batches = Ledger(settings.lake, settings.format, settings.instance).batches()
+    batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
     return judge(spark, topic, lake, ends, batches)
 
 

@@ -59,6 +59,8 @@ class ReplaySettings(StreamSettings):
     def check(self) -> None:
         if self.source == "lake" and not self.lake:
             raise missing("lake", "which archive to read", "lake/orders")
+        if self.lake:
+            self.check_lake()
         if not self.topic:
             raise missing("topic", "which topic to replay", "orders")
         self.check_place()
@@ -198,6 +200,10 @@ def read_ranges(spark: SparkSession, settings: ReplaySettings, ranges: Ranges) -
             spark,
             None if start_ms is None else start_ms * 1000,
             None if end_ms is None else end_ms * 1000,
+            bounds=[
+                {"partition": (partition, partition + 1), "offset": offsets}
+                for (_, partition), offsets in sorted(ranges.items())
+            ],
         )
         return transform.between(transform.within(records, ranges), start_ms, end_ms).select(
             *RECORD_COLUMNS
@@ -227,11 +233,11 @@ def _lake_bounds(spark: SparkSession, settings: ReplaySettings) -> Ranges:
     from headrace.pipelines.replay import transform
 
     writer = settings.archive or f"archive-{settings.topic}"
-    check_written(settings.lake, settings.format, writer)
+    check_written(settings.lake, settings.format, writer, settings.storage)
     ends = seam(settings, writer)
     # An archive may begin far behind offset 0, and every chunk costs a job.
-    lake = below(raw_table(settings).read(spark), ends)
-    return transform.spans(of_topic(lake, settings.topic))
+    places = raw_table(settings).read(spark, columns=("topic", "partition", "offset"))
+    return transform.spans(of_topic(below(places, ends), settings.topic))
 
 
 def _topic_bounds(settings: ReplaySettings) -> Ranges:

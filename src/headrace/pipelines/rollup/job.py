@@ -49,6 +49,10 @@ class RollupSettings(StreamSettings):
 
     def check(self) -> None:
         StreamSettings.check(self)
+        if self.partition_by != "day":
+            raise InvalidArgument(
+                "partition_by is for the archive; a rollup's tables are partitioned by day"
+            )
         if self.encoding == "avro" and not self.avro_schema:
             raise missing("avro_schema", "which file has the schema", "metric.avsc")
         if self.encoding == "json" and self.avro_schema:
@@ -96,6 +100,7 @@ def _table(settings: StreamSettings, name: str, schema: str, time: str) -> LakeT
         schema,
         partition_by=("date",),
         time=time,
+        storage=settings.storage,
     )
 
 
@@ -103,7 +108,7 @@ class RollupJob:
     def __init__(self, settings: RollupSettings) -> None:
         self.settings = settings
         self.tables = RollupTables(settings)
-        self.ledger = Ledger(settings.lake, settings.format, settings.instance)
+        self.ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
         self._delay_us = duration_ms("watermark", settings.watermark) * 1_000
         self._avro = _avro_schema(settings)
 

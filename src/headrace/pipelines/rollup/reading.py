@@ -37,7 +37,7 @@ class Reconciled(NamedTuple):
 def reconcile(spark: SparkSession, settings: StreamSettings) -> Reconciled:
     """Count the tables anew and set them beside the ledger."""
     tables = RollupTables(settings)
-    batches = Ledger(settings.lake, settings.format, settings.instance).batches()
+    batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
     return Reconciled(
         sum(done.rows_in for done in batches),
         sum(done.rows_out for done in batches),
@@ -52,7 +52,7 @@ def open_minutes(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     """The shares of minutes that the watermark has not passed yet."""
     from pyspark.sql import functions as F
 
-    last = Ledger(settings.lake, settings.format, settings.instance).last()
+    last = Ledger(settings.lake, settings.format, settings.instance, settings.storage).last()
     shares = RollupTables(settings).partials.read(spark)
     if last is None or last.watermark_us is None:
         return shares

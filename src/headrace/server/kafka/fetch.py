@@ -6,9 +6,8 @@ the high watermark is shown, and to a reader of committed records nothing above 
 last stable offset; such a reader gets the list of aborted transactions to leave out.
 When there is less than min_bytes the answer waits for
 more, at most max_wait_ms, and not while another request waits for its turn behind this
-one (see turns.py). A fetch of no partitions is answered at once: with one a client ends
-its session when it closes, and waits for the answer. Followers do not exist yet, so a
-replica id is ignored.
+one (see turns.py). A fetch of no partitions, with which clients end their sessions, is
+answered at once. Followers do not exist yet, so a replica id is ignored.
 
 Records of the node's own topics that Kafka has, too, go out in Kafka's format
 (coordinator_topics.py), in slices and so much at a time.
@@ -134,7 +133,6 @@ class _Reading:
         return self._has_errors or self._size >= self._request.min_bytes
 
     def _is_due(self) -> bool:
-        """Whether waiting could not add anything, or must not."""
         return (
             self.is_enough()
             or not self._wanted
