@@ -40,11 +40,11 @@ _REFUSED = (
     ),
     (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|AuthenticationFailed|"
-        r"InvalidClientTokenId|\b401\b|Unauthorized",
+        r"InvalidClientTokenId|401 Unauthorized",
         "{uri} refuses the keys; correct the storage options or the environment ({keys})",
     ),
     (
-        r"AccessDenied|\b403\b|Forbidden|PermissionDenied|AuthorizationFailure",
+        r"AccessDenied|403 Forbidden|PermissionDenied|AuthorizationFailure",
         "{uri} may not be used with these keys; allow them to list, read, write and delete there, "
         "or give others ({keys})",
     ),

@@ -122,6 +122,8 @@ DeltaError.__module__ = "deltalake.exceptions"
         ("failed to load IMDS session token: 403", InvalidArgument, "there are no keys for s3://"),
         ('Generic Config error: failed to parse "soon" as Duration', InvalidArgument, "option is"),
         ("error sending request for url", StoreUnreachable, "does not answer; see that the store"),
+        # A number that happens to be in it says nothing.
+        ("GET /part-403-1 in 401 ms: 503 SlowDown", StoreFailed, "503 SlowDown"),
         ("it is odd: very-secret\n twice", StoreFailed, "s3://b/lake: it is odd: *** twice"),
     ],
 )
