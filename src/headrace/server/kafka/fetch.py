@@ -4,10 +4,9 @@ Batches go out as they lie on disk, whole, from the one that holds the asked-for
 offset on; the first goes out even when it is larger than the limit. Nothing above
 the high watermark is shown, and to a reader of committed records nothing above the
 last stable offset; such a reader gets the list of aborted transactions to leave out.
-When there is less than min_bytes the answer waits for
-more, at most max_wait_ms, and not while another request waits for its turn behind this
-one (see turns.py). A fetch of no partitions, with which clients end their sessions, is
-answered at once. Followers do not exist yet, so a replica id is ignored.
+When there is less than min_bytes the answer waits for more, at most max_wait_ms, and not
+while another request waits for its turn behind this one (see turns.py), nor for no
+partitions, as clients ask that end their session. A replica id is ignored: there are none.
 
 Records of the node's own topics that Kafka has, too, go out in Kafka's format
 (coordinator_topics.py), in slices and so much at a time.
