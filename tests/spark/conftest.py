@@ -48,17 +48,28 @@ class Topic:
             done.result(30)
 
     def publish(
-        self, values: Iterable[bytes], *, partition: int | None = None, compression: str = "none"
+        self,
+        values: Iterable[bytes],
+        *,
+        partition: int | None = None,
+        compression: str = "none",
+        transactional_id: str | None = None,
     ) -> None:
         """One value each; where no partition is named, they go round."""
-        producer = Producer(
-            {"bootstrap.servers": self.node.bootstrap, "compression.type": compression}
-        )
+        settings = {"bootstrap.servers": self.node.bootstrap, "compression.type": compression}
+        if transactional_id is not None:
+            settings["transactional.id"] = transactional_id
+        producer = Producer(settings)
+        if transactional_id is not None:
+            producer.init_transactions(30)
+            producer.begin_transaction()
         partitions = len(self._admin.list_topics(self.name).topics[self.name].partitions)
         for number, value in enumerate(values):
             producer.produce(
                 self.name, value, partition=number % partitions if partition is None else partition
             )
+        if transactional_id is not None:
+            producer.commit_transaction(30)
         assert producer.flush(30) == 0
 
     def consume(self, count: int) -> list[Message]:

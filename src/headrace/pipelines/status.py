@@ -60,9 +60,13 @@ def status_of(values: Mapping[str, Any]) -> Status:
 
 
 def lag_of(settings: StreamSettings, done: Done | None) -> int:
-    """How many offsets lie between the ledger and the topics' ends. The ledger is
-    asked and not the pipeline's group, which Spark commits one batch late."""
+    """How many offsets lie between what is done and the topics' ends.
+
+    The ledger's row ends behind the last record of each partition. The pipeline's group may
+    be further, behind control records; where it is not, its last commit did not come through.
+    """
     from headrace.client.kafka.cluster import EARLIEST, LATEST, KafkaCluster
+    from headrace.client.kafka.offsets import committed_offsets
 
     ends = done.ends if done else {}
     with KafkaCluster(settings.bootstrap, timeout_ms=TIMEOUT_MS) as cluster:
@@ -70,10 +74,14 @@ def lag_of(settings: StreamSettings, done: Done | None) -> int:
         for name in names_of(settings) or ():
             if name not in topics:
                 raise UnknownTopic(f"there is no topic {name!r} on {settings.servers}")
-        places = [(name, index) for name in topics for index in topics[name].partitions]
+        indexes = {name: topic.partitions for name, topic in topics.items()}
+        places = [(name, index) for name in indexes for index in indexes[name]]
         latest = cluster.offsets(dict.fromkeys(places, LATEST))
         earliest = cluster.offsets(dict.fromkeys(places, EARLIEST))
-    return sum(
-        latest[place].offset - max(ends.get(f"{place[0]}/{place[1]}", 0), earliest[place].offset)
-        for place in places
-    )
+        # A group of that name may be left of a lake that is gone.
+        shown = committed_offsets(cluster, settings.instance, indexes) if done else {}
+    lag = 0
+    for place in places:
+        in_ledger = ends.get(f"{place[0]}/{place[1]}", 0)
+        lag += latest[place].offset - max(in_ledger, shown.get(place, 0), earliest[place].offset)
+    return lag
