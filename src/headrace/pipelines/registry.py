@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.pipelines.failing import as_one_line, is_of_spark
 from headrace.pipelines.settings import PipelineSettings
 
 Say = Callable[[str], None]
@@ -24,8 +25,14 @@ class Pipeline(NamedTuple):
 
     def run(self, settings: PipelineSettings, *, master: str | None, say: Say) -> int:
         """The exit code: 0 when all is well, 1 when the pipeline found that
-        something is not."""
-        code: int = self._load().run(settings, master=master, say=say)
+        something is not. What Spark complains about is a HeadraceError of one line."""
+        job = self._load()
+        try:
+            code: int = job.run(settings, master=master, say=say)
+        except Exception as error:
+            if isinstance(error, HeadraceError) or not is_of_spark(error):
+                raise
+            raise HeadraceError(f"{self.name} failed: {as_one_line(error)}") from error
         return code
 
     def _load(self) -> Any:

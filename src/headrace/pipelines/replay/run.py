@@ -9,15 +9,16 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from headrace.cli.arguments import parse_moment_ms
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.settings import check_between
 from headrace.core.values import check_name
-from headrace.core.wording import counted
+from headrace.core.wording import counted, shown_bytes
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam, starting_offsets
+from headrace.pipelines.failing import as_one_line
 from headrace.pipelines.ledger import check_written
 from headrace.pipelines.registry import Say
 from headrace.pipelines.replay.plan import Plan, Ranges, load_plan
@@ -27,6 +28,10 @@ from headrace.pipelines.settings import StreamSettings, missing, split_servers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.pipelines.replay.transform import Looked
+
+Kept = Literal["timestamp", "key", "headers", "partition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,9 @@ class ReplaySettings(StreamSettings):
     where: str = ""
     key: str = ""
     value: str = ""
+    # What a record keeps of its own besides its value. Without its timestamp it gets the
+    # time of writing, without its partition the one of its key.
+    keep: tuple[str, ...] = ("key", "headers")
     # Records a second; 0 is as fast as it goes.
     rate: float = 0.0
     chunk_rows: int = 10_000
@@ -55,6 +63,9 @@ class ReplaySettings(StreamSettings):
         check_between("chunk_rows", self.chunk_rows, 1, 1_000_000)
         for name in ("start", "end"):
             self.moment_ms(name)
+        for name in self.keep:
+            if name not in get_args(Kept):
+                raise InvalidArgument(f"keep takes {', '.join(get_args(Kept))}, and not {name!r}")
 
     def check(self) -> None:
         if self.source == "lake" and not self.lake:
@@ -91,6 +102,8 @@ class ReplaySettings(StreamSettings):
     def about(self) -> str:
         place = self.lake if self.source == "lake" else self.servers
         chosen = [each for each in (self.start, self.end, self.where, self.key, self.value) if each]
+        if self.keep != ReplaySettings.__dataclass_fields__["keep"].default:
+            chosen.append(f"keep {', '.join(self.keep)}")
         return " | ".join([f"{self.source} {place} {self.topic} to {self.to_topic}", *chosen])
 
 
@@ -103,6 +116,7 @@ def run(settings: ReplaySettings, *, master: str | None, say: Say) -> int:
     if plan is not None and plan.chunk < plan.chunks:
         say(f"going on from chunk {plan.chunk} of {plan.chunks}")
     with spark_session(settings, master) as spark, until_told() as stopped:
+        check_expressions(spark, settings)
         if plan is None:
             bounds = bounds_of(spark, settings)
             plan = Plan(bounds, settings.chunk_rows, about, run=uuid.uuid4().hex)
@@ -112,8 +126,8 @@ def run(settings: ReplaySettings, *, master: str | None, say: Say) -> int:
     if whole and plan.run and settings.exactly_once:
         _forget_marker(settings, plan)
     say(
-        f"{counted(plan.records, 'record')} written to "
-        f"{settings.to_topic}{'' if whole else ' so far'}"
+        f"{counted(plan.read, 'record')} read, {plan.records:,} written to "
+        f"{settings.to_topic}{'' if whole else ' so far'}, {shown_bytes(plan.bytes)}"
     )
     return 0
 
@@ -128,13 +142,15 @@ def replay(
 ) -> None:
     while plan.chunk < plan.chunks and not stopped():
         started = time.monotonic()
-        count = _write_chunk(spark, settings, plan)
+        looked = _write_chunk(spark, settings, plan)
         plan.chunk += 1
-        plan.records += count
+        plan.read += looked.read
+        plan.records += looked.written
+        plan.bytes += looked.bytes
         plan.save(settings.state_path)
-        say(f"chunk {plan.chunk} of {plan.chunks}: {counted(count, 'record')}")
+        say(f"chunk {plan.chunk} of {plan.chunks}: {counted(looked.written, 'record')}")
         if settings.rate:
-            _wait(started + count / settings.rate, stopped)
+            _wait(started + looked.written / settings.rate, stopped)
 
 
 def _sink(settings: ReplaySettings, plan: Plan) -> str:
@@ -160,32 +176,116 @@ def _wait(until: float, stopped: Callable[[], bool]) -> None:
         pause.wait(min(left, 0.5))
 
 
-def _write_chunk(spark: SparkSession, settings: ReplaySettings, plan: Plan) -> int:
+def _write_chunk(spark: SparkSession, settings: ReplaySettings, plan: Plan) -> Looked:
+    from pyspark.errors import PySparkException
+
     from headrace.pipelines.replay import transform
 
     records = read_ranges(spark, settings, plan.ranges(plan.chunk))
-    # One task: a chunk that is repeated has to come as one again, and in order.
-    chosen = transform.replayed(
-        records, where=settings.where, key=settings.key, value=settings.value
-    ).coalesce(1)
-    chosen = chosen.persist()
+    looked_at = _chosen(records, settings).persist()
     try:
-        count = chosen.count()
-        if count:
-            options = {
-                "kafka.bootstrap.servers": settings.to_servers or settings.servers,
-                "topic": settings.to_topic,
-            }
-            if settings.exactly_once:
-                options |= {
-                    "exactlyOnce": "true",
-                    "sinkId": _sink(settings, plan),
-                    "batchId": str(plan.chunk),
-                }
-            chosen.write.format("headrace").mode("append").options(**options).save()
+        try:
+            found = transform.looked_at(looked_at)
+        except PySparkException as error:
+            if not _is_of_the_expressions(settings, error):
+                raise
+            raise InvalidArgument(
+                f"where, key or value does not fit a record: {as_one_line(error)}. Where a value "
+                'may be of another form, use try_cast, as in: where = "try_cast('
+                "get_json_object(text, '$.total') AS DOUBLE) > 10\""
+            ) from error
+        if found.written:
+            _check_partition(settings, found.partition)
+            # One task: a chunk that is repeated has to come as one again, and in order.
+            again = transform.written(looked_at).coalesce(1)
+            again.write.format("headrace").mode("append").options(
+                **_sink_options(settings, plan)
+            ).save()
     finally:
-        chosen.unpersist()
-    return count
+        looked_at.unpersist()
+    return found
+
+
+def _chosen(records: DataFrame, settings: ReplaySettings) -> DataFrame:
+    from headrace.pipelines.replay import transform
+
+    return transform.chosen(
+        records,
+        where=settings.where,
+        key=settings.key,
+        value=settings.value,
+        keep=settings.keep,
+    )
+
+
+def _is_of_the_expressions(settings: ReplaySettings, error: Exception) -> bool:
+    """Whether the user's SQL failed at a record, and not the reading of records: those errors
+    have a condition of Spark's own, which a failed source has not."""
+    from pyspark.errors import (
+        ArithmeticException,
+        ArrayIndexOutOfBoundsException,
+        DateTimeException,
+        IllegalArgumentException,
+        SparkRuntimeException,
+    )
+
+    kinds = (
+        ArithmeticException,
+        ArrayIndexOutOfBoundsException,
+        DateTimeException,
+        IllegalArgumentException,
+        SparkRuntimeException,
+    )
+    return bool(settings.where or settings.key or settings.value) and isinstance(error, kinds)
+
+
+def check_expressions(spark: SparkSession, settings: ReplaySettings) -> None:
+    """Before anything is written: InvalidArgument names the setting that is no SQL, or of a
+    column that there is not."""
+    from pyspark.errors import PySparkException
+
+    from headrace.pipelines.archive.transform import RAW_SCHEMA
+    from headrace.pipelines.replay import transform
+    from headrace.pipelines.schema import schema_of
+
+    nothing = spark.createDataFrame([], schema_of(RAW_SCHEMA))
+    for name in ("where", "key", "value"):
+        alone = dict.fromkeys(("where", "key", "value"), "")
+        alone[name] = getattr(settings, name)
+        try:
+            transform.chosen(nothing, keep=settings.keep, **alone).schema  # noqa: B018
+        except PySparkException as error:
+            raise InvalidArgument(f"{name} is not SQL that fits: {as_one_line(error)}") from error
+
+
+def _check_partition(settings: ReplaySettings, partition: int | None) -> None:
+    """Before a chunk is written: whether the topic has a place for what keeps its partition."""
+    from headrace.client.kafka.cluster import KafkaCluster
+
+    if "partition" not in settings.keep or partition is None:
+        return
+    with KafkaCluster(split_servers(settings.to_servers or settings.servers)) as cluster:
+        topic = cluster.topics([settings.to_topic]).get(settings.to_topic)
+    if topic is not None and partition >= len(topic.partitions):
+        raise InvalidArgument(
+            f"{settings.to_topic} has {counted(len(topic.partitions), 'partition')}, and a record "
+            f"of partition {partition} is to keep its own; give the topic {partition + 1}, or "
+            "leave partition out of keep"
+        )
+
+
+def _sink_options(settings: ReplaySettings, plan: Plan) -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": settings.to_servers or settings.servers,
+        "topic": settings.to_topic,
+    }
+    if settings.exactly_once:
+        options |= {
+            "exactlyOnce": "true",
+            "sinkId": _sink(settings, plan),
+            "batchId": str(plan.chunk),
+        }
+    return options
 
 
 def read_ranges(spark: SparkSession, settings: ReplaySettings, ranges: Ranges) -> DataFrame:
