@@ -17,14 +17,18 @@ from collections.abc import Sequence
 from headrace.cli.main import cli
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Ends with SystemExit and the exit code of the command."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code of the command."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--where"]:
         print(os.path.abspath(__file__))
-        raise SystemExit(0)
-    cli.main(["pipeline", "run", *given], prog_name="headrace")
+        return 0
+    try:
+        cli.main(["pipeline", "run", *given], prog_name="headrace")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

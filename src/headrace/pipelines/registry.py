@@ -64,7 +64,7 @@ PIPELINES = {
         ),
         Pipeline(
             "audit",
-            "proof that a topic's records are in the lake: counts, gaps, duplicates, latency",
+            "proof that a topic's records are in the lake: counts, gaps, duplicates, contents, latency",
             "headrace.pipelines.audit.run",
         ),
     )

@@ -13,7 +13,16 @@ from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
 from headrace.pipelines.archive.transform import below
 from headrace.pipelines.ledger import Done, Ledger, check_written
-from headrace.pipelines.page import Section, cards, lines, page, paragraph, table
+from headrace.pipelines.page import (
+    Seconds,
+    Section,
+    cards,
+    duration,
+    lines,
+    page,
+    paragraph,
+    table,
+)
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import read_batch
 from headrace.pipelines.session import spark_session
@@ -24,6 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MISSING_SHOWN = 20
+DUPLICATES_SHOWN = 100
+# Partitions and hours whose checksums the page has; the JSON has all of them.
+CONTENTS_SHOWN = 200
+CHANGES_SAID = 20
+_HOURS_MAX = 253_402_300_800 // 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,8 @@ class AuditSettings(StreamSettings):
     # The archive's instance, where its settings gave it a name of its own.
     archive: str = ""
     report: str = "audit.html"
+    # Whether contents are compared too, for which all values of the topic are read.
+    contents: bool = True
 
     @property
     def instance(self) -> str:
@@ -55,14 +71,44 @@ class Verdict(NamedTuple):
     waiting: int
 
 
+class Contents(NamedTuple):
+    """The records of one partition and hour that both sides have, and their checksums."""
+
+    topic: str
+    partition: int
+    hour: str
+    records: int
+    in_topic: str
+    in_lake: str
+
+    @property
+    def is_changed(self) -> bool:
+        return self.in_topic != self.in_lake
+
+
+class Duplicate(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    times: int
+
+
 class Audit(NamedTuple):
     verdicts: list[Verdict]
     missing_samples: list[str]
     hours: list[dict[str, Any]]
+    duplicates: list[Duplicate]
+    # None when contents were not looked at.
+    contents: list[Contents] | None = None
+
+    @property
+    def changed(self) -> list[Contents]:
+        return [each for each in self.contents or () if each.is_changed]
 
     @property
     def is_complete(self) -> bool:
-        return not any(each.missing or each.duplicates for each in self.verdicts)
+        lost = any(each.missing or each.duplicates for each in self.verdicts)
+        return not lost and not self.changed
 
 
 def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
@@ -73,9 +119,15 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
     total = sum(each.arrived for each in found.verdicts)
     missing = sum(each.missing for each in found.verdicts)
     duplicates = sum(each.duplicates for each in found.verdicts)
+    for each in found.changed[:CHANGES_SAID]:
+        say(
+            f"changed: {each.topic}, partition {each.partition}, hour {each.hour} UTC: of "
+            f"{counted(each.records, 'record')} at least one is not as it is in the topic"
+        )
+    changed = "" if found.contents is None else f", {counted(len(found.changed), 'hour')} changed"
     say(
         f"{counted(total, 'row')} arrived, {missing:,} missing, "
-        f"{counted(duplicates, 'duplicate')}: {settings.report}"
+        f"{counted(duplicates, 'duplicate')}{changed}: {settings.report}"
     )
     return 0 if found.is_complete else 1
 
@@ -86,7 +138,8 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
     lake = below(raw_table(settings).read(spark), ends)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
     batches = Ledger(settings.lake, settings.format, settings.instance).batches()
-    return judge(spark, topic, lake, ends, batches)
+    contents = read_batch(spark, settings) if settings.contents else None
+    return judge(spark, topic, lake, ends, batches, contents=contents)
 
 
 def judge(
@@ -95,8 +148,11 @@ def judge(
     lake: DataFrame,
     ends: dict[str, int],
     batches: Sequence[Done],
+    *,
+    contents: DataFrame | None = None,
 ) -> Audit:
-    """Set the topic beside the lake. `ends` is where the lake says it ends."""
+    """Set the topic beside the lake. `ends` is where the lake says it ends; `contents` are
+    the topic's records with all their columns, where those are to be compared."""
     from headrace.pipelines.audit import transform
 
     due = below(topic, ends)
@@ -128,7 +184,35 @@ def judge(
                 waiting=total - published.get(place, {}).get("rows", 0),
             )
         )
-    return Audit(verdicts, [f"{r.topic}:{r.partition}:{r.offset}" for r in samples], hours)
+    doubled = transform.duplicates(lake).limit(DUPLICATES_SHOWN).collect()
+    return Audit(
+        verdicts,
+        [f"{r.topic}:{r.partition}:{r.offset}" for r in samples],
+        hours,
+        [Duplicate(*row) for row in doubled],
+        None if contents is None else _compared(transform.contents(below(contents, ends), lake)),
+    )
+
+
+def _compared(contents: DataFrame) -> list[Contents]:
+    return [
+        Contents(
+            row.topic, row.partition, _hour_since_1970(row.hour), row.records,
+            _checksum(row.in_topic), _checksum(row.in_lake),
+        )
+        for row in contents.collect()
+    ]  # fmt: skip
+
+
+def _checksum(total: Any) -> str:
+    return f"{int(total) % (1 << 64):016x}"
+
+
+def _hour_since_1970(hour: int) -> str:
+    # A record may bear any time, and not each is of a year that there is a date for.
+    if not 0 <= hour < _HOURS_MAX:
+        return f"{hour} hours since 1970"
+    return _hour(datetime.fromtimestamp(hour * 3_600, UTC))
 
 
 def _by_place(frame: DataFrame) -> dict[tuple[str, int], dict[str, Any]]:
@@ -139,7 +223,7 @@ def report_of(found: Audit, settings: AuditSettings) -> str:
     verdict = (
         paragraph("Every record that the topic still has is in the table, once.", "good")
         if found.is_complete
-        else paragraph("The table does not hold each record once.", "wrong")
+        else paragraph("The table does not hold each record once, as it is in the topic.", "wrong")
     )
     facts = [
         ("rows arrived", sum(each.arrived for each in found.verdicts)),
@@ -147,6 +231,8 @@ def report_of(found: Audit, settings: AuditSettings) -> str:
         ("duplicates", sum(each.duplicates for each in found.verdicts)),
         ("waiting", sum(each.waiting for each in found.verdicts)),
     ]
+    if found.contents is not None:
+        facts.append(("hours changed", len(found.changed)))
     hours = [(_hour(row["hour"]), row) for row in found.hours]
     curves = [
         (name, [(label, float(row[name])) for label, row in hours])
@@ -155,12 +241,16 @@ def report_of(found: Audit, settings: AuditSettings) -> str:
     sections = [
         Section("", verdict + cards(facts)),
         Section(
-            "From publishing to the table, in seconds",
-            lines(curves, "latency by hour", "s")
+            "From publishing to the table",
+            lines(curves, "latency by hour", duration)
             + table(
                 ["hour", "rows", "p50", "p95", "p99", "longest"],
                 [
-                    [label, *(row[name] for name in ("rows", "p50", "p95", "p99", "longest"))]
+                    [
+                        label,
+                        row["rows"],
+                        *(Seconds(row[name]) for name in ("p50", "p95", "p99", "longest")),
+                    ]
                     for label, row in hours
                 ],
             ),
@@ -171,8 +261,27 @@ def report_of(found: Audit, settings: AuditSettings) -> str:
         sections.append(
             Section("Missing", table(["record"], [[each] for each in found.missing_samples]))
         )
+    if found.duplicates:
+        rows = [list(each) for each in found.duplicates]
+        sections.append(Section("Duplicates", table(list(Duplicate._fields), rows)))
+    if found.contents is not None:
+        sections.append(Section("Contents", _contents(found.contents)))
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return page(f"Audit of {settings.topic}", f"{settings.lake}, made {made}", sections)
+
+
+def _contents(contents: list[Contents]) -> str:
+    # What differs comes first.
+    shown = sorted(contents, key=lambda each: not each.is_changed)[:CONTENTS_SHOWN]
+    rows = [[*each, "changed" if each.is_changed else "the same"] for each in shown]
+    words = (
+        "Checksums of key, value, timestamp and headers of the records that both have, by the hour "
+        "of publishing (UTC)."
+    )
+    if len(contents) > len(shown):
+        words += f" The first {len(shown):,} of {len(contents):,}; the JSON has all."
+    headings = ["topic", "partition", "hour", "records", "in the topic", "in the table", ""]
+    return paragraph(words, "sub") + table(headings, rows)
 
 
 def _json(found: Audit) -> str:
@@ -180,6 +289,10 @@ def _json(found: Audit) -> str:
         "complete": found.is_complete,
         "partitions": [each._asdict() for each in found.verdicts],
         "missing_samples": found.missing_samples,
+        "duplicates": [each._asdict() for each in found.duplicates],
+        "contents": None
+        if found.contents is None
+        else [each._asdict() | {"changed": each.is_changed} for each in found.contents],
         "hours": [row | {"hour": _hour(row["hour"])} for row in found.hours],
     }
     return json.dumps(document, indent=2) + "\n"
