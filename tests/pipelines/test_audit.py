@@ -11,7 +11,8 @@ import pytest
 from tests.pipelines.conftest import NOON, record, records
 
 from headrace.pipelines.audit import run as auditing
-from headrace.pipelines.audit.run import AuditSettings, judge, report_of, run
+from headrace.pipelines.audit.report import report_of
+from headrace.pipelines.audit.run import AuditSettings, judge, run
 from headrace.pipelines.ledger import Done
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def test_an_audit_finds_what_is_missing_and_what_came_twice(spark: SparkSession)
         ("orders", 0, "2026-11-15 12:00", 10), ("orders", 1, "2026-11-15 12:00", 8),
     ]  # fmt: skip
     assert [(row["rows"], row["p50"], row["p99"]) for row in found.hours] == [(18, 4.0, 4.0)]
-    settings = AuditSettings.from_mapping({"servers": "x:1", "topic": "orders", "lake": "lake"})
-    page = report_of(found, settings)
+    page = report_of(found, topic="orders", lake="lake")
     assert "The table does not hold each record once" in page and "orders:0:3" in page
     assert '<td class="n">4s</td>' in page
 

@@ -64,7 +64,7 @@ PIPELINES = {
         ),
         Pipeline(
             "audit",
-            "proof that a topic's records are in the lake: counts, gaps, duplicates, contents, latency",
+            "proof that a lake has a topic's records: counts, gaps, duplicates, contents, delay",
             "headrace.pipelines.audit.run",
         ),
     )

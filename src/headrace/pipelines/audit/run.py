@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.wording import counted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
 from headrace.pipelines.archive.transform import below
+from headrace.pipelines.audit.findings import Audit, Contents, Duplicate, Verdict, shown_hour
+from headrace.pipelines.audit.report import json_of, report_of
 from headrace.pipelines.ledger import Done, Ledger, check_written
-from headrace.pipelines.page import (
-    Seconds,
-    Section,
-    cards,
-    duration,
-    lines,
-    page,
-    paragraph,
-    table,
-)
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import read_batch
 from headrace.pipelines.session import spark_session
@@ -34,8 +25,6 @@ if TYPE_CHECKING:
 
 MISSING_SHOWN = 20
 DUPLICATES_SHOWN = 100
-# Partitions and hours whose checksums the page has; the JSON has all of them.
-CONTENTS_SHOWN = 200
 CHANGES_SAID = 20
 _HOURS_MAX = 253_402_300_800 // 3_600
 
@@ -56,66 +45,11 @@ class AuditSettings(StreamSettings):
 Settings = AuditSettings
 
 
-class Verdict(NamedTuple):
-    """One partition, judged."""
-
-    topic: str
-    partition: int
-    # In the topic, below the place where the lake ends.
-    published: int
-    arrived: int
-    missing: int
-    duplicates: int
-    holes: int
-    # Published and not yet due: behind the lake's end.
-    waiting: int
-
-
-class Contents(NamedTuple):
-    """The records of one partition and hour that both sides have, and their checksums."""
-
-    topic: str
-    partition: int
-    hour: str
-    records: int
-    in_topic: str
-    in_lake: str
-
-    @property
-    def is_changed(self) -> bool:
-        return self.in_topic != self.in_lake
-
-
-class Duplicate(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
-    times: int
-
-
-class Audit(NamedTuple):
-    verdicts: list[Verdict]
-    missing_samples: list[str]
-    hours: list[dict[str, Any]]
-    duplicates: list[Duplicate]
-    # None when contents were not looked at.
-    contents: list[Contents] | None = None
-
-    @property
-    def changed(self) -> list[Contents]:
-        return [each for each in self.contents or () if each.is_changed]
-
-    @property
-    def is_complete(self) -> bool:
-        lost = any(each.missing or each.duplicates for each in self.verdicts)
-        return not lost and not self.changed
-
-
 def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
     with spark_session(settings, master) as spark:
         found = audit(spark, settings)
-    write_text(settings.report, report_of(found, settings))
-    write_text(f"{settings.report.removesuffix('.html')}.json", _json(found))
+    write_text(settings.report, report_of(found, topic=settings.topic, lake=settings.lake))
+    write_text(f"{settings.report.removesuffix('.html')}.json", json_of(found))
     total = sum(each.arrived for each in found.verdicts)
     missing = sum(each.missing for each in found.verdicts)
     duplicates = sum(each.duplicates for each in found.verdicts)
@@ -212,91 +146,8 @@ def _hour_since_1970(hour: int) -> str:
     # A record may bear any time, and not each is of a year that there is a date for.
     if not 0 <= hour < _HOURS_MAX:
         return f"{hour} hours since 1970"
-    return _hour(datetime.fromtimestamp(hour * 3_600, UTC))
+    return shown_hour(datetime.fromtimestamp(hour * 3_600, UTC))
 
 
 def _by_place(frame: DataFrame) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row.topic, row.partition): row.asDict() for row in frame.collect()}
-
-
-def report_of(found: Audit, settings: AuditSettings) -> str:
-    verdict = (
-        paragraph("Every record that the topic still has is in the table, once.", "good")
-        if found.is_complete
-        else paragraph("The table does not hold each record once, as it is in the topic.", "wrong")
-    )
-    facts = [
-        ("rows arrived", sum(each.arrived for each in found.verdicts)),
-        ("missing", sum(each.missing for each in found.verdicts)),
-        ("duplicates", sum(each.duplicates for each in found.verdicts)),
-        ("waiting", sum(each.waiting for each in found.verdicts)),
-    ]
-    if found.contents is not None:
-        facts.append(("hours changed", len(found.changed)))
-    hours = [(_hour(row["hour"]), row) for row in found.hours]
-    curves = [
-        (name, [(label, float(row[name])) for label, row in hours])
-        for name in ("p50", "p95", "p99")
-    ]
-    sections = [
-        Section("", verdict + cards(facts)),
-        Section(
-            "From publishing to the table",
-            lines(curves, "latency by hour", duration)
-            + table(
-                ["hour", "rows", "p50", "p95", "p99", "longest"],
-                [
-                    [
-                        label,
-                        row["rows"],
-                        *(Seconds(row[name]) for name in ("p50", "p95", "p99", "longest")),
-                    ]
-                    for label, row in hours
-                ],
-            ),
-        ),
-        Section("Partitions", table(list(Verdict._fields), [list(v) for v in found.verdicts])),
-    ]
-    if found.missing_samples:
-        sections.append(
-            Section("Missing", table(["record"], [[each] for each in found.missing_samples]))
-        )
-    if found.duplicates:
-        rows = [list(each) for each in found.duplicates]
-        sections.append(Section("Duplicates", table(list(Duplicate._fields), rows)))
-    if found.contents is not None:
-        sections.append(Section("Contents", _contents(found.contents)))
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return page(f"Audit of {settings.topic}", f"{settings.lake}, made {made}", sections)
-
-
-def _contents(contents: list[Contents]) -> str:
-    # What differs comes first.
-    shown = sorted(contents, key=lambda each: not each.is_changed)[:CONTENTS_SHOWN]
-    rows = [[*each, "changed" if each.is_changed else "the same"] for each in shown]
-    words = (
-        "Checksums of key, value, timestamp and headers of the records that both have, by the hour "
-        "of publishing (UTC)."
-    )
-    if len(contents) > len(shown):
-        words += f" The first {len(shown):,} of {len(contents):,}; the JSON has all."
-    headings = ["topic", "partition", "hour", "records", "in the topic", "in the table", ""]
-    return paragraph(words, "sub") + table(headings, rows)
-
-
-def _json(found: Audit) -> str:
-    document = {
-        "complete": found.is_complete,
-        "partitions": [each._asdict() for each in found.verdicts],
-        "missing_samples": found.missing_samples,
-        "duplicates": [each._asdict() for each in found.duplicates],
-        "contents": None
-        if found.contents is None
-        else [each._asdict() | {"changed": each.is_changed} for each in found.contents],
-        "hours": [row | {"hour": _hour(row["hour"])} for row in found.hours],
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
-def _hour(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:00")
