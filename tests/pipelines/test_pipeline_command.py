@@ -113,6 +113,11 @@ def test_spark_submit_takes_what_the_command_takes(
             """[CAST_INVALID_INPUT] The value '1.5' cannot be cast to "BIGINT\"""",
         ),
         ("\none\n  two\n\nJVM stacktrace:\n\tat org.apache", "one two"),
+        (
+            "A worker failed:\nTraceback (most recent call last):\n  File 'x.py', line 1, in read\n"
+            "    raise it\nheadrace.core.errors.DataLost: records are gone\n\n\tat org.apache",
+            "A worker failed: headrace.core.errors.DataLost: records are gone",
+        ),
         ("", "ValueError"),
     ],
 )

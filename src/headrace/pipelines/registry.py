@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headrace.core.errors import HeadraceError, InvalidArgument
-from headrace.pipelines.failing import as_one_line, is_of_spark
+from headrace.pipelines.failing import as_one_line, is_of_spark, no_query_log
 from headrace.pipelines.settings import PipelineSettings
 
 Say = Callable[[str], None]
@@ -28,7 +28,8 @@ class Pipeline(NamedTuple):
         something is not. What Spark complains about is a HeadraceError of one line."""
         job = self._load()
         try:
-            code: int = job.run(settings, master=master, say=say)
+            with no_query_log():
+                code: int = job.run(settings, master=master, say=say)
         except Exception as error:
             if isinstance(error, HeadraceError) or not is_of_spark(error):
                 raise
