@@ -50,6 +50,23 @@ def test_a_message_is_published_received_and_acked(sdk_backend: SdkBackend) -> N
     run(sdk_backend, test)
 
 
+def test_a_reject_takes_its_text_as_error_and_by_its_former_name(sdk_backend: SdkBackend) -> None:
+    async def test(handle: headrace.AsyncHeadrace) -> None:
+        await handle.create_topic("orders")
+        await handle.publish_many("orders", [b"x", b"y", b"z"])
+        async with handle.queue("orders") as queue:
+            one, two, three = await queue.receive(3)
+            await one.reject(error="by its name")
+            with pytest.warns(DeprecationWarning, match="next release") as warned:
+                await two.reject(reason="by the message")
+                await queue.reject(three, reason="by the queue")
+            assert {each.filename for each in warned} == {__file__}
+        errors = {letter.error async for letter in handle.dead_letters("orders")}
+        assert errors == {"by its name", "by the message", "by the queue"}
+
+    run(sdk_backend, test)
+
+
 def test_a_message_as_a_context_is_acked_or_nacked(sdk_backend: SdkBackend) -> None:
     async def test(handle: headrace.AsyncHeadrace) -> None:
         await handle.create_topic("orders")

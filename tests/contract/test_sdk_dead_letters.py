@@ -26,7 +26,7 @@ def give_up(
     handle.publish_many("orders", [f"{reason}{number}" for number in range(count)])
     with handle.queue("orders", group) as queue:
         while messages := queue.receive(max=500, wait=0):
-            queue.reject(messages, reason=reason or "nonsense")
+            queue.reject(messages, error=reason or "nonsense")
 
 
 def test_a_dead_letter_says_where_it_came_from_and_why(
@@ -36,7 +36,7 @@ def test_a_dead_letter_says_where_it_came_from_and_why(
     published = orders.publish("orders", {"n": 1}, key="k", headers={"h": "1"})
     clock.skip(5)
     with orders.queue("orders", "billing") as queue:
-        queue.receive()[0].reject(reason="nonsense")
+        queue.receive()[0].reject(error="nonsense")
     [letter] = orders.dead_letters("orders")
     assert letter.id.topic == "orders.dlq"
     assert letter.source == published.id
@@ -199,7 +199,7 @@ def test_purged_dead_letters_are_gone(orders: headrace.Headrace) -> None:
 def test_dead_letters_are_exported_as_json_lines(orders: headrace.Headrace, tmp_path: Path) -> None:
     orders.publish_many("orders", ["text", b"\xff"], partition=0, headers={"h": "1"})
     with orders.queue("orders") as queue:
-        queue.reject(queue.receive(), reason="nonsense")
+        queue.reject(queue.receive(), error="nonsense")
     letters = orders.dead_letters("orders")
     assert letters.export(tmp_path / "letters.jsonl") == 2
     lines = (tmp_path / "letters.jsonl").read_text().splitlines()

@@ -77,7 +77,7 @@ def test_texts_that_utf8_cannot_hold_are_kept_as_far_as_it_can(orders: headrace.
     with orders.queue("orders") as queue:
         first, second = queue.receive()
         first.nack(error="lone \ud800", delay=0)
-        second.reject(reason="lone \ud800")
+        second.reject(error="lone \ud800")
         assert [message.error for message in queue.receive()] == ["lone ?"]
     [letter] = orders.dead_letters("orders")
     assert letter.error == "lone ?"

@@ -69,7 +69,7 @@ def test_a_value_of_another_type_names_its_message_and_can_still_be_settled(
         with pytest.raises(headrace.DecodeError, match="orders:0:0"):
             _ = message.value
         assert message.raw == b'{"id":"seven"}'
-        message.reject(reason="not an order")
+        message.reject(error="not an order")
 
 
 def test_key_headers_and_timestamp_travel_along(orders: headrace.Headrace) -> None:

@@ -82,9 +82,26 @@ def test_a_nacked_message_comes_back_after_its_delay_with_its_error(
 def test_a_rejected_message_goes_to_the_dead_letters_at_once(orders: headrace.Headrace) -> None:
     orders.publish("orders", b"x")
     with orders.queue("orders") as queue:
-        queue.receive()[0].reject(reason="nonsense")
+        queue.receive()[0].reject(error="nonsense")
         assert queue.depth() == 0
-    assert len(orders.dead_letters("orders")) == 1
+    [letter] = orders.dead_letters("orders")
+    assert (letter.reason, letter.error) == ("rejected", "nonsense")
+
+
+def test_the_former_name_of_a_rejects_text_is_taken_with_a_warning(
+    orders: headrace.Headrace,
+) -> None:
+    orders.publish_many("orders", [b"x", b"y", b"z"])
+    with orders.queue("orders") as queue:
+        one, two, three = queue.receive(3)
+        with pytest.warns(DeprecationWarning, match=r"reject\(error=\.\.\.\)") as warned:
+            one.reject(reason="by the message")
+            queue.reject([two], reason="by the queue")
+        assert {each.filename for each in warned} == {__file__}
+        with pytest.raises(headrace.InvalidArgument, match="leave reason out"):
+            three.reject("this", reason="that")
+    errors = {letter.error for letter in orders.dead_letters("orders")}
+    assert errors == {"by the message", "by the queue"}
 
 
 def test_a_released_message_is_ready_again_at_no_cost(orders: headrace.Headrace) -> None:

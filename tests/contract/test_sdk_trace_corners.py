@@ -20,7 +20,7 @@ def links(trace: headrace.MessageTrace) -> list[tuple[str, str]]:
 
 def reject(handle: headrace.Headrace, topic: str, reason: str) -> None:
     with handle.queue(topic, "billing") as queue:
-        queue.reject(queue.lease(1), reason=reason)
+        queue.reject(queue.lease(1), error=reason)
 
 
 def test_a_message_that_is_redriven_in_place_tells_all_of_it(handle: headrace.Headrace) -> None:
@@ -101,7 +101,7 @@ def test_a_topic_with_the_name_of_another_is_not_taken_for_it(handle: headrace.H
     handle.publish("orders", b"old")
     with handle.queue("orders", "billing") as queue:
         [message] = queue.lease(1)
-        message.reject(reason="bad")
+        message.reject(error="bad")
     handle.delete_topic("orders")
     with pytest.raises(headrace.InvalidReceipt):
         handle.trace(message.receipt)

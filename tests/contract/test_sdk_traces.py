@@ -83,7 +83,7 @@ def test_origin_dead_letter_and_redriven_copy_link_both_ways_and_keep_their_trac
     handle.create_topic("orders", 1)
     handle.publish_many("orders", [b"a", b"b", b"c"], headers={"traceparent": TRACEPARENT})
     with handle.queue("orders", "billing") as queue:
-        queue.reject(queue.lease(3), reason="bad")
+        queue.reject(queue.lease(3), error="bad")
     for number in range(3):
         origin = handle.trace(f"orders:0:{number}")
         assert kinds(origin) == ["published", "leased", "dead-lettered"]
@@ -140,7 +140,7 @@ def test_expired_cancelled_and_purged_messages_say_so(
         handle.publish("orders", b"c")
         assert handle.cancel(late)
         clock.skip(2)
-        queue.reject(queue.lease(3), reason="bad")
+        queue.reject(queue.lease(3), error="bad")
     handle.dead_letters("orders").purge()
     assert kinds(handle.trace(short)) == ["published", "expired"]
     assert kinds(handle.trace(late)) == ["published", "delayed", "cancelled"]

@@ -250,7 +250,7 @@ def _use(handle: Headrace, path: str) -> None:
             queue = handle.queue(topic, GROUP)
             messages = queue.lease(20)
             queue.ack(messages[:10])
-            queue.reject(messages[10:], reason="enough")
+            queue.reject(messages[10:], error="enough")
         except HeadraceError as error:
             assert _says_what_to_do(error, path), f"{error!r} does not say where"
 

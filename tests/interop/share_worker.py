@@ -102,7 +102,7 @@ def work_with_sdk(server: str, group: str, topic: str, lock_ms: int) -> None:
                 fates[fate_of(number, message.attempt)].append(message)
             if slow:
                 wait(lock_ms + 500)
-            queue.reject(fates[REJECT], reason="it is such a number")
+            queue.reject(fates[REJECT], error="it is such a number")
             queue.nack(fates[RELEASE], error="not at first")
             for message, error in zip(fates[ACCEPT], queue.ack(fates[ACCEPT]), strict=True):
                 tell("acked" if error is None else "lost", [(message.raw or b"").decode()])

@@ -299,7 +299,7 @@ def fail_and_delay(handle: headrace.Headrace) -> None:
     handle.publish(TOPIC, b"bad", key=b"k", headers={"h": b"1"})
     with handle.queue(TOPIC, group="work") as queue:
         [message] = queue.receive(max=1, wait=10)
-        message.reject(reason="too odd")
+        message.reject(error="too odd")
     handle.publish(TOPIC, b"later", delay=3600)
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import pytest
 from click.testing import CliRunner
 from tests.pipelines.conftest import NOON, NOON_MS, metric
 from tests.spark.conftest import Topic
 
 import headrace
 from headrace.cli.main import cli
+from headrace.pipelines.__main__ import main
 from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings, raw_table
 from headrace.pipelines.archive.reading import read_union, seam, starting_offsets
 from headrace.pipelines.registry import pipeline_named, settings_of
@@ -141,7 +143,7 @@ def test_an_archive_of_avro_is_typed_and_is_replayed_from_the_lake(
             start="2020-01-01T00:00:00+00:00",
         )
     )  # fmt: skip
-    assert code == 0 and said[-1] == f"21 records written to {again.name}", said
+    assert code == 0 and said[-1].startswith(f"21 records read, 21 written to {again.name}, "), said
     found = sorted(message.value() or b"" for message in again.consume(21))
     assert found == sorted([*(_avro(number) for number in range(20)), b"not Avro"])
     origins = [dict(message.headers() or ()) for message in again.consume(21)]
@@ -159,17 +161,22 @@ def _check_compaction(spark: SparkSession, settings: ArchiveSettings) -> None:
 def _check_audit(topic: Topic, tmp_path: Path) -> None:
     report = tmp_path / "audit.html"
     code, said = _run(_values("audit", topic, tmp_path, report=str(report)))
-    assert code == 0 and said == [f"62 rows arrived, 0 missing, 0 duplicates: {report}"]
+    assert code == 0 and said == [
+        f"62 rows arrived, 0 missing, 0 duplicates, 0 hours changed: {report}"
+    ]
     page = report.read_text()
     assert "Every record that the topic still has is in the table, once." in page
     assert "<svg" in page and "http" not in page
     found = json.loads((tmp_path / "audit.json").read_text())
     assert sum(each["waiting"] for each in found["partitions"]) == 10
     assert found["hours"][0]["rows"] == 62 and found["hours"][0]["p99"] > 0
+    # Both sides are read in full, and say the same of each partition.
+    assert sum(each["records"] for each in found["contents"]) == 62
+    assert all(int(each["in_topic"], 16) for each in found["contents"])
 
 
 def test_a_directory_that_no_process_has_open_is_archived(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = str(tmp_path / "data")
     values = read_toml(str(EXAMPLES / "archive.toml")) | {
@@ -178,11 +185,15 @@ def test_a_directory_that_no_process_has_open_is_archived(
     }  # fmt: skip
     with headrace.open(data) as handle:
         handle.create_topic("orders", partitions=2)
+    config = tmp_path / "archive.toml"
+    _write_toml(config, values | {"trigger": "10s", "lake": "overruled"})
     for run in (1, 2):
         with headrace.open(data) as handle:
             handle.publish_many("orders", [f"order {number}" for number in range(50)])
-        code, said = _run(values)
-        assert code == 0 and said[-1].startswith("50 records archived"), said
+        # As spark-submit runs it, with what `headrace pipeline run` takes.
+        changes = ["--once", "--set", f"lake={values['lake']}"]
+        assert main(["archive", "--config", str(config), *changes]) == 0
+        assert "50 records archived" in capsys.readouterr().err
         settings = settings_of("archive", values)
         assert isinstance(settings, ArchiveSettings)
         assert len(raw_table(settings).rows()) == 50 * run
@@ -218,8 +229,12 @@ def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(
     windows.consume(2 * (29 + 5))
 
 
-def _status(config: Path, values: dict[str, Any]) -> dict[str, Any]:
+def _write_toml(config: Path, values: dict[str, Any]) -> None:
     config.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()))
+
+
+def _status(config: Path, values: dict[str, Any]) -> dict[str, Any]:
+    _write_toml(config, values)
     result = CliRunner().invoke(cli, ["pipeline", "status", "--config", str(config), "--json"])
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)

@@ -39,7 +39,6 @@ spark.stop()
 
 class Server(NamedTuple):
     remote: str
-    warehouse: Path
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = folder / "connect.log"
     with running(command, log, SPARK_NO_DAEMONIZE="1", SPARK_LOG_DIR=str(folder)) as process:
         wait_until_listening(process, port, log)
-        yield Server(f"sc://127.0.0.1:{port}", folder / "warehouse")
+        yield Server(f"sc://127.0.0.1:{port}")
 
 
 def run(command: list[str | Path], folder: Path) -> str:
@@ -85,16 +84,19 @@ def test_a_batch_is_read_through_spark_connect(
     assert found.split() == ["90", "600"]
 
 
-def test_a_project_of_declarative_pipelines_reads_a_topic(
-    server: Server, topic: Topic, tmp_path: Path
+def test_a_project_of_declarative_pipelines_reads_what_has_come_since_its_last_run(
+    topic: Topic, tmp_path: Path
 ) -> None:
     topic.publish(numbers(0, 30))
     project = tmp_path / "shop"
     command = ["pipeline", "init", str(project), "--topic", topic.name]
     result = CliRunner().invoke(cli, [*command, "--server", topic.node.bootstrap])
     assert result.exit_code == 0, result.output
-    run([spark_home() / "bin" / "spark-pipelines", "--remote", server.remote, "run"], project)
-    assert pq.read_table(server.warehouse / "events").num_rows == 30
-    assert pq.read_table(server.warehouse / "by_key").select(["key", "records"]).to_pylist() == [
-        {"key": None, "records": 30}
-    ]
+    # As its README says: each run is a Spark of its own, which ends with it.
+    command = [str(spark_home() / "bin" / "spark-pipelines"), "--properties-file", "spark.conf"]
+    for rows in (30, 37):
+        run([*command, "run"], project)
+        assert pq.read_table(project / "tables" / "events").num_rows == rows
+        by_key = pq.read_table(project / "tables" / "by_key").select(["key", "records"])
+        assert by_key.to_pylist() == [{"key": None, "records": rows}]
+        topic.publish(numbers(30, 37))

@@ -11,12 +11,15 @@ Spark is imported by `run` and `rebuild` alone: the other commands answer at onc
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from headrace.cli.arguments import SETTING, settings_of
 from headrace.cli.command import Place, command, json_option, noun
 from headrace.cli.completing import pipeline_names, pipeline_settings, topic_names
 from headrace.cli.output import iso_moment, iso_time, print_fields, print_table, say, write_json
+from headrace.core.errors import InvalidArgument
 
 DEFAULT_SERVER = "127.0.0.1:9092"
 
@@ -80,6 +83,11 @@ def run(
     from headrace.pipelines.registry import settings_of as pipeline_settings
     from headrace.pipelines.settings import read_toml, with_changes
 
+    if master and "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise InvalidArgument(
+            "spark-submit has chosen the master already; give --master to spark-submit, before "
+            "the file"
+        )
     chosen = pipeline_named(name)
     values = with_changes(read_toml(config), settings_of(changes))
     if once:
@@ -194,4 +202,4 @@ def init(folder: str, topic: str, place: Place) -> None:
 
     for path in write_project(folder, topic=topic, servers=place.server or DEFAULT_SERVER):
         click.echo(path)
-    say(f"run it with: cd {folder} && spark-pipelines run")
+    say(f"run it with: cd {folder} && spark-pipelines --properties-file spark.conf run")

@@ -151,7 +151,7 @@ def _settle(message: Message[Any], exit_code: int, last_line: str) -> None:
     ended = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
     error = f"{ended}: {last_line}" if last_line else ended
     if exit_code == EXIT_REJECTS:
-        message.reject(reason=error[:ERROR_CHARACTERS_MAX])
+        message.reject(error=error[:ERROR_CHARACTERS_MAX])
     else:
         message.nack(error=error[:ERROR_CHARACTERS_MAX])
     say(f"{message.id}: {error}")

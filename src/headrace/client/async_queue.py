@@ -23,7 +23,7 @@ from headrace.client.async_waiting import Calls, wait_for_some
 from headrace.client.backend import Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.keeping import Leases
-from headrace.client.message import AsyncMessage, Message
+from headrace.client.message import AsyncMessage, Message, error_of
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.queue import Queue, checked_count
 from headrace.client.settling import Settleable, Settleables
@@ -237,11 +237,18 @@ class AsyncQueue(Generic[T]):
         return await self._calls.run(self._queue.nack, message, delay=delay, error=error)
 
     @overload
-    async def reject(self, message: Settleable, reason: str | None = None) -> None: ...
+    async def reject(
+        self, message: Settleable, error: str | None = None, *, reason: str | None = None
+    ) -> None: ...
     @overload
-    async def reject(self, message: Settleables, reason: str | None = None) -> Outcomes: ...
-    async def reject(self, message: Any, reason: str | None = None) -> Outcomes | None:
-        return await self._calls.run(self._queue.reject, message, reason=reason)
+    async def reject(
+        self, message: Settleables, error: str | None = None, *, reason: str | None = None
+    ) -> Outcomes: ...
+    async def reject(
+        self, message: Any, error: str | None = None, *, reason: str | None = None
+    ) -> Outcomes | None:
+        text = error_of(error, reason)
+        return await self._calls.run(self._queue.reject, message, text)
 
     @overload
     async def release(self, message: Settleable) -> None: ...

@@ -11,6 +11,7 @@ begun on a lease that is over.
 
 from __future__ import annotations
 
+import warnings
 from asyncio import CancelledError
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -21,7 +22,7 @@ from headrace.client.keeping import Leases, OnLost
 from headrace.client.spans import processing
 from headrace.client.times import Duration, datetime_of, optional_datetime_of
 from headrace.client.views import UNREAD, RecordView
-from headrace.core.errors import HeadraceError, StaleReceipt
+from headrace.core.errors import HeadraceError, InvalidArgument, StaleReceipt
 from headrace.core.limits import ERROR_CHARACTERS_MAX
 from headrace.core.values import Delivery, Receipt
 from headrace.record.attribute_headers import LANES
@@ -185,9 +186,10 @@ class Message(LeasedView[T]):
         """Try again: after `delay`, or after the group's backoff."""
         self._queue.nack(self, delay=delay, error=error)
 
-    def reject(self, reason: str | None = None) -> None:
-        """To the dead letters, whatever attempts are left."""
-        self._queue.reject(self, reason=reason)
+    def reject(self, error: str | None = None, *, reason: str | None = None) -> None:
+        """To the dead letters, whatever attempts are left. `reason` is the former name
+        of `error`."""
+        self._queue.reject(self, error_of(error, reason))
 
     def release(self) -> None:
         """Give it back at once and without costing an attempt."""
@@ -249,8 +251,8 @@ class AsyncMessage(LeasedView[T]):
     async def nack(self, *, delay: Duration | None = None, error: str | None = None) -> None:
         await self._queue.nack(self, delay=delay, error=error)
 
-    async def reject(self, reason: str | None = None) -> None:
-        await self._queue.reject(self, reason=reason)
+    async def reject(self, error: str | None = None, *, reason: str | None = None) -> None:
+        await self._queue.reject(self, error_of(error, reason))
 
     async def release(self) -> None:
         await self._queue.release(self)
@@ -294,6 +296,22 @@ def is_the_message_to_blame(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_the_message_to_blame, error.exceptions))
     return not isinstance(error, KeyboardInterrupt | CancelledError | GeneratorExit)
+
+
+def error_of(error: str | None, reason: str | None) -> str | None:
+    """The text of a reject, which may come under its former name. The warning names the
+    line that called `reject`."""
+    if reason is None:
+        return error
+    if error is not None:
+        raise InvalidArgument("error and reason are the same; leave reason out, its former name")
+    warnings.warn(
+        "reject(reason=...) is called reject(error=...) now, as in nack; reason goes with the "
+        "next release",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return reason
 
 
 def error_text(error: BaseException) -> str:

@@ -27,7 +27,7 @@ from headrace.client.backend import Backend, LeaseAnswered, Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.group_settings import tell_of_changes
 from headrace.client.keeping import Leases, OnLost
-from headrace.client.message import Ending, Message
+from headrace.client.message import Ending, Message, error_of
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
@@ -298,14 +298,23 @@ class Queue(Generic[T]):
         )
 
     @overload
-    def reject(self, message: Settleable, reason: str | None = None) -> None: ...
-    @overload
-    def reject(self, message: Settleables, reason: str | None = None) -> Outcomes: ...
     def reject(
-        self, message: Settleable | Settleables, reason: str | None = None
+        self, message: Settleable, error: str | None = None, *, reason: str | None = None
+    ) -> None: ...
+    @overload
+    def reject(
+        self, message: Settleables, error: str | None = None, *, reason: str | None = None
+    ) -> Outcomes: ...
+    def reject(
+        self,
+        message: Settleable | Settleables,
+        error: str | None = None,
+        *,
+        reason: str | None = None,
     ) -> Outcomes | None:
-        """To the dead letters now, whatever attempts are left."""
-        text = checked_text("reason", reason)
+        """To the dead letters now, whatever attempts are left. `reason` is the former
+        name of `error`."""
+        text = checked_text("error", error_of(error, reason))
         return self._settle(
             message,
             lambda proofs: self.check().reject(self.group, proofs, reason=text),

@@ -312,7 +312,7 @@ class Station:
         try:
             if isinstance(error, Reject | DecodeError):
                 reason = str(error) if isinstance(error, Reject) else text
-                await message.reject(reason=reason[:ERROR_CHARACTERS_MAX] or "rejected")
+                await message.reject(error=reason[:ERROR_CHARACTERS_MAX] or "rejected")
                 self.counts.rejected += 1
                 self._say(message, f"rejected: {text}", None)
             else:

@@ -1,44 +1,33 @@
 """A pipeline under spark-submit, or with `python -m headrace.pipelines`.
 
     spark-submit --master spark://host:7077 "$(python -m headrace.pipelines --where)" \\
-        rollup --config rollup.toml
+        rollup --config rollup.toml --once --set watermark=5m
 
-spark-submit wants a file and has its own words for the session, so this is a file
-that takes the pipeline's name and settings and nothing about Spark.
+spark-submit wants a file, and this is one: what follows it is what `headrace pipeline run`
+takes, read by that command, so that the two never differ. Spark's own settings belong
+before the file.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from collections.abc import Sequence
 
-from headrace.core.errors import HeadraceError, InvalidArgument
-from headrace.pipelines.registry import PIPELINES, pipeline_named, settings_of
-from headrace.pipelines.settings import read_toml
+from headrace.cli.main import cli
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="headrace.pipelines")
-    parser.add_argument("name", nargs="?", choices=sorted(PIPELINES))
-    parser.add_argument("--config", help="a TOML file with settings")
-    parser.add_argument("--where", action="store_true", help="print the file for spark-submit")
-    given = parser.parse_args(arguments)
-    if given.where:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code of the command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--where"]:
         print(os.path.abspath(__file__))
         return 0
-    if given.name is None or given.config is None:
-        parser.error("a pipeline's name and --config are needed")
     try:
-        settings = settings_of(given.name, read_toml(given.config))
-        return pipeline_named(given.name).run(settings, master=None, say=_say)
-    except HeadraceError as error:
-        _say(f"error: {error} [{error.code}]")
-        return 2 if isinstance(error, InvalidArgument) else 1
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        cli.main(["pipeline", "run", *given], prog_name="headrace")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 if __name__ == "__main__":

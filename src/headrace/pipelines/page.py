@@ -1,20 +1,26 @@
 """Reports as one HTML file: tables and charts that need nothing from anywhere.
 
-Charts are SVG in the page, colours follow the reader's light or dark setting, and
+Charts are drawn in the page as SVG and HTML, colours follow the reader's light or dark setting, and
 there is no script: a report can be mailed, archived and opened in ten years.
 Whatever comes from data is escaped, since dead letters hold what anybody sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from headrace.core.wording import shown_duration
+
+# Of a chart's drawing, which is stretched to the width that there is.
 _WIDTH = 760
-_ROW = 26
-_LABEL = 300
-_HEIGHT = 180
+_HEIGHT = 140
+_COLUMN_MAX = 40
+_DOT = 8
+_DOTS_MAX = 100
+# Characters of a word before it may be broken.
+_WORD_MAX = 18
 _COLOURS = ("var(--one)", "var(--two)", "var(--three)")
 
 _STYLE = """
@@ -30,15 +36,28 @@ p.sub { color: var(--soft); margin-top: .2rem; }
 .card { background: var(--card); border-radius: .5rem; padding: .6rem 1rem; min-width: 7rem; }
 .card b { display: block; font-size: 1.35rem; } .card span { color: var(--soft); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--line);
+th, td { text-align: left; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: 600; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { background: var(--card);
   padding: .6rem; border-radius: .4rem; overflow-x: auto; white-space: pre-wrap; }
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
-svg .soft { fill: var(--soft); } svg .axis { stroke: var(--line); }
+h1, h2, p, pre { overflow-wrap: anywhere; } td.n { white-space: nowrap; }
+svg { display: block; width: 100%; height: 9rem; border-bottom: 1px solid var(--line); }
+svg polyline, svg .dot { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke; }
+svg .dot { stroke-width: 7; stroke-linecap: round; }
+.ends { display: flex; justify-content: space-between; gap: 1rem; color: var(--soft);
+  font-size: .8rem; } .ends.one { justify-content: center; }
+.bar { display: grid; grid-template-columns: 18rem 1fr 4.5rem; gap: .2rem .8rem;
+  align-items: center; font-size: .85rem; margin: .35rem 0; }
+.bar .track i { display: block; height: .9rem; border-radius: 3px; background: var(--one); }
+@media (max-width: 40rem) { .bar { grid-template-columns: 1fr 4.5rem; }
+  .bar .name { grid-column: 1 / -1; } td:not(.n) { min-width: 7.5rem; } }
 .good { color: #1a7f4b; } .wrong { color: var(--three); }
 """
+
+
+class Seconds(float):
+    """A number of seconds, which is shown as people say it: 2h 3m."""
 
 
 class Section(NamedTuple):
@@ -60,6 +79,11 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
         parts.append(f"<section>{heading}{section.body}</section>")
     parts.append("</body></html>\n")
     return "\n".join(parts)
+
+
+def duration(seconds: float) -> str:
+    sign = "-" if seconds <= -0.001 else ""
+    return sign + shown_duration(round(abs(seconds) * 1000))
 
 
 def cards(facts: Sequence[tuple[str, object]]) -> str:
@@ -89,7 +113,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{kind}>{escape(_shown(cell))}</td>" for cell, kind in zip(row, kinds, strict=True)
+            f"<td{kind}>{_breakable(_shown(cell))}</td>"
+            for cell, kind in zip(row, kinds, strict=True)
         )
         + "</tr>"
         for row in rows
@@ -102,19 +127,13 @@ def bars(items: Sequence[tuple[str, int]], what: str) -> str:
     if not items:
         return paragraph("none", "sub")
     most = max(value for _, value in items) or 1
-    room = _WIDTH - _LABEL - 70
-    rows = []
-    for number, (label, value) in enumerate(items):
-        y = number * _ROW
-        length = max(2, round(room * value / most))
-        shown = label if len(label) <= 44 else label[:43] + "…"
-        rows.append(
-            f'<text x="0" y="{y + 17}">{escape(shown)}<title>{escape(label)}</title></text>'
-            f'<rect x="{_LABEL}" y="{y + 5}" width="{length}" height="{_ROW - 10}" rx="3" '
-            f'fill="{_COLOURS[0]}"></rect>'
-            f'<text class="soft" x="{_LABEL + length + 8}" y="{y + 17}">{value:,}</text>'
-        )
-    return _svg(len(items) * _ROW, what, "".join(rows))
+    rows = "".join(
+        f'<div class="bar"><span class="name">{_breakable(label)}</span><span class="track">'
+        f'<i style="width:{max(0.5, 100 * value / most):.1f}%"></i></span>'
+        f"<span>{value:,}</span></div>"
+        for label, value in items
+    )
+    return f'<div class="bars" role="group" aria-label="{escape(what)}">{rows}</div>'
 
 
 def columns(points: Sequence[tuple[str, int]], what: str) -> str:
@@ -123,56 +142,78 @@ def columns(points: Sequence[tuple[str, int]], what: str) -> str:
         return paragraph("none", "sub")
     most = max(value for _, value in points) or 1
     step = _WIDTH / len(points)
+    # A single moment would fill the page.
+    width = max(1.0, min(step * 0.8, _COLUMN_MAX))
     shapes = []
     for number, (label, value) in enumerate(points):
-        height = round((_HEIGHT - 40) * value / most)
+        height = round(_HEIGHT * value / most)
         shapes.append(
-            f'<rect x="{number * step + step * 0.1:.1f}" y="{_HEIGHT - 20 - height}" '
-            f'width="{max(1.0, step * 0.8):.1f}" height="{height}" fill="{_COLOURS[0]}">'
+            f'<rect x="{number * step + (step - width) / 2:.1f}" y="{_HEIGHT - height}" '
+            f'width="{width:.1f}" height="{height}" fill="{_COLOURS[0]}">'
             f"<title>{escape(label)}: {value:,}</title></rect>"
         )
-    return _svg(_HEIGHT, what, _axis(points[0][0], points[-1][0], f"{most:,}") + "".join(shapes))
+    ends = (points[0][0], points[-1][0])
+    return _chart(what, f"{most:,}", "", "".join(shapes), ends)
 
 
-def lines(series: Sequence[tuple[str, Sequence[tuple[str, float]]]], what: str, unit: str) -> str:
-    """Up to three curves over the same moments, with their names."""
+def lines(
+    series: Sequence[tuple[str, Sequence[tuple[str, float]]]],
+    what: str,
+    shown: Callable[[float], str],
+) -> str:
+    """Up to three curves over the same moments, with their names; `shown` says a value."""
     labels = [label for label, _ in series[0][1]] if series else []
     if not labels:
         return paragraph("none", "sub")
     most = max(value for _, points in series for _, value in points) or 1.0
-    step = _WIDTH / max(1, len(labels) - 1)
-    shapes = [_axis(labels[0], labels[-1], f"{most:,.0f} {unit}")]
+    shapes, legend = [], []
     for number, (name, points) in enumerate(series):
         colour = _COLOURS[number % len(_COLOURS)]
-        path = " ".join(
-            f"{index * step:.1f},{_HEIGHT - 20 - (_HEIGHT - 40) * value / most:.1f}"
+        places = [
+            (_across(index, len(points)), _HEIGHT - (_HEIGHT - _DOT) * max(0.0, value) / most)
             for index, (_, value) in enumerate(points)
-        )
-        # A single moment is no line; a dot shows it.
-        x, y = path.split(" ")[-1].split(",")
-        shapes.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"></polyline>'
-            f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"></circle>'
-            f'<text x="{_WIDTH - 60 * (len(series) - number)}" y="12" style="fill:{colour}">'
-            f"{escape(name)}</text>"
-        )
-    return _svg(_HEIGHT, what, "".join(shapes))
+        ]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        shapes.append(f'<polyline points="{path}" stroke="{colour}"></polyline>')
+        if len(points) <= _DOTS_MAX:
+            # A line of no length with round ends: a dot whatever the chart's width is.
+            shapes += [
+                f'<line class="dot" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y:.1f}" '
+                f'stroke="{colour}"><title>{escape(label)}: {escape(name)} {escape(shown(value))}'
+                "</title></line>"
+                for (x, y), (label, value) in zip(places, points, strict=True)
+            ]
+        legend.append(f'<b style="color:{colour}">{escape(name)}</b>')
+    return _chart(what, shown(most), " ".join(legend), "".join(shapes), (labels[0], labels[-1]))
 
 
-def _axis(first: str, last: str, most: str) -> str:
-    base = _HEIGHT - 20
+def _across(index: int, count: int) -> float:
+    """Where a moment lies; a single one in the middle, and none at the very edge."""
+    room = _WIDTH - 2 * _DOT
+    return _DOT + (room / 2 if count == 1 else room * index / (count - 1))
+
+
+def _chart(what: str, most: str, legend: str, shapes: str, ends: tuple[str, str]) -> str:
+    """Words are HTML and only shapes are drawn, so that a chart takes any width and its words
+    keep their size."""
+    first, last = ends
+    below = f"<span>{escape(first)}</span><span>{escape(last)}</span>"
     return (
-        f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{base}" y2="{base}"></line>'
-        f'<text class="soft" x="0" y="12">{escape(most)}</text>'
-        f'<text class="soft" x="0" y="{_HEIGHT - 4}">{escape(first)}</text>'
-        f'<text class="soft" x="{_WIDTH}" y="{_HEIGHT - 4}" text-anchor="end">{escape(last)}</text>'
+        f'<div class="chart"><div class="ends"><span>{escape(most)}</span><span>{legend}</span>'
+        f'</div><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(what)}">{shapes}</svg><div class="ends{" one" * (first == last)}">'
+        f"{f'<span>{escape(first)}</span>' if first == last else below}</div></div>"
     )
 
 
-def _svg(height: int, what: str, inner: str) -> str:
-    return (
-        f'<div class="scroll"><svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-        f'height="{height}" role="img" aria-label="{escape(what)}">{inner}</svg></div>'
+def _breakable(text: str) -> str:
+    """Escaped, and with places for a break in words that no column is wide enough for; they
+    are not there when the text is copied."""
+    return " ".join(
+        "<wbr>".join(
+            escape(word[start : start + _WORD_MAX]) for start in range(0, len(word), _WORD_MAX)
+        )
+        for word in text.split(" ")
     )
 
 
@@ -181,4 +222,6 @@ def _shown(value: object) -> str:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Seconds):
+        return duration(value)
     return f"{value:,.1f}" if isinstance(value, float) else str(value)

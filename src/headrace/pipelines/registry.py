@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from headrace.core.errors import InvalidArgument
+from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.pipelines.failing import as_one_line, is_of_spark, no_query_log
 from headrace.pipelines.settings import PipelineSettings
 
 Say = Callable[[str], None]
@@ -24,8 +25,15 @@ class Pipeline(NamedTuple):
 
     def run(self, settings: PipelineSettings, *, master: str | None, say: Say) -> int:
         """The exit code: 0 when all is well, 1 when the pipeline found that
-        something is not."""
-        code: int = self._load().run(settings, master=master, say=say)
+        something is not. What Spark complains about is a HeadraceError of one line."""
+        job = self._load()
+        try:
+            with no_query_log():
+                code: int = job.run(settings, master=master, say=say)
+        except Exception as error:
+            if isinstance(error, HeadraceError) or not is_of_spark(error):
+                raise
+            raise HeadraceError(f"{self.name} failed: {as_one_line(error)}") from error
         return code
 
     def _load(self) -> Any:
@@ -57,7 +65,7 @@ PIPELINES = {
         ),
         Pipeline(
             "audit",
-            "proof that a topic's records are in the lake: counts, gaps, duplicates, latency",
+            "proof that a lake has a topic's records: counts, gaps, duplicates, contents, delay",
             "headrace.pipelines.audit.run",
         ),
     )

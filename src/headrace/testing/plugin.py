@@ -4,8 +4,9 @@
     headrace_memory           a handle in memory on that clock
     headrace_memory_async     the same for asyncio, with any runner of async tests
     headrace_directory        a handle on tmp_path, on the real clock
+    headrace_topics           topics for Spark, on a node that is started once a session
 
-They make a topic when it is first used. Importing this module imports nothing
+Handles make a topic when it is first used. Importing this module imports nothing
 of the product: pytest does that in every run.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.client.asynchronous import AsyncHeadrace
     from headrace.client.handle import Headrace
     from headrace.testing.manual_clock import ManualClock
+    from headrace.testing.spark_topics import SparkTopics
 
 
 @pytest.fixture
@@ -57,3 +59,13 @@ def headrace_directory(tmp_path: Path) -> Iterator[Headrace]:
 
     with open_handle(tmp_path / "headrace", auto_create=True) as handle:
         yield handle
+
+
+@pytest.fixture(scope="session")
+def headrace_topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTopics]:
+    """Makes topics that Spark reads and writes: `headrace_topics("orders")`."""
+    from headrace.testing.spark_topics import SparkTopics
+
+    topics = SparkTopics(tmp_path_factory.mktemp("headrace-node"))
+    yield topics
+    topics.close()

@@ -145,7 +145,7 @@ def test_what_a_worker_settled_itself_is_left_alone(app: headrace.App, handle: H
     @app.worker("orders")
     def choose(value: bytes, message: headrace.Message[bytes]) -> None:
         if value == b"bad":
-            message.reject(reason="by hand")
+            message.reject(error="by hand")
         else:
             message.ack()
 

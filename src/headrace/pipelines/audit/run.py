@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.wording import counted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.archive.reading import seam
 from headrace.pipelines.archive.transform import below, of_topic
+from headrace.pipelines.audit.findings import Audit, Contents, Duplicate, Verdict, shown_hour
+from headrace.pipelines.audit.report import json_of, report_of
 from headrace.pipelines.ledger import Done, Ledger, check_written
-from headrace.pipelines.page import Section, cards, lines, page, paragraph, table
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import read_batch
 from headrace.pipelines.session import spark_session
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MISSING_SHOWN = 20
+DUPLICATES_SHOWN = 100
+CHANGES_SAID = 20
+_HOURS_MAX = 253_402_300_800 // 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class AuditSettings(StreamSettings):
     # The archive's instance, where its settings gave it a name of its own.
     archive: str = ""
     report: str = "audit.html"
+    # Whether contents are compared too, for which all values of the topic are read.
+    contents: bool = True
 
     def check_checkpoint(self) -> None:
         """It has none."""
@@ -43,42 +48,23 @@ class AuditSettings(StreamSettings):
 Settings = AuditSettings
 
 
-class Verdict(NamedTuple):
-    """One partition, judged."""
-
-    topic: str
-    partition: int
-    # In the topic, below the place where the lake ends.
-    published: int
-    arrived: int
-    missing: int
-    duplicates: int
-    holes: int
-    # Published and not yet due: behind the lake's end.
-    waiting: int
-
-
-class Audit(NamedTuple):
-    verdicts: list[Verdict]
-    missing_samples: list[str]
-    hours: list[dict[str, Any]]
-
-    @property
-    def is_complete(self) -> bool:
-        return not any(each.missing or each.duplicates for each in self.verdicts)
-
-
 def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
     with spark_session(settings, master) as spark:
         found = audit(spark, settings)
-    write_text(settings.report, report_of(found, settings))
-    write_text(f"{settings.report.removesuffix('.html')}.json", _json(found))
+    write_text(settings.report, report_of(found, topic=settings.topic, lake=settings.lake))
+    write_text(f"{settings.report.removesuffix('.html')}.json", json_of(found))
     total = sum(each.arrived for each in found.verdicts)
     missing = sum(each.missing for each in found.verdicts)
     duplicates = sum(each.duplicates for each in found.verdicts)
+    for each in found.changed[:CHANGES_SAID]:
+        say(
+            f"changed: {each.topic}, partition {each.partition}, hour {each.hour} UTC: of "
+            f"{counted(each.records, 'record')} at least one is not as it is in the topic"
+        )
+    changed = "" if found.contents is None else f", {counted(len(found.changed), 'hour')} changed"
     say(
         f"{counted(total, 'row')} arrived, {missing:,} missing, "
-        f"{counted(duplicates, 'duplicate')}: {settings.report}"
+        f"{counted(duplicates, 'duplicate')}{changed}: {settings.report}"
     )
     return 0 if found.is_complete else 1
 
@@ -86,13 +72,16 @@ def run(settings: AuditSettings, *, master: str | None, say: Say) -> int:
 def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
     check_written(settings.lake, settings.format, settings.instance, settings.storage)
     ends = seam(settings)
-    columns = ("topic", "partition", "offset", "timestamp", "batch")
+    columns: tuple[str, ...] = ("topic", "partition", "offset", "timestamp", "batch")
+    if settings.contents:
+        columns += ("key", "value", "headers")
     # An archive of several topics is audited one by one.
     lake = below(raw_table(settings).read(spark, columns=columns), ends)
     lake = of_topic(lake, settings.topic)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
     batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
-    return judge(spark, topic, lake, ends, batches)
+    contents = read_batch(spark, settings) if settings.contents else None
+    return judge(spark, topic, lake, ends, batches, contents=contents)
 
 
 def judge(
@@ -101,8 +90,11 @@ def judge(
     lake: DataFrame,
     ends: dict[str, int],
     batches: Sequence[Done],
+    *,
+    contents: DataFrame | None = None,
 ) -> Audit:
-    """Set the topic beside the lake. `ends` is where the lake says it ends."""
+    """Set the topic beside the lake. `ends` is where the lake says it ends; `contents` are
+    the topic's records with all their columns, where those are to be compared."""
     from headrace.pipelines.audit import transform
 
     due = below(topic, ends)
@@ -134,62 +126,36 @@ def judge(
                 waiting=total - published.get(place, {}).get("rows", 0),
             )
         )
-    return Audit(verdicts, [f"{r.topic}:{r.partition}:{r.offset}" for r in samples], hours)
+    doubled = transform.duplicates(lake).limit(DUPLICATES_SHOWN).collect()
+    return Audit(
+        verdicts,
+        [f"{r.topic}:{r.partition}:{r.offset}" for r in samples],
+        hours,
+        [Duplicate(*row) for row in doubled],
+        None if contents is None else _compared(transform.contents(below(contents, ends), lake)),
+    )
+
+
+def _compared(contents: DataFrame) -> list[Contents]:
+    return [
+        Contents(
+            row.topic, row.partition, _hour_since_1970(row.hour), row.records,
+            _checksum(row.in_topic), _checksum(row.in_lake),
+        )
+        for row in contents.collect()
+    ]  # fmt: skip
+
+
+def _checksum(total: Any) -> str:
+    return f"{int(total) % (1 << 64):016x}"
+
+
+def _hour_since_1970(hour: int) -> str:
+    # A record may bear any time, and not each is of a year that there is a date for.
+    if not 0 <= hour < _HOURS_MAX:
+        return f"{hour} hours since 1970"
+    return shown_hour(datetime.fromtimestamp(hour * 3_600, UTC))
 
 
 def _by_place(frame: DataFrame) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row.topic, row.partition): row.asDict() for row in frame.collect()}
-
-
-def report_of(found: Audit, settings: AuditSettings) -> str:
-    verdict = (
-        paragraph("Every record that the topic still has is in the table, once.", "good")
-        if found.is_complete
-        else paragraph("The table does not hold each record once.", "wrong")
-    )
-    facts = [
-        ("rows arrived", sum(each.arrived for each in found.verdicts)),
-        ("missing", sum(each.missing for each in found.verdicts)),
-        ("duplicates", sum(each.duplicates for each in found.verdicts)),
-        ("waiting", sum(each.waiting for each in found.verdicts)),
-    ]
-    hours = [(_hour(row["hour"]), row) for row in found.hours]
-    curves = [
-        (name, [(label, float(row[name])) for label, row in hours])
-        for name in ("p50", "p95", "p99")
-    ]
-    sections = [
-        Section("", verdict + cards(facts)),
-        Section(
-            "From publishing to the table, in seconds",
-            lines(curves, "latency by hour", "s")
-            + table(
-                ["hour", "rows", "p50", "p95", "p99", "longest"],
-                [
-                    [label, *(row[name] for name in ("rows", "p50", "p95", "p99", "longest"))]
-                    for label, row in hours
-                ],
-            ),
-        ),
-        Section("Partitions", table(list(Verdict._fields), [list(v) for v in found.verdicts])),
-    ]
-    if found.missing_samples:
-        sections.append(
-            Section("Missing", table(["record"], [[each] for each in found.missing_samples]))
-        )
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return page(f"Audit of {settings.topic}", f"{settings.lake}, made {made}", sections)
-
-
-def _json(found: Audit) -> str:
-    document = {
-        "complete": found.is_complete,
-        "partitions": [each._asdict() for each in found.verdicts],
-        "missing_samples": found.missing_samples,
-        "hours": [row | {"hour": _hour(row["hour"])} for row in found.hours],
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
-def _hour(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:00")

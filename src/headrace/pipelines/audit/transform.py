@@ -6,6 +6,10 @@
 `missing` is in the topic and not in the lake, `duplicates` is in the lake more than
 once, `holes` are offsets that the lake skips: of those that the topic no longer has
 nobody can say whether they were ever records (aborted and compacted ones are not).
+
+Contents are compared by checksums: for each partition and hour the sum of a hash over each
+record's offset, key, value, timestamp and headers, over the records that both sides have. A
+sum does not depend on the order of rows, and unlike xor does not forget pairs.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _YEAR_10000_US = 253_402_300_800_000_000
+_HOUR_US = 3_600_000_000
 PLACE = ("topic", "partition")
 
 
@@ -65,3 +70,40 @@ def latency(lake: DataFrame, batches: DataFrame) -> DataFrame:
         )
         .orderBy("hour")
     )
+
+
+def duplicates(lake: DataFrame) -> DataFrame:
+    """The records that the lake has more than once, and how often."""
+    times = lake.groupBy(*PLACE, "offset").agg(F.count("*").alias("times"))
+    return times.where("times > 1").orderBy(*PLACE, "offset")
+
+
+def contents(topic: DataFrame, lake: DataFrame) -> DataFrame:
+    """By partition and hour of publishing, as the topic says it: the records that both sides
+    have, and the checksum of either side. `hour` counts from 1970."""
+    hour = F.floor(F.unix_micros("timestamp") / F.lit(_HOUR_US)).cast("long")
+    ours = topic.select(*PLACE, "offset", hour.alias("hour"), _fingerprint().alias("in_topic"))
+    theirs = lake.select(*PLACE, "offset", _fingerprint().alias("in_lake"))
+    return (
+        ours.join(theirs, [*PLACE, "offset"])
+        .groupBy(*PLACE, "hour")
+        .agg(
+            F.count("*").alias("records"),
+            F.sum("in_topic").alias("in_topic"),
+            F.sum("in_lake").alias("in_lake"),
+        )
+        .orderBy(*PLACE, "hour")
+    )
+
+
+def _fingerprint() -> Column:
+    """A number for what a record is. Hashes skip what is null, so that it is null is said
+    beside; a long's sum would overflow, a decimal's does not."""
+    headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
+    told = F.transform(
+        headers, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"])
+    )
+    return F.xxhash64(
+        "offset", F.col("key").isNull(), "key", F.col("value").isNull(), "value",
+        F.unix_micros("timestamp"), F.size(headers), told,
+    ).cast("decimal(20,0)")  # fmt: skip

@@ -32,6 +32,10 @@ class Plan:
     about: str
     chunk: int = 0
     records: int = 0
+    # How many records were looked at, and the bytes of the keys and values that were written.
+    # Zero in states that were written before these were counted.
+    read: int = 0
+    bytes: int = 0
     # Empty in states that were written before runs were told apart.
     run: str = ""
 
@@ -63,6 +67,8 @@ class Plan:
             "chunk_rows": self.chunk_rows,
             "chunk": self.chunk,
             "records": self.records,
+            "read": self.read,
+            "bytes": self.bytes,
             "run": self.run,
             "bounds": {f"{t}/{p}": list(ends) for (t, p), ends in sorted(self.bounds.items())},
         }
@@ -92,6 +98,8 @@ def load_plan(path: str, about: str) -> Plan | None:
             str(document["about"]),
             int(document["chunk"]),
             int(document["records"]),
+            int(document.get("read", 0)),
+            int(document.get("bytes", 0)),
             str(document.get("run", "")),
         )
     except FileNotFoundError:

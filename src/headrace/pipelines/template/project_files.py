@@ -1,10 +1,11 @@
 """A project of Spark Declarative Pipelines, written out with a topic's name in it.
 
     spark-pipeline.yml            what `spark-pipelines run` reads
+    spark.conf                    what Spark has to know at its start: where the catalog is
     transformations/events.py     the topic as a streaming table, by the connector
     transformations/by_key.sql    a view on it, in SQL
 
-The files lie beside this module as they are, but for three words in angle brackets.
+The files lie beside this module as they are, but for a few words in angle brackets.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headrace.core.values import check_name
 
 FILES = (
     "spark-pipeline.yml",
+    "spark.conf",
     "README.md",
     "transformations/events.py.txt",
     "transformations/by_key.sql",
@@ -33,6 +35,8 @@ def write_project(folder: str, *, topic: str, servers: str) -> list[str]:
         "<servers>": servers,
         "<name>": root.resolve().name,
         "<storage>": (root.resolve() / "storage").as_uri(),
+        "<tables>": (root.resolve() / "tables").as_uri(),
+        "<catalog>": str(root.resolve() / "catalog"),
     }
     texts = {}
     for name in FILES:
