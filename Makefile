@@ -86,7 +86,7 @@ load: $(STAMP) ## the long load test of the doors: 700 consumers, 200,000 messag
 hostile: $(STAMP) ## two hours of a hostile client: memory, waiting times and promises of the others
 	@HEADRACE_HOSTILE_SECONDS=$${HEADRACE_HOSTILE_SECONDS:-7200} $(PYTEST) -q -s tests/hostile --timeout 0 $(ARGS)
 
-spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table
+spark-soak: $(STAMP) ## the long Spark soak: 20 faults on a cluster, each row once in topic and table, in a folder and in S3
 	@HEADRACE_SPARK_FAULTS=$${HEADRACE_SPARK_FAULTS:-20} $(PYTEST) -q -m spark_soak --timeout 0 $(ARGS)
 
 ecosystem: $(STAMP) ## Kafka's tools, frameworks and collectors on a node, beside Apache Kafka (needs Maven; root or sudo)

@@ -3,7 +3,7 @@
     python -m tests.spark.flowing SERVERS SOURCE TARGET FOLDER MASTER
 
         source ──┬── format("headrace"), exactlyOnce ──> target
-                 └── the archive's job ────────────────> FOLDER/lake
+                 └── the archive's job ────────────────> a lake, as FOLDER/lake.json says
 
 Whoever tests it kills it; started again it goes on from its checkpoints. It flows
 until there is a file FOLDER/enough, then takes what is left and ends. A file
@@ -13,6 +13,7 @@ as the file says.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +32,14 @@ ROWS_PER_BATCH = 500
 
 
 def archive_settings(servers: str, source: str, folder: Path, trigger: str) -> ArchiveSettings:
+    """The lake is where FOLDER/lake.json says."""
     return ArchiveSettings.from_mapping(
         {
             "pipeline": "archive",
             "servers": servers,
             "topic": source,
-            "lake": str(folder / "lake"),
+            "checkpoint": str(folder / "archive"),
+            **json.loads((folder / "lake.json").read_text()),
             "trigger": trigger,
             "rows_per_batch_max": ROWS_PER_BATCH,
             "compact_every": 6,

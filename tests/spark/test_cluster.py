@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interop.conftest import NodeProcess
 from tests.pipelines.conftest import NOON_MS, metric
+from tests.pipelines.object_store import object_store
 from tests.spark.conftest import Topic
 from tests.spark.daemons import Cluster, spark_home, standalone
 from tests.spark.flowing import archive_settings
@@ -27,12 +29,14 @@ from headrace.client.kafka.producing import KafkaProducer
 from headrace.pipelines import __main__ as submitted
 from headrace.pipelines.archive.job import raw_table
 from headrace.pipelines.status import status_of
+from headrace.pipelines.table import LakeTable
 
 PROJECT = Path(__file__).parent.parent.parent
 RUN_SECONDS = 600
 ROWS_PER_FAULT = 1_000
 # Without `make spark-soak`: as many as it takes to lose an executor, a driver and a node.
 FAULTS_IN_SHORT = 3
+IS_LONG = "HEADRACE_SPARK_FAULTS" in os.environ
 
 # As heavy as a session of its own each; they do not run beside it.
 pytestmark = pytest.mark.timeout(900)
@@ -90,7 +94,10 @@ def test_a_cluster_rolls_up_what_spark_submit_hands_in_and_publishes_it(
 class Flow:
     """The driver, as a process that can be killed with everything that it started."""
 
-    def __init__(self, cluster: Cluster, node: NodeProcess, folder: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, node: NodeProcess, folder: Path, lake: dict[str, Any]
+    ) -> None:
+        (folder / "lake.json").write_text(json.dumps(lake))
         self.node = node
         self.cluster = cluster
         self.folder = folder
@@ -154,8 +161,13 @@ class Flow:
             wanted = dict.fromkeys(((topic.name, index) for index in topic.partitions), LATEST)
             return sum(each.offset for each in cluster.offsets(wanted, READ_UNCOMMITTED).values())
 
-    def _table_files(self) -> int:
-        return len(list((self.folder / "lake" / "raw").glob("_delta_log/*.json")))
+    @property
+    def table(self) -> LakeTable:
+        settings = archive_settings(self.node.bootstrap, self.source.name, self.folder, "once")
+        return raw_table(settings)
+
+    def _table_files(self) -> set[str]:
+        return {file.path for file in self.table.files()}
 
     def finish(self) -> None:
         """To the end; a run that a fault broke is begun again."""
@@ -221,15 +233,26 @@ FAULTS: tuple[Callable[[Flow, random.Random], None], ...] = (
 )
 
 
+@pytest.fixture
+def lakes(tmp_path: Path) -> Iterator[dict[str, dict[str, Any]]]:
+    """Settings of a lake in a folder, and of one in a bucket."""
+    with object_store() as s3:
+        yield {
+            "folder": {"lake": str(tmp_path / "lake")},
+            "bucket": {"lake": f"s3://{s3.new_bucket()}/lake", "storage": s3.options},
+        }
+
+
 @pytest.mark.spark_soak
 @pytest.mark.timeout(0)
+@pytest.mark.parametrize("where", ["folder", "bucket"] if IS_LONG else ["bucket"])
 def test_rows_flow_once_to_a_topic_and_a_table_whatever_fails(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, lakes: dict[str, dict[str, Any]], where: str
 ) -> None:
     faults = int(os.environ.get("HEADRACE_SPARK_FAULTS", FAULTS_IN_SHORT))
     chance = random.Random(faults)
     node = NodeProcess(tmp_path / "data")
-    flow = Flow(cluster, node, tmp_path)
+    flow = Flow(cluster, node, tmp_path, lakes[where])
     published = 0
     try:
         for number in range(faults):
@@ -240,8 +263,7 @@ def test_rows_flow_once_to_a_topic_and_a_table_whatever_fails(
             FAULTS[number % len(FAULTS)](flow, chance)
         flow.finish()
         assert values(flow.target.consume(published)) == numbers(0, published)
-        table = raw_table(archive_settings(node.bootstrap, flow.source.name, tmp_path, "once"))
-        assert sorted(row["value"] for row in table.rows()) == numbers(0, published)
+        assert sorted(row["value"] for row in flow.table.rows()) == numbers(0, published)
     finally:
         flow.kill()
         node.stop()
