@@ -155,6 +155,17 @@ def test_bad_records_become_dead_letters(topic: NodeProcess, is_stream: bool) ->
         found = sorted((letter.group, letter.raw) for letter in handle.dead_letters(TOPIC))
         bad = (b"nonsense", b"worse")
         assert found == [(group, raw) for group in ("audit", "rollup") for raw in bad]
+        # Letters would be bad again, and have letters of their own, and these too.
+        del given["progressGroup"]
+        options = parse_read_options({**given, "subscribePattern": ".*"}, "stream")
+        reader = HeadraceStreamReader(options, schema_of(column_names(options.shape)))
+        assert sorted(reader.latestOffset({}, ReadAllAvailable())) == [TOPIC]
+        reader.stop()
+        everything = {"servers": topic.bootstrap, "subscribePattern": ".*"}
+        options = parse_read_options(everything, "stream")
+        reader = HeadraceStreamReader(options, schema_of(column_names(options.shape)))
+        assert sorted(reader.latestOffset({}, ReadAllAvailable())) == [TOPIC, f"{TOPIC}.dlq"]
+        reader.stop()
 
 
 def test_ddl_names_every_column() -> None:

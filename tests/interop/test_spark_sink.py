@@ -20,7 +20,7 @@ from headrace.spark import sink
 from headrace.spark.options import parse_read_options
 from headrace.spark.planning import Planner, batch_ranges, connect
 from headrace.spark.rows import read_range
-from headrace.spark.sink import Task, Written, write_rows
+from headrace.spark.sink import Task, Written, tell_skipped, write_rows
 from headrace.spark.write_options import WriteOptions, parse_write_options
 
 TOPIC = "orders"
@@ -101,12 +101,17 @@ def numbers(start: int, end: int) -> list[bytes]:
     return [b"%06d" % number for number in range(start, end)]
 
 
-def test_a_task_that_is_repeated_writes_nothing(options: WriteOptions) -> None:
+def test_a_task_that_is_repeated_writes_nothing(
+    options: WriteOptions, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in (0, 1):
         assert not write(options, 0, number, number * 100, number * 100 + 100).skipped
     again = write(options, 0, 1, 100, 200)
     assert again.skipped
     assert again.rows == 100
+    # A write by names that were used before is no repetition, and its rows are lost.
+    tell_skipped([again, None], "nightly", 0)
+    assert "100 rows of batch 0 of sink 'nightly' were not written" in caplog.text
     assert not write(options, 1, 0, 200, 300).skipped
     assert comes_to(options, numbers(0, 300))
 

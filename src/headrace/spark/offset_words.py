@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.core.errors import InvalidOption
 from headrace.core.limits import TIMESTAMP_MS_MAX
+from headrace.spark.offsets import TOPIC_ID
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -53,6 +54,12 @@ def parse_offsets(option: str, text: str, *, is_start: bool, is_stream: bool) ->
                 "give 'earliest' or offsets"
             )
         return Bound(option, False, found, {})
+    if not text.lstrip().startswith("{"):
+        raise InvalidOption(
+            f"option {option!r} is {text!r}; give {'earliest' if is_start else 'latest'}"
+            f"{', latest' if is_start and is_stream else ''} or JSON as in "
+            '{"orders": {"0": 23}}'
+        )
     places = parse_places(option, text)
     for (topic, partition), offset in places.items():
         if offset == EARLIEST and not is_start:
@@ -110,6 +117,9 @@ def parse_places(option: str, text: str) -> dict[Place, int]:
                 f'option {option!r}: {topic!r} needs offsets by partition, as in {{"0": 23}}'
             )
         for partition, offset in partitions.items():
+            if partition == TOPIC_ID:
+                # Part of what Spark shows as a query's position, which people copy from there.
+                continue
             if not partition.isdecimal() or isinstance(offset, bool) or type(offset) is not int:
                 raise InvalidOption(
                     f"option {option!r}: {partition!r}: {offset!r} of {topic!r} is not a "

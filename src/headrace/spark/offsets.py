@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-_ID = "id"
+# Beside the partitions of a topic.
+TOPIC_ID = "id"
 
 
 class TopicPosition(NamedTuple):
@@ -27,7 +28,7 @@ def encode_position(position: Mapping[str, TopicPosition]) -> dict[str, dict[str
     encoded: dict[str, dict[str, Any]] = {}
     for name in sorted(position):
         topic = position[name]
-        encoded[name] = {_ID: topic.id} | {
+        encoded[name] = {TOPIC_ID: topic.id} | {
             str(index): topic.partitions[index] for index in sorted(topic.partitions)
         }
     return encoded
@@ -36,8 +37,8 @@ def encode_position(position: Mapping[str, TopicPosition]) -> dict[str, dict[str
 def decode_position(encoded: Mapping[str, Mapping[str, Any]]) -> Position:
     return {
         name: TopicPosition(
-            str(topic.get(_ID, "")),
-            {int(index): int(offset) for index, offset in topic.items() if index != _ID},
+            str(topic.get(TOPIC_ID, "")),
+            {int(index): int(offset) for index, offset in topic.items() if index != TOPIC_ID},
         )
         for name, topic in encoded.items()
     }

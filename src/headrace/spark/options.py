@@ -31,6 +31,7 @@ from headrace.core.environment import (
     check_environment,
 )
 from headrace.core.errors import InvalidArgument, InvalidOption
+from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.spark.decoding_options import Decoding, parse_decoding
 from headrace.spark.offset_words import (
     EARLIEST,
@@ -185,7 +186,7 @@ def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
 def parse_servers(given: Mapping[str, str]) -> tuple[str, ...]:
     if SERVERS not in given:
         return (_server_in(os.environ),)
-    servers = tuple(part.strip() for part in given[SERVERS].split(",") if part.strip())
+    servers = tuple(_bare(part.strip()) for part in given[SERVERS].split(",") if part.strip())
     if not servers:
         raise InvalidOption(
             f"option {SERVERS!r} (or 'servers') is empty; set it to host:port of a node"
@@ -196,6 +197,13 @@ def parse_servers(given: Mapping[str, str]) -> tuple[str, ...]:
         except InvalidArgument as error:
             raise InvalidOption(f"option {SERVERS!r}: {error}") from None
     return servers
+
+
+def _bare(server: str) -> str:
+    """Without what our own URLs and Kafka's listeners have before an address."""
+    scheme, separator, rest = server.partition("://")
+    known = (URL_SCHEME.removesuffix("://"), "plaintext")
+    return rest.rstrip("/") if separator and scheme.lower() in known else server
 
 
 def _server_in(environment: Mapping[str, str]) -> str:
@@ -327,6 +335,8 @@ def _check_together(given: Mapping[str, str], parsed: ReadOptions) -> None:
         )
     if parsed.path is not None and parsed.progress_group is not None:
         raise InvalidOption("option 'progressGroup' needs a server; leave it out with 'path'")
+    if parsed.decoding and parsed.decoding.to_dead_letters:
+        _check_no_letters(parsed.topics)
     if parsed.path is not None and parsed.decoding and parsed.decoding.to_dead_letters:
         raise InvalidOption(
             "option 'badRecords': dead letters need a server to write to; use 'column' with 'path'"
@@ -353,6 +363,15 @@ def _check_times(starting: Bound, ending: Bound) -> None:
             raise InvalidOption(
                 f"option {starting.option!r} ({start_ms}) is behind {ending.option!r} ({end_ms}); "
                 "begin at or before the end"
+            )
+
+
+def _check_no_letters(topics: Topics) -> None:
+    for name in topics.named() or ():
+        if name.endswith(DEAD_LETTER_SUFFIX):
+            raise InvalidOption(
+                f"option 'badRecords': {name!r} holds dead letters, and those that are bad would "
+                "become dead letters of dead letters; use 'column'"
             )
 
 

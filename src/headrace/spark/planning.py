@@ -22,6 +22,7 @@ from headrace.client.kafka.cluster import (
     TopicInfo,
 )
 from headrace.core.errors import InvalidOption
+from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.spark.filters import Narrowing
 from headrace.spark.offset_words import Bound
 from headrace.spark.offsets import Position, TopicPosition
@@ -61,11 +62,19 @@ class Planner:
         wanted = self._options.topics
         if wanted.pattern is not None:
             there = self._cluster.topics()
-            names = [name for name, topic in there.items() if not topic.is_internal]
+            names = [name for name, topic in there.items() if self._may_match(topic)]
             return {name: there[name] for name in topic_pattern(wanted.pattern).choose(names)}
         named = wanted.named() or ()
         found = self._cluster.topics(named)
         return {name: self._assigned(found[name]) for name in sorted(named) if name in found}
+
+    def _may_match(self, topic: TopicInfo) -> bool:
+        """Whether a pattern is asked. A query that writes dead letters does not read them
+        behind their topics: they would be bad again, and have dead letters of their own."""
+        decoding = self._options.decoding
+        writes_letters = decoding is not None and decoding.to_dead_letters
+        is_letters = writes_letters and topic.name.endswith(DEAD_LETTER_SUFFIX)
+        return not topic.is_internal and not is_letters
 
     def _assigned(self, topic: TopicInfo) -> TopicInfo:
         if self._options.topics.assigned is None:

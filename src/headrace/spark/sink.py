@@ -27,7 +27,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -44,6 +44,7 @@ from headrace.client.kafka.offsets import Committed, committed_positions, delete
 from headrace.client.kafka.producing import KafkaProducer
 from headrace.core.errors import HeadraceError, InvalidOption, UnknownTopic
 from headrace.core.values import note_spark_rows, spark_rows_of
+from headrace.core.wording import counted
 from headrace.spark.outgoing import RowEncoder
 from headrace.spark.write_options import WriteOptions, check_columns
 from headrace.wire.kafka.errors import ErrorCode
@@ -220,7 +221,10 @@ class HeadraceWriter(DataSourceArrowWriter):
         return write_rows(self._options, iterator, task, number)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if not self._options.exactly_once or self._options.sink_id is not None:
+        if not self._options.exactly_once:
+            return
+        if self._options.sink_id is not None:
+            tell_skipped(messages, self._sink, self._options.batch_id)
             return
         # Nobody will ask for the markers of this write again.
         with connect(self._options) as cluster:
@@ -253,6 +257,20 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """What tasks committed stays, and the batch comes again: at least once it is
         written again, exactly once it is recognised."""
+
+
+def tell_skipped(
+    messages: Sequence[WriterCommitMessage | None], sink: str, batch: int | None
+) -> None:
+    """Warn where a batch was there already: rows of another write by the same names are lost."""
+    rows = sum(each.rows for each in messages if isinstance(each, Written) and each.skipped)
+    if rows:
+        logger.warning(
+            "headrace: %s of batch %s of sink %r %s not written, because that batch was written "
+            "before; what is new needs another 'batchId', a query that begins anew another "
+            "'sinkId', and so does each of several writes in one foreachBatch",
+            counted(rows, "row"), batch, sink, "was" if rows == 1 else "were",
+        )  # fmt: skip
 
 
 def _context() -> TaskContext:

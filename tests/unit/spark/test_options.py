@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headrace.core.errors import InvalidOption
 from headrace.spark.offset_words import EARLIEST, LATEST
+from headrace.spark.offsets import TopicPosition, encode_position
 from headrace.spark.options import COLUMNS, ReadOptions, parse_read_options
 from headrace.spark.write_options import parse_write_options
 
@@ -108,6 +111,8 @@ def test_an_address_in_the_environment_that_is_no_use_is_refused(
         batch(subscribe="orders")
 
 
+DECODED = {"valueFormat": "json", "valueSchema": "a INT", "badRecords": "dead-letters"}
+LETTERS = {**TOPIC, **DECODED}
 WRONG = [
     ({"subscribe": "a"}, "'kafka.bootstrap.servers' .*missing; set it to host:port"),
     ({"servers": "nowhere", "subscribe": "a"}, "'nowhere' is not an address; write it as host"),
@@ -120,8 +125,12 @@ WRONG = [
     ({**SERVER, "assign": '{"a": 1}'}, "'a' needs a list of partitions"),
     ({**SERVER, "assign": '{"a": []}'}, "'assign' names no partition"),
     ({**TOPIC, "path": "data"}, "'path' and 'kafka.bootstrap.servers' contradict"),
-    ({**TOPIC, "startingOffsets": "middle"}, "'startingOffsets' is not JSON"),
-    ({**TOPIC, "startingOffsets": "[1]"}, "'startingOffsets' is not a JSON object"),
+    ({**TOPIC, "startingOffsets": "earlist"}, "'startingOffsets' is 'earlist'; give earliest"),
+    ({**TOPIC, "startingOffsets": "[1]"}, "or JSON as in"),
+    ({**TOPIC, "startingOffsets": "{1}"}, "'startingOffsets' is not JSON"),
+    ({**TOPIC, "servers": "http://node:9092"}, "not an address; write it as host:port"),
+    ({**LETTERS, "subscribe": "orders.dlq"}, "'orders.dlq' holds dead letters"),
+    ({**SERVER, **DECODED, "assign": '{"a.dlq": [0]}'}, "'a.dlq' holds dead letters"),
     ({**TOPIC, "startingOffsets": '{"orders": 5}'}, "'orders' needs offsets by partition"),
     ({**TOPIC, "startingOffsets": '{"orders": {"x": 5}}'}, "not a partition's number"),
     ({**TOPIC, "startingOffsets": '{"orders": {"0": -5}}'}, "-5 of orders:0 is not an offset"),
@@ -206,6 +215,25 @@ WRONG_IN_A_STREAM = [
     ),
     ({**TOPIC, "view": "dead-letters"}, "a picture of this moment .*use spark.read"),
 ]
+
+
+def test_servers_may_be_written_as_urls_and_as_kafka_s_listeners() -> None:
+    given = "headrace://one:7000/, PLAINTEXT://two:9092,three:1"
+    assert batch(servers=given, subscribe="orders").servers == ("one:7000", "two:9092", "three:1")
+
+
+def test_a_position_as_spark_shows_it_is_a_start() -> None:
+    position = encode_position({"orders": TopicPosition("5f0c", {0: 12, 1: 7})})
+    found = batch(**TOPIC, startingOffsets=json.dumps(position)).starting
+    assert found.places == {("orders", 0): 12, ("orders", 1): 7}
+
+
+def test_a_sink_with_a_name_needs_the_number_of_its_batch() -> None:
+    given = {**SERVER, "topic": "orders", "exactlyOnce": "true", "sinkId": "nightly"}
+    with pytest.raises(InvalidOption, match="'batchId' is missing: .* or leave 'sinkId' out"):
+        parse_write_options(given, is_stream=False)
+    assert parse_write_options(given | {"batchId": "3"}, is_stream=False).batch_id == 3
+    assert parse_write_options(given, is_stream=True).sink_id == "nightly"
 
 
 @pytest.mark.parametrize(("given", "says"), [*WRONG, *WRONG_IN_A_BATCH])

@@ -288,7 +288,7 @@ def parse_address(address: str) -> tuple[str, int]:
     """`host:port`, where a host that is an IPv6 address stands in brackets."""
     host, colon, port = address.strip().rpartition(":")
     with suppress(ValueError):
-        if colon and host and 0 < int(port) < 65536:
+        if colon and host and "/" not in host and 0 < int(port) < 65536:
             return host.removeprefix("[").removesuffix("]"), int(port)
     raise InvalidArgument(f"{address!r} is not an address; write it as host:port")
 
