@@ -26,6 +26,7 @@ it cannot say which test to repair.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import select
 import signal
@@ -143,6 +144,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _plain_loggers() -> Iterator[None]:
+    """When PySpark tells of a query's error it makes its own class that of all loggers that are
+    made later, and those write JSON."""
+    yield
+    logging.setLoggerClass(logging.Logger)
 
 
 @pytest.hookimpl(tryfirst=True)

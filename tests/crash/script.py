@@ -74,7 +74,7 @@ def _consume(actor: Actor, step: int) -> None:
         actor.settle("extend", topic, messages[:1])
         actor.settle("ack", topic, messages[:4])
         actor.settle("nack", topic, messages[4:6], error="no")
-        actor.settle("reject", topic, messages[6:7], reason="bad")
+        actor.settle("reject", topic, messages[6:7], error="bad")
         actor.settle("release", topic, messages[7:8])
     # Nobody ever finishes these, so they run out of attempts.
     for _ in range(3):

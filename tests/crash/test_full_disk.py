@@ -274,7 +274,7 @@ def _try_to_work(actor: Actor) -> None:
         actor.publish("jobs", [f"{step}-{n}" for n in range(5)])
         messages = actor.lease("jobs", 5)
         actor.settle("ack", "jobs", messages[:2])
-        actor.settle("reject", "jobs", messages[2:3], reason="no")
+        actor.settle("reject", "jobs", messages[2:3], error="no")
         actor.settle("nack", "jobs", messages[3:], error="no")
         actor.create_topic(f"more-{step}", 2)
         actor.commit("readers", "jobs", 0, 0)

@@ -107,7 +107,7 @@ def test_what_is_lost_without_syncing_is_lost_whole_and_haunts_nobody(
         messages = actor.lease("lazy", 9)
         actor.settle("ack", "lazy", messages[:4])
         actor.settle("nack", "lazy", messages[4:6], error="no")
-        actor.settle("reject", "lazy", messages[6:8], reason="bad")
+        actor.settle("reject", "lazy", messages[6:8], error="bad")
         for partition in actor.handle.topic("lazy").partitions:
             actor.commit("readers", "lazy", partition.partition, partition.high_watermark)
         if step == 4:

@@ -90,7 +90,7 @@ class Worker:
             elif kind < 0.7:
                 actor.settle("nack", topic, rest, error="not now")
             elif kind < 0.76:
-                actor.settle("reject", topic, rest[:2], reason="no")
+                actor.settle("reject", topic, rest[:2], error="no")
                 actor.settle("ack", topic, rest[2:])
             elif kind < 0.82:
                 actor.settle("release", topic, rest)

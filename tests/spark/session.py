@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,10 +66,24 @@ def environment() -> dict[str, str]:
     }
 
 
+def leave_handlers_alone() -> None:
+    """PySpark's loggers of query errors make each handler that they are given write JSON. They do
+    not propagate, so pytest gives them its own, and `caplog.text` would be JSON for all tests
+    that follow in this process."""
+    from pyspark.logger import PySparkLogger
+
+    kind = logging.getLoggerClass()
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        logger.addHandler = partial(logging.Logger.addHandler, logger)  # type: ignore[method-assign]
+    logging.setLoggerClass(kind)
+
+
 def start_session(folder: Path, master: str = "local[2,4]") -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
+    leave_handlers_alone()
     (folder / "log4j2.properties").write_text(
         "rootLogger.level = error\n"
         "rootLogger.appenderRef.stdout.ref = console\n"

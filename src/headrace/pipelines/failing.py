@@ -40,19 +40,26 @@ def as_one_line(error: Exception) -> str:
 @contextmanager
 def no_query_log() -> Iterator[None]:
     """PySpark also logs an error of a query as JSON with its whole stack; here it becomes
-    one line. Nothing happens where there is no Spark."""
+    one line. Nothing happens where there is no Spark.
+
+    To make its logger, PySpark makes its own class that of all loggers that the process has
+    not made yet. Those of ours, and of our users, stay what they were.
+    """
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:
         yield
         return
+    kind = logging.getLoggerClass()
     query_log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logging.setLoggerClass(kind)
     before = query_log.level
     query_log.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
         query_log.setLevel(before)
+        logging.setLoggerClass(kind)
 
 
 def is_of_spark(error: Exception) -> bool:

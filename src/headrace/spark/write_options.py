@@ -85,16 +85,16 @@ def parse_write_options(
         raise InvalidOption("option 'batchId' is given by Spark in a stream; leave it out")
     if "batchId" in given and "sinkId" not in given:
         raise InvalidOption("option 'batchId' counts the batches of a sink; name that by 'sinkId'")
+    if not 0 < len(given.get("sinkId", "x")) <= _SINK_ID_CHARACTERS_MAX:
+        raise InvalidOption(
+            f"option 'sinkId' has {len(given['sinkId'])} characters; give it 1 to "
+            f"{_SINK_ID_CHARACTERS_MAX}, the same ones in every run"
+        )
     if "sinkId" in given and "batchId" not in given and not is_stream:
         raise InvalidOption(
             "option 'batchId' is missing: a batch of sink "
             f"{given['sinkId']!r} that was written is not written again, so each needs a number "
             "of its own; set it, or leave 'sinkId' out and the write is a sink of its own"
-        )
-    if not 0 < len(given.get("sinkId", "x")) <= _SINK_ID_CHARACTERS_MAX:
-        raise InvalidOption(
-            f"option 'sinkId' has {len(given['sinkId'])} characters; give it 1 to "
-            f"{_SINK_ID_CHARACTERS_MAX}, the same ones in every run"
         )
     if duration(given, "transactionTimeout", TRANSACTION_TIMEOUT_MS) <= 0:
         raise InvalidOption("option 'transactionTimeout' is 0; give a task the time it takes")

@@ -101,6 +101,8 @@ class SdkDoor:
     def settle(self, act: Act, receipts: Sequence[str], **options: Any) -> list[str | None]:
         if "visibility" in options:
             options["seconds"] = options.pop("visibility")
+        if "reason" in options:
+            options["error"] = options.pop("reason")
         outcomes = []
         with _refusing():
             for receipt in receipts:
