@@ -10,7 +10,7 @@ write those anew. The log takes new for old files in one commit, with the batch'
 a batch that comes again changes nothing. An older record never overwrites a newer one,
 since rows of the table and of the batch are compared by offset.
 
-Rejected: MERGE by delta-rs. It writes the same files anew, about three times as fast, but
+Rejected: MERGE by delta-rs. It writes the same files anew, and faster, but
 in the driver's process and memory, and for Delta tables alone (docs/pipelines.md).
 """
 
