@@ -28,20 +28,18 @@ def describe(place: Path) -> dict[str, str]:
     }
 
 
-def commit() -> str:
-    folder = Path(__file__).parent
-
+def commit(project: Path = Path(__file__).parent.parent) -> str:
     def git(*arguments: str) -> str:
         try:
             done = subprocess.run(
-                ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
+                ["git", *arguments], cwd=project, capture_output=True, text=True, check=False
             )
         except FileNotFoundError:
             return ""
         return done.stdout.strip()
 
     name = git("rev-parse", "--short", "HEAD") or "unknown"
-    return f"{name} with changes" if git("status", "--porcelain", "../src") else name
+    return f"{name} with changes" if git("status", "--porcelain", "src") else name
 
 
 def filesystem_of(place: Path) -> str:

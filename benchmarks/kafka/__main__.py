@@ -3,6 +3,7 @@
     python -m benchmarks.kafka                        everything, in about an hour
     python -m benchmarks.kafka --rows latency share   these rows alone
     python -m benchmarks.kafka --quick --no-kafka     tiny sizes: whether it works
+    python -m benchmarks.kafka --before ../older      beside a node of that checkout
 
 Results are printed as tables and written to kafka.json and kafka.md in --output;
 progress goes to standard error. Nothing is asserted about speed.
@@ -20,6 +21,7 @@ from rich.console import Console
 
 from benchmarks import machine
 from benchmarks.kafka import report
+from benchmarks.kafka.apache import VERSION
 from benchmarks.kafka.bench import Bench
 from benchmarks.kafka.generator import Generator, NotBuilt
 from benchmarks.kafka.rows import ROWS
@@ -50,12 +52,14 @@ def main() -> int:
         # There is nothing to measure with; that is what every row says.
         measured = [report.Measured(row, [], f"not run: {error}") for row in chosen]
     else:
-        bench = Bench(place, sizes, generator, kafka=not arguments.no_kafka)
+        bench = Bench(
+            place, sizes, generator, kafka=not arguments.no_kafka, before=arguments.before
+        )
         try:
             measured = [_measure(row, bench, is_tiny=arguments.quick) for row in chosen]
         finally:
             bench.close()
-        described["Kafka"] = (bench.no_kafka and f"not run: {bench.no_kafka}") or _kafka_version()
+        described["peer"] = _peer(bench, arguments.before)
     described["load after"] = machine.describe(place)["load"]
     report.write(place, described, measured)
     report.print_table(measured, Console(width=None if sys.stdout.isatty() else 160))
@@ -79,10 +83,19 @@ def _measure(row: report.Row, bench: Bench, *, is_tiny: bool) -> report.Measured
     return report.Measured(row, lines, failure)
 
 
-def _kafka_version() -> str:
-    from benchmarks.kafka.apache import VERSION
-
+def _peer(bench: Bench, before: Path | None) -> str:
+    if before is not None:
+        return f"a node of {before}, commit {machine.commit(before)}"
+    if bench.no_kafka:
+        return f"not run: {bench.no_kafka}"
     return f"Apache Kafka {VERSION}, KRaft, one node"
+
+
+def _checkout(text: str) -> Path:
+    path = Path(text).resolve()
+    if not (path / ".venv/bin/python").is_file():
+        raise argparse.ArgumentTypeError(f"{path} is not a checkout that is set up; run make check there once")
+    return path
 
 
 def _arguments() -> argparse.Namespace:
@@ -94,6 +107,10 @@ def _arguments() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it work?")
     parser.add_argument("--no-kafka", action="store_true", help="measure ours alone")
+    parser.add_argument(
+        "--before", type=_checkout, metavar="CHECKOUT",
+        help="measure a node of this checkout, which is set up, in Kafka's place",
+    )  # fmt: skip
     parser.add_argument("--runs", type=int, help="how often rows of throughput are repeated")
     parser.add_argument(
         "--clearing-gb", type=float, help="what the row `clearing` compacts and deletes"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.kafka.apache import Kafka
-from benchmarks.kafka.brokers import Broker, Headrace
+from benchmarks.kafka.brokers import Before, Broker, Headrace
 from benchmarks.kafka.generator import Generator
 from benchmarks.kafka.sizes import Sizes
 from benchmarks.maven import NoJars
@@ -19,13 +19,25 @@ WARM_PARTITIONS = 6
 
 
 class Bench:
-    def __init__(self, place: Path, sizes: Sizes, generator: Generator, *, kafka: bool) -> None:
+    def __init__(
+        self,
+        place: Path,
+        sizes: Sizes,
+        generator: Generator,
+        *,
+        kafka: bool,
+        before: Path | None = None,
+    ) -> None:
         self.sizes = sizes
         self.generator = generator
         self.place = place / "brokers"
         shutil.rmtree(self.place, ignore_errors=True)
         # Why there is no Apache Kafka beside ours, if there is none.
-        self.no_kafka = "" if kafka else "not asked for"
+        self.no_kafka = "" if kafka and not before else "not asked for"
+        # The checkout whose node is measured beside ours in Kafka's place.
+        self._before = before
+        # The name of the broker that ours is compared with.
+        self.peer = Before.name if before else Kafka.name
         self._running: dict[str, Broker] = {}
         self._numbers = 0
 
@@ -38,14 +50,15 @@ class Bench:
         print(f"    {text}", file=sys.stderr, flush=True)
 
     def brokers(self) -> list[Broker]:
-        """Ours and Kafka, if it can be had, both warm; the same ones for every row."""
+        """Ours and its peer, if it can be had, both warm; the same ones for every row."""
         return [self._warm(name) for name in self.names()]
 
     def ours(self) -> Broker:
         return self._warm("headrace")
 
     def names(self) -> list[str]:
-        return ["headrace"] if self.no_kafka or not self._has_kafka() else ["headrace", "kafka"]
+        has_peer = self._before is not None or (not self.no_kafka and self._has_kafka())
+        return [Headrace.name, self.peer] if has_peer else [Headrace.name]
 
     def _has_kafka(self) -> bool:
         if "kafka" not in self._running:
@@ -76,7 +89,11 @@ class Bench:
         """A broker with an empty directory of its own, not started."""
         self._numbers += 1
         place = self.place / f"{name}-{self._numbers}"
-        return Kafka(place) if name == "kafka" else Headrace(place, is_plain=is_plain)
+        if name == Kafka.name:
+            return Kafka(place)
+        if name == Before.name and self._before is not None:
+            return Before(place, self._before)
+        return Headrace(place, is_plain=is_plain)
 
     @contextmanager
     def own(self, name: str, *, is_plain: bool = False) -> Iterator[Broker]:

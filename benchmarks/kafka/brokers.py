@@ -199,22 +199,26 @@ class Headrace(Broker):
 
     name = "headrace"
 
-    def __init__(self, place: Path, *, is_plain: bool = False) -> None:
+    def __init__(
+        self, place: Path, *, is_plain: bool = False, project: Path = PROJECT, python: str = ""
+    ) -> None:
         super().__init__(place)
         self._is_plain = is_plain
+        self._project = project
+        self._python = python or sys.executable
 
     def prepare(self) -> None:
         pass
 
     def command(self) -> list[str]:
         return [
-            sys.executable, "-c", "from headrace.cli.main import main; main()", "serve",
+            self._python, "-c", "from headrace.cli.main import main; main()", "serve",
             "--data", str(self.place / "data"), "--kafka", self.bootstrap,
             "--log-level", "warning",
         ]  # fmt: skip
 
     def environment(self) -> dict[str, str]:
-        paths = [str(PROJECT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(self._project / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
         plain = {"HEADRACE_PURE": "1"} if self._is_plain else {}
         # An empty address leaves a door shut: Kafka's alone is open.
         shut = {"HEADRACE_HTTP": "", "HEADRACE_GRPC": ""}
@@ -222,6 +226,19 @@ class Headrace(Broker):
 
     def durability(self, durability: Durability) -> dict[str, str]:
         return {"headrace.durability": durability}
+
+
+class Before(Headrace):
+    """A node of another checkout that is set up: what ours was before a change."""
+
+    name = "before"
+
+    def __init__(self, place: Path, checkout: Path) -> None:
+        super().__init__(place, project=checkout, python=str(checkout / ".venv/bin/python"))
+
+    def environment(self) -> dict[str, str]:
+        # A path that leads to our own modules would hide those of the checkout.
+        return {**super().environment(), "PYTHONPATH": str(self._project / "src")}
 
 
 def wait_for_topics(admin: Any, topics: Mapping[str, int]) -> dict[str, str]:

@@ -47,12 +47,12 @@ def latency(bench: Bench) -> Iterator[Line]:
             f"broker {median(load.cores for load in found['headrace']):.2f} core"
         )
         what = f"{rate:,} msg/s on {partitions} partition{'s' if partitions > 1 else ''}"
-        kafka = found.get("kafka", [])
+        peer = found.get(bench.peer, [])
         yield Line(
             f"{what}, p50",
             "ms",
             [load.p50_ms for load in found["headrace"]],
-            [load.p50_ms for load in kafka],
+            [load.p50_ms for load in peer],
             at_most(RATES[rate][0]),
             note,
         )
@@ -60,7 +60,7 @@ def latency(bench: Bench) -> Iterator[Line]:
             f"{what}, p99",
             "ms",
             [load.p99_ms for load in found["headrace"]],
-            [load.p99_ms for load in kafka],
+            [load.p99_ms for load in peer],
             at_most(RATES[rate][1]),
         )
 
@@ -105,7 +105,7 @@ def latency_while_clearing(bench: Bench) -> Iterator[Line]:
             f"{broker.name:9}p50 {load.p50_ms:.2f}, p99 {load.p99_ms:.2f}, at most "
             f"{load.max_ms:.0f} ms; {cleared[broker.name]}"
         )
-    kafka = [found["kafka"]] if "kafka" in found else []
+    peer = [found[bench.peer]] if bench.peer in found else []
     note = "; ".join(f"{name}: {text}" for name, text in cleared.items())
     for what, target, values in (
         ("p99", at_most(BUSY_P99_MS), lambda load: load.p99_ms),
@@ -115,7 +115,7 @@ def latency_while_clearing(bench: Bench) -> Iterator[Line]:
             f"{BUSY_RATE:,} msg/s while data is compacted and deleted, {what}",
             "ms",
             [values(found["headrace"])],
-            [values(load) for load in kafka],
+            [values(load) for load in peer],
             target,
             note if what == "p99" else "",
         )

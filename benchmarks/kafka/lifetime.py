@@ -35,12 +35,12 @@ def start(bench: Bench) -> Iterator[Line]:
             for _ in range(bench.sizes.runs):
                 broker.stop()
                 found.setdefault(name, []).append(_started(bench, broker, "first"))
-    kafka = found.get("kafka", [])
+    peer = found.get(bench.peer, [])
     yield Line(
         "from the command to the first produce",
         "s",
         [each.seconds for each in found["headrace"]],
-        [each.seconds for each in kafka],
+        [each.seconds for each in peer],
         at_most(1),
         _cpu_note(found["headrace"]),
     )
@@ -48,7 +48,7 @@ def start(bench: Bench) -> Iterator[Line]:
         "memory after start",
         "MB",
         [each.megabytes for each in found["headrace"]],
-        [each.megabytes for each in kafka],
+        [each.megabytes for each in peer],
         at_most(80),
     )
 
@@ -73,12 +73,12 @@ def restart(bench: Bench) -> Iterator[Line]:
                         broker.kill()
                     found[name, end] = _started(bench, broker, "full")
         for end in ("stop", "kill -9"):
-            ours, kafka = found["headrace", end], found.get(("kafka", end))
+            ours, peer = found["headrace", end], found.get((bench.peer, end))
             yield Line(
                 f"{messages:,} messages, {durability}, after {end}: to the first produce",
                 "s",
                 [ours.seconds],
-                [kafka.seconds] if kafka else [],
+                [peer.seconds] if peer else [],
                 at_most(1),
                 _cpu_note([ours]),
             )
@@ -124,8 +124,8 @@ def many_partitions(bench: Bench) -> Iterator[Line]:
             ("memory", "MB", 400.0),
         )
     ):
-        kafka = [found["kafka"][place]] if "kafka" in found else []
-        yield Line(f"{total}: {what}", unit, [found["headrace"][place]], kafka, at_most(target))
+        peer = [found[bench.peer][place]] if bench.peer in found else []
+        yield Line(f"{total}: {what}", unit, [found["headrace"][place]], peer, at_most(target))
 
 
 def _metadata_ms(broker: Broker, partitions: int) -> float:

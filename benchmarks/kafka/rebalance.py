@@ -84,7 +84,7 @@ def rebalance(bench: Bench) -> Iterator[Line]:
                 f"{protocol} protocol: one {event}s",
                 "s",
                 found[protocol, event, "headrace"],
-                found.get((protocol, event, "kafka"), []),
+                found.get((protocol, event, bench.peer), []),
                 at_most(1),
             )
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: a line each, ours beside Kafka's and the target."""
+"""Numbers as people read them: a line each, ours beside the peer's and the target."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def at_most(value: float) -> Target:
 
 
 class Line(NamedTuple):
-    """One quantity: every run of ours and of Kafka's. No runs mean that it was not run."""
+    """One quantity: every run of ours and of the peer's. No runs mean that it was not run."""
 
     what: str
     unit: str
     ours: Sequence[float]
-    kafka: Sequence[float] = ()
+    peer: Sequence[float] = ()
     target: Target | None = None
     note: str = ""
 
@@ -90,13 +90,13 @@ def _cells(line: Line) -> tuple[str, ...]:
         line.unit,
         line.target.text if line.target else "",
         _shown(line.ours),
-        _shown(line.kafka),
+        _shown(line.peer),
         held,
         line.note,
     )
 
 
-HEADINGS = ("measurement", "unit", "target", "ours", "Kafka's", "held", "note")
+HEADINGS = ("measurement", "unit", "target", "ours", "peer's", "held", "note")
 
 
 def print_table(measured: Iterable[Measured], console: Console) -> None:
@@ -137,7 +137,7 @@ def document(machine: Mapping[str, str], measured: Iterable[Measured]) -> dict[s
                         "target": line.target.text if line.target else None,
                         "held": line.is_held,
                         "ours": list(line.ours),
-                        "kafka": list(line.kafka),
+                        "peer": list(line.peer),
                         "note": line.note,
                     }
                     for line in each.lines

@@ -40,7 +40,7 @@ def one_record(bench: Bench) -> Iterator[Line]:
                 f"{what}, {shape}",
                 "requests/CPU-s",
                 found[shape, system],
-                found.get((shape, "kafka"), []),
+                found.get((shape, bench.peer), []) if system == "headrace" else [],
                 at_least(wanted) if options["depth"] == PIPELINED else None,
             )
 

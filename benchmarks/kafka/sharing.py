@@ -42,13 +42,13 @@ def share(bench: Bench) -> Iterator[Line]:
     for mode, durability in product(MODES, DURABILITIES):
         what = f"fetch and acknowledge, {MODES[mode]}, {durability}"
         ours = found[mode, durability, "headrace"]
-        kafka = found.get((mode, durability, "kafka"), [])
+        peer = found.get((mode, durability, bench.peer), [])
         is_client_limited = median(load.is_client_limited for load in ours) > 0.5
         yield Line(
             what,
             "msg/s",
             [load.per_second for load in ours],
-            [load.per_second for load in kafka],
+            [load.per_second for load in peer],
             at_least(300_000, unless=is_client_limited),
             use_of(ours),
         )
@@ -56,6 +56,6 @@ def share(bench: Bench) -> Iterator[Line]:
             what,
             "CPU-s/million",
             [load.cpu_per_million for load in ours],
-            [load.cpu_per_million for load in kafka],
+            [load.cpu_per_million for load in peer],
             at_most(0.5),
         )

@@ -37,13 +37,13 @@ def throughput(bench: Bench) -> Iterator[Line]:
             yield from _lines(
                 f"produce {where}, {durability}",
                 produced[durability, "headrace"],
-                produced.get((durability, "kafka"), []),
+                produced.get((durability, bench.peer), []),
                 targets=(2e6, 0.20) if size == SMALL else None,
             )
         yield from _lines(
             f"consume {where}",
             consumed["headrace"],
-            consumed.get("kafka", []),
+            consumed.get(bench.peer, []),
             targets=(2e6, 0.08) if size == SMALL else None,
         )
 
@@ -69,14 +69,14 @@ def _round_trip(
 
 
 def _lines(
-    what: str, ours: list[Load], kafka: list[Load], targets: tuple[float, float] | None
+    what: str, ours: list[Load], peer: list[Load], targets: tuple[float, float] | None
 ) -> Iterator[Line]:
     is_client_limited = median(load.is_client_limited for load in ours) > 0.5
     yield Line(
         what,
         "msg/s",
         [load.per_second for load in ours],
-        [load.per_second for load in kafka],
+        [load.per_second for load in peer],
         at_least(targets[0], unless=is_client_limited) if targets else None,
         use_of(ours),
     )
@@ -84,7 +84,7 @@ def _lines(
         what,
         "CPU-s/million",
         [load.cpu_per_million for load in ours],
-        [load.cpu_per_million for load in kafka],
+        [load.cpu_per_million for load in peer],
         at_most(targets[1]) if targets else None,
     )
 
@@ -118,7 +118,7 @@ def raw_batches(bench: Bench) -> Iterator[Line]:
             f"{mode.removeprefix('raw-')} batches of 1 MB",
             "GB/CPU-s",
             found[mode, "headrace"],
-            found.get((mode, "kafka"), []),
+            found.get((mode, bench.peer), []),
             at_least(wanted),
             note,
         )

@@ -72,13 +72,13 @@ def transactions(bench: Bench) -> Iterator[Line]:
                 bench.progress(f"{broker.name:9}{what} {value:.2f}")
     for producers in PRODUCERS:
         ours = ended[producers, "headrace"]
-        kafka = ended.get((producers, "kafka"), [])
+        peer = ended.get((producers, bench.peer), [])
         what = f"{MESSAGES} x 100 B over {PARTITIONS} partitions, {producers} at once"
         yield Line(
             what,
             "transactions/s",
             [each.per_second for each in ours],
-            [each.per_second for each in kafka],
+            [each.per_second for each in peer],
             at_least(PER_SECOND) if producers > 1 else None,
             f"{median(each.broker_cpu_seconds / each.seconds for each in ours):.2f} cores",
         )
@@ -86,17 +86,17 @@ def transactions(bench: Bench) -> Iterator[Line]:
             what,
             "CPU-ms/transaction",
             [each.cpu_ms for each in ours],
-            [each.cpu_ms for each in kafka],
+            [each.cpu_ms for each in peer],
         )
     for what in dict.fromkeys(name for name, _ in costs):
         target = at_most(2) if what.startswith("time") else None
         yield Line(
-            what, "x", costs[what, "headrace"], costs.get((what, "kafka"), []), target
+            what, "x", costs[what, "headrace"], costs.get((what, bench.peer), []), target
         )  # fmt: skip
     for what in dict.fromkeys(name for name, _ in reads):
         target = at_most(1.1) if what.startswith("time") else None
         yield Line(
-            what, "x", reads[what, "headrace"], reads.get((what, "kafka"), []), target
+            what, "x", reads[what, "headrace"], reads.get((what, bench.peer), []), target
         )  # fmt: skip
 
 

@@ -45,10 +45,20 @@ def test_a_node_is_measured_from_plain_sockets(tmp_path: Path) -> None:
         for line in row["lines"]:
             assert all(value > 0 for value in line["ours"]) and line["ours"], line
             # Kafka was not asked for, and tiny sizes have no targets.
-            assert line["kafka"] == [] and line["target"] is None
-    assert document["machine"]["Kafka"] == "not run: not asked for"
+            assert line["peer"] == [] and line["target"] is None
+    assert document["machine"]["peer"] == "not run: not asked for"
     left = {path.name.partition("-")[0] for path in tmp_path.iterdir()}
     assert left == {"kafka.json", "kafka.md", "load"}
+
+
+@needs_compiler
+def test_a_node_of_another_checkout_is_measured_beside_ours(tmp_path: Path) -> None:
+    document = run(tmp_path, "--rows", "batches", "--before", str(PROJECT))
+    (row,) = document["rows"]
+    assert not row["failure"], row
+    for line in row["lines"]:
+        assert len(line["peer"]) == len(line["ours"]) == 1 and line["peer"][0] > 0, line
+    assert document["machine"]["peer"].startswith(f"a node of {PROJECT}, commit ")
 
 
 @needs_compiler
