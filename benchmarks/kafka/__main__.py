@@ -94,7 +94,9 @@ def _peer(bench: Bench, before: Path | None) -> str:
 def _checkout(text: str) -> Path:
     path = Path(text).resolve()
     if not (path / ".venv/bin/python").is_file():
-        raise argparse.ArgumentTypeError(f"{path} is not a checkout that is set up; run make check there once")
+        raise argparse.ArgumentTypeError(
+            f"{path} is not a checkout that is set up; run make check there once"
+        )
     return path
 
 

@@ -92,7 +92,7 @@ class BatchCalls(Served):
                 try:
                     outcomes.append(self._append(placed, outcome, now_ms, commit))
                 except HeadraceError as error:
-                    outcomes.append(error)
+                    outcomes.append(error.without_frames())
                 except OSError as error:
                     if error.errno not in FULL:
                         raise
@@ -128,7 +128,7 @@ class BatchCalls(Served):
                 ):
                     return _Converting(batch, header, found.settings, now_ms, contents)
         except HeadraceError as error:
-            return error
+            return error.without_frames()
         return contents
 
     def _checks(self) -> Checks:

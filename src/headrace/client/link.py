@@ -135,7 +135,7 @@ class Link(ABC):
         with self._send_lock:
             with self._lock:
                 if self._ended is not None:
-                    raise self._ended
+                    raise self._ended.without_frames()
                 self._last_id = self._last_id % CORRELATION_ID_MAX + 1
                 number = self._last_id
                 self._pending[number] = pending

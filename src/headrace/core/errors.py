@@ -8,7 +8,7 @@ of acks, a duplicate) are return values and not in this file's business.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 # Of the text of an error: what it quotes may be as long as a client likes, and no protocol
 # has room for any length.
@@ -31,6 +31,16 @@ class HeadraceError(Exception):
 
     def __str__(self) -> str:
         return shortened(super().__str__())
+
+    def without_frames(self) -> Self:
+        """Itself, where it is kept or returned instead of raised. The frames that an error
+        came through hold all that was at hand there, such as megabytes of a request, and
+        often the error itself: then only the garbage collector ends them."""
+        error: BaseException | None = self
+        while error is not None:
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
+        return self
 
 
 # The caller's input.

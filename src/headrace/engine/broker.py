@@ -281,7 +281,7 @@ class Broker:
         topic = self.topics.named(message.topic)
         partition = self.topics.partition(topic, message.partition)
         if partition.queues_stopped is not None:
-            raise partition.queues_stopped
+            raise partition.queues_stopped.without_frames()
         view = partition.views.get(group.id)
         if view is None or not 0 <= message.offset < view.window.end:
             raise UnknownMessage(f"group {group.name!r} knows no message {message}")

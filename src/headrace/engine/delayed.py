@@ -127,7 +127,7 @@ def look_at_delayed(
     for partition in partitions:
         if partition.queues_stopped is not None:
             # Which were called off is not known.
-            raise partition.queues_stopped
+            raise partition.queues_stopped.without_frames()
     # What is due now is not delayed any more.
     place = max(after or (0, 0, 0), (now_ms, len(partitions), _LAST_OFFSET))
     places = _next_places(partitions, place, limit)

@@ -279,7 +279,7 @@ class Groups:
         for topic in topics:
             for partition in self._topics.partitions(topic):
                 if partition.queues_stopped is not None:
-                    raise partition.queues_stopped
+                    raise partition.queues_stopped.without_frames()
 
     def dead_letters(self, topic: Topic, now_ms: int) -> Topic:
         """The topic's dead letters, held by the group that keeps them."""

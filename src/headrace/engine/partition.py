@@ -367,7 +367,7 @@ class Partition(Soundness):
     def open_state(self, now_ms: int) -> StateLog:
         """The state log; made now if nobody needed one before."""
         if self.queues_stopped is not None:
-            raise self.queues_stopped
+            raise self.queues_stopped.without_frames()
         if self.state is None:
             log = Log.open(
                 self.disk,

@@ -58,7 +58,7 @@ class Soundness:
 
     def check_sound(self) -> None:
         if self.stopped is not None:
-            raise self.stopped
+            raise self.stopped.without_frames()
 
     def stop(self, error: CorruptLog) -> None:
         self.stopped = self.stopped or error

@@ -75,7 +75,7 @@ class Log:
         )
         # What whoever writes transactions here has noted of the aborted ones.
         self.aborted = AbortedIndex(
-            disk, path, lambda: list(self.segment_list), read_only=read_only
+            disk, path, partial(list, self.segment_list), read_only=read_only
         )
         # The end of the file is not the end of the log: a write failed.
         self._torn = False

@@ -34,7 +34,7 @@ class UnreadableLog(Log):
             return min(bases, default=0)
 
     def _check_writable(self) -> None:
-        raise self._damage
+        raise self._damage.without_frames()
 
     def read_to(self, offset: int, max_bytes: int, end: int | None = None) -> tuple[Buffer, int]:
-        raise self._damage
+        raise self._damage.without_frames()

@@ -166,7 +166,7 @@ class Embedded(Served):
         if self._claimed is None:
             raise ReadOnly("the directory is open for reading only")
         if self._commits.failed is not None:
-            raise self._commits.failed
+            raise self._commits.failed.without_frames()
 
     def _wait_for_moves(self, commit: Commit) -> None:
         if self._broker.moves:

@@ -162,7 +162,7 @@ class RealFile(Handle):
 
     def begin_sync(self) -> Descriptor:
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         descriptor = self._use()
         # Before the sync: what is written while it runs may not be in it.
         self.is_dirty = False

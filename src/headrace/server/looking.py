@@ -53,4 +53,4 @@ def _outcome(heavy: Heavy) -> Outcome:
     try:
         return heavy.look()
     except HeadraceError as error:
-        return error
+        return error.without_frames()

@@ -291,7 +291,7 @@ class _LoopFace(Face):
 
     def _check_writable(self) -> None:
         if self._service.commits.failed is not None:
-            raise self._service.commits.failed
+            raise self._service.commits.failed.without_frames()
 
     @contextmanager
     def _looking(self, find: Callable[[], Sequence[Partition]]) -> Iterator[int]:

@@ -249,3 +249,17 @@ def test_positions_that_cannot_be_read_keep_a_directory_from_opening(shop: Shop)
         shop.open()
     shop.put_back(whole, instead_of=whole)
     shop.node = shop.open()
+
+
+def test_what_is_refused_again_and_again_keeps_nothing_of_the_calls(shop: Shop) -> None:
+    shop.node.close()
+    cut_the_end(shop.disk, shop.folder)
+    shop.node = shop.open()
+    for ask in questions(shop.node):
+        # The error is the same object each time, and what is raised notes where it came by.
+        frames = set()
+        for _ in range(3):
+            with pytest.raises(CorruptLog) as refused:
+                ask()
+            frames.add(len(refused.traceback))
+        assert len(frames) == 1

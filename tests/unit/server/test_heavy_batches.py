@@ -4,6 +4,7 @@ behind them."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -13,6 +14,7 @@ from tests.unit.server.connected import Producing, play
 from tests.unit.server.test_remote_session import GROUP, TOPIC, Node, on_a_node
 
 from headrace.calls import Face
+from headrace.core.errors import RecordTooLarge
 from headrace.core.values import PlacedBatch
 from headrace.engine import contents
 from headrace.record import Codec, NewRecord, build_batch
@@ -100,6 +102,22 @@ def test_a_heavy_batch_that_is_beyond_the_limits_is_refused_and_the_rest_is_not(
         refused, taken = await bench.answers(2)
         assert refused == (1, Error.MESSAGE_TOO_LARGE, -1)
         assert taken == (2, 0, 0)
+
+    over_kafka(scenario)
+
+
+def test_nothing_of_a_refused_batch_waits_for_the_garbage_collector() -> None:
+    async def scenario(bench: Producing) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            bench.send(bench.request(heavy(header_count=129)))
+            assert await bench.answers(1) == [(1, Error.MESSAGE_TOO_LARGE, -1)]
+            # What tells of it has been let go of when the loop has had its turn.
+            await asyncio.sleep(0)
+            assert not [each for each in gc.get_objects() if isinstance(each, RecordTooLarge)]
+        finally:
+            gc.enable()
 
     over_kafka(scenario)
 

@@ -294,8 +294,12 @@ def _conversation(act: Any, measured: Measured) -> Any:
 def _stream(context: Any, measured: Measured) -> Iterator[MeasuredCall]:
     # A write fails when the client has gone in the middle of it, which is no fault of ours
     # and would be logged as one.
-    with measured.stream(context) as call, contextlib.suppress(grpc.aio.InternalError):
-        yield call
+    with measured.stream(context) as call:
+        try:
+            yield call
+        except grpc.aio.InternalError as error:
+            # grpc's own coroutines refer to it, and so would their frames to themselves.
+            error.__traceback__ = error.__context__ = None
 
 
 async def _check_free(loop: asyncio.AbstractEventLoop, wanted: Address) -> None:

@@ -42,7 +42,7 @@ def decoder_of(name: str) -> Decode:
                 _check_large(name, data)
             return parse(data)
         except HeadraceError as error:
-            return error
+            return error.without_frames()
         except ProtobufDecodeError as error:
             return MalformedMessage(f"this is not a {name} of headrace.v1: {error}")
 

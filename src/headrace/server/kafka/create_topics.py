@@ -116,7 +116,9 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
             made = run_to_end(making) if count <= SMALL else (yield from making)
             topic_id = made.id
     except (HeadraceError, OSError) as error:
+        # A request of thousands of topics may be refused thousands of times.
         reason = error if isinstance(error, HeadraceError) else DiskFull(str(error))
+        reason.without_frames()
         if not validate_only:
             topics.note_refused(name, reason, service.clock.now_ms())
         return _failed(name, _code_for(reason, code), str(reason))

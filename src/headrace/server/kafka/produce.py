@@ -308,6 +308,8 @@ def _check(
         if converted is None and not is_as_it_came(topic.settings):
             return _convert(topic, partition, header, records, found, now)
     except HeadraceError as error:
+        # What was known is among the locals of this frame.
+        error.without_frames()
         return _Refused(code_of(error), str(error), record_errors(error, records))
     return _Checked(topic, partition, header, records, found)
 

@@ -181,7 +181,7 @@ def settle(
             outcomes[place] = None
             changed.append(partition)
         except HeadraceError as error:
-            outcomes[place] = error
+            outcomes[place] = error.without_frames()
     return Settling(service, outcomes, changed, service.finish_soon(commit))
 
 
