@@ -22,9 +22,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Whoever has a path that begins so is of that company. The first that fits counts.
 COMPANIES = {
+    # They share an object store, and need no Spark.
+    "tests/pipelines/test_object_store.py": "lake",
+    "tests/pipelines/test_lake_command.py": "lake",
+    "tests/pipelines/test_table_changes.py": "lake",
+    "tests/pipelines/test_table_logs.py": "lake",
+    "tests/pipelines/test_pipeline_command.py": "lake",
+    "tests/pipelines/test_page.py": "lake",
     "tests/spark/": "spark",
     "tests/pipelines/": "spark",
-    "tests/interop/test_spark_": "spark",
     # It starts a Spark of its own, and two at once want more memory than some machines have.
     "tests/contract/cli/test_demo.py": "spark",
     # Functions of 20 seconds begin with its first module and have ended at its last.
@@ -38,6 +44,9 @@ COMPANIES = {
 # follows in its order.
 LONGEST = (
     "spark",
+    "lake",
+    "tests/interop/test_spark_reader.py",
+    "tests/interop/test_spark_sink.py",
     "tests/interop/test_transactions.py",
     "tests/interop/test_share_confluent.py",
     "cli",

@@ -29,6 +29,8 @@ from tests.interop.wire_client import WireClient, make
 
 import headrace
 from headrace.core.errors import InvalidOption
+from headrace.record import Record
+from headrace.spark import letters
 from headrace.spark.batch import HeadraceReader, PushingReader
 from headrace.spark.options import parse_read_options
 from headrace.spark.schema import column_names
@@ -101,8 +103,16 @@ def topic(node: NodeProcess) -> NodeProcess:
     return node
 
 
-def publish(node: NodeProcess, content: list[bytes], partition: int | None = None) -> None:
+def publish(
+    node: NodeProcess,
+    content: list[bytes],
+    partition: int | None = None,
+    times_ms: list[int] | None = None,
+) -> None:
     columns: dict[str, Any] = {"value": pa.array(content, pa.binary())}
+    if times_ms is not None:
+        times_us = [each * 1000 for each in times_ms]
+        columns["timestamp"] = pa.array(times_us, pa.timestamp("us", "UTC"))
     if partition is not None:
         columns["partition"] = pa.array([partition] * len(content), pa.int32())
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
@@ -166,6 +176,37 @@ def test_bad_records_become_dead_letters(topic: NodeProcess, is_stream: bool) ->
         reader = HeadraceStreamReader(options, schema_of(column_names(options.shape)))
         assert sorted(reader.latestOffset({}, ReadAllAvailable())) == [TOPIC, f"{TOPIC}.dlq"]
         reader.stop()
+
+
+def test_a_task_that_sends_its_letters_in_parts_looks_at_each_once(
+    topic: NodeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[bytes | None] = []
+    records_of = letters._records_of
+
+    def noted(batches: memoryview) -> Iterator[Record]:
+        for record in records_of(batches):
+            looked_at.append(record.value)
+            yield record
+
+    monkeypatch.setattr(letters, "_records_of", noted)
+    # Each bad record goes to the dead letters alone.
+    monkeypatch.setattr(letters, "_BYTES_WAITING", 1)
+    bad = [b"bad %d" % number for number in range(9)]
+    now_ms = 1_700_000_000_000
+    publish(topic, bad, 0, [now_ms + number for number in range(9)])
+    given = {"valueFormat": "json", "valueSchema": "id BIGINT", "badRecords": "dead-letters"}
+    for _ in range(2):
+        looked_at.clear()
+        assert read(batch_reader(servers=topic.bootstrap, **given)) == []
+        assert len(looked_at) <= len(bad)
+    # One that is older than what was looked at is looked for all the same.
+    publish(topic, [b"older", b"newer"], 0, [now_ms - 5, now_ms + 20])
+    for _ in range(2):
+        read(batch_reader(servers=topic.bootstrap, **given))
+    with headrace.connect(topic.bootstrap) as handle:
+        found = sorted(letter.raw or b"" for letter in handle.dead_letters(TOPIC))
+    assert found == sorted([*bad, b"older", b"newer"])
 
 
 def test_ddl_names_every_column() -> None:

@@ -3,6 +3,7 @@ node, and against Apache Kafka where benchmarks have fetched it."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from headrace.client.kafka.cluster import KafkaCluster, KafkaError
 from headrace.client.kafka.offsets import committed_offsets
 from headrace.client.kafka.producing import KafkaProducer
+from headrace.core.errors import RecordTooLarge
 from headrace.spark import sink
 from headrace.spark.options import parse_read_options
 from headrace.spark.planning import Planner, batch_ranges, connect
@@ -114,6 +116,17 @@ def test_a_task_that_is_repeated_writes_nothing(
     assert "100 rows of batch 0 of sink 'nightly' were not written" in caplog.text
     assert not write(options, 1, 0, 200, 300).skipped
     assert comes_to(options, numbers(0, 300))
+
+
+def test_a_batch_that_the_topic_does_not_take_is_refused_with_its_size(
+    options: WriteOptions,
+) -> None:
+    large = pa.RecordBatch.from_pydict({"value": [random.Random(1).randbytes(1_100_000)]})
+    for task in (None, Task(f"sink-{options.topic}", 0, 0)):
+        says = rf"a batch of 11\d+ bytes to {options.topic}:\d: .*max.message.bytes.*batch.size"
+        with pytest.raises(RecordTooLarge, match=says):
+            write_rows(options, iter([large]), task, 0)
+    assert found(options) == []
 
 
 def test_what_a_task_leaves_behind_is_never_seen(

@@ -214,6 +214,7 @@ def test_a_rollup_follows_a_topic_and_its_status_tells_how_far_it_is(
     assert (found["rows_in"], found["rows_out"], found["rows_bad"]) == (41, 40, 1)
     # In each partition a record, and the mark that its transaction was committed.
     assert found["lag"] == 4 and found["last_batch"] == 0
+    assert found["rows_per_second"] == pytest.approx(41 / found["seconds"], rel=0.05, abs=1)
     several = values | {"servers": f"{topic.node.bootstrap}, {topic.node.bootstrap}"}
     assert _status(config, several)["lag"] == 4
     assert _status(config, values | {"topic": "gone", "name": f"rollup-{topic.name}"}) == found | {

@@ -72,6 +72,27 @@ def test_offsets_and_partitions_say_what_is_read(spark: SparkSession, topic: Top
     assert values(assigned.load()) == numbers(100, 200)
 
 
+def test_what_a_task_read_stands_in_the_logs_of_sparks_workers(
+    spark: SparkSession, topic: Topic
+) -> None:
+    topic.publish(numbers(0, 100), partition=1)
+    frame = read(spark, topic)
+    setting = "spark.sql.pyspark.worker.logging.enabled"
+    frame.count()
+    spark.conf.set(setting, "true")
+    try:
+        frame.count()
+        logs = spark.tvf.python_worker_logs().where("logger = 'headrace.spark.reading'")
+        [line] = logs.where(F.col("context").getItem("topic") == topic.name).collect()
+    finally:
+        spark.conf.unset(setting)
+    assert line.msg.startswith(f"{topic.name}:1 from 0 to 100: 100 rows and ")
+    told = {name: line.context[name] for name in ("partition", "start", "end", "rows", "retries")}
+    assert told == {"partition": "1", "start": "0", "end": "100", "rows": "100", "retries": "0"}
+    assert int(line.context["bytes"]) > 600 and int(line.context["answers"]) >= 1
+    assert int(line.context["ms"]) >= int(line.context["wait_ms"]) >= 0
+
+
 def test_times_say_what_is_read(spark: SparkSession, topic: Topic) -> None:
     producer = Producer({"bootstrap.servers": topic.node.bootstrap})
     for number in range(100):

@@ -240,7 +240,10 @@ def redrive_lines(result: RedriveResult, untried: int, *, dry_run: bool) -> Iter
     total = counted(result.matched, "dead letter")
     yield f"{result.redriven:,} of {total} {verb}{ways_of(result)}"
     if result.orphaned:
-        yield f"{result.orphaned:,} failed in a group that is gone, and stay; purge them"
+        yield (
+            f"{result.orphaned:,} failed in a group that is gone or reads a stream, and stay; "
+            "purge them when nobody needs them"
+        )
     if result.looping:
         yield f"{result.looping:,} came back too often already and stay; --force takes them too"
     if dry_run and result.in_place > REVIVED_MAX:

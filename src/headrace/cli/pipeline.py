@@ -12,6 +12,7 @@ Spark is imported by `run` and `rebuild` alone: the other commands answer at onc
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -81,7 +82,6 @@ def run(
     """
     from headrace.pipelines.registry import pipeline_named
     from headrace.pipelines.registry import settings_of as pipeline_settings
-    from headrace.pipelines.settings import read_toml, with_changes
 
     if master and "PYSPARK_GATEWAY_PORT" in os.environ:
         raise InvalidArgument(
@@ -89,11 +89,9 @@ def run(
             "the file"
         )
     chosen = pipeline_named(name)
-    values = with_changes(read_toml(config), settings_of(changes))
+    values = _read_settings(config, changes, place)
     if once:
         values["trigger"] = "once"
-    if place.server and "path" not in values:
-        values.setdefault("servers", place.server)
     return chosen.run(pipeline_settings(name, values), master=master, say=say)
 
 
@@ -123,6 +121,8 @@ def status(config: str, as_json: bool, place: Place) -> int | None:
         "batches": found.batches,
         "last_batch": last.batch if last else None,
         "done_at": iso_moment(last.done_at) if last else None,
+        "seconds": round(last.seconds, 3) if last else None,
+        "rows_per_second": round(last.rows_per_second or 0) if last else None,
         "watermark": iso_time(last.watermark_us // 1000) if last and last.watermark_us else None,
         "rows_in": found.rows_in,
         "rows_out": found.rows_out,
@@ -173,15 +173,23 @@ def rebuild(
     from headrace.pipelines.archive.rebuild import check_start, run
     from headrace.pipelines.archive.run import Settings
     from headrace.pipelines.registry import settings_of as pipeline_settings
-    from headrace.pipelines.settings import read_toml, with_changes
 
     check_start(start)
+    settings = pipeline_settings("archive", _read_settings(config, changes, place))
+    assert isinstance(settings, Settings)
+    return run(settings, start=start, master=master, say=say)
+
+
+def _read_settings(
+    config: str, changes: tuple[tuple[str, str | int], ...], place: Place
+) -> dict[str, Any]:
+    """The file's settings, those that overrule them, and the node of --server."""
+    from headrace.pipelines.settings import read_toml, with_changes
+
     values = with_changes(read_toml(config), settings_of(changes))
     if place.server and "path" not in values:
         values.setdefault("servers", place.server)
-    settings = pipeline_settings("archive", values)
-    assert isinstance(settings, Settings)
-    return run(settings, start=start, master=master, say=say)
+    return values
 
 
 @command(pipeline, "init", examples="headrace pipeline init my-project --topic orders")

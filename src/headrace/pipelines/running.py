@@ -165,11 +165,10 @@ def is_final(error: Exception) -> bool:
 
 def shown(done: Done) -> str:
     """A line about a batch, for whoever watches."""
-    seconds = (done.done_at - done.started_at).total_seconds()
     parts = [f"batch {done.batch}: {done.rows_in:,} in", f"{done.rows_out:,} out"]
     parts += [f"{done.rows_late:,} late"] if done.rows_late else []
     parts += [f"{done.rows_bad:,} bad"] if done.rows_bad else []
-    return f"{', '.join(parts)}, {seconds:.1f} s"
+    return f"{', '.join(parts)}, {done.seconds:.1f} s"
 
 
 @contextmanager

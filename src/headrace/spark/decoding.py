@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 from collections.abc import Sequence
 from datetime import UTC
@@ -31,7 +30,9 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from headrace.core.errors import InvalidOption
+from headrace.spark.avro_schema import parse_avro
 from headrace.spark.decoding_options import Decoding
+from headrace.spark.json_reasons import json_reason
 from headrace.spark.zones import as_text, with_times, zone_named, zone_of_task
 
 _FRAME_BYTES = 5
@@ -109,7 +110,8 @@ class JsonDecoder:
             return [([row for row, _ in rows], self._parse_all(rows))]
         except pa.ArrowInvalid as error:
             if len(rows) == 1:
-                reasons[rows[0][0]] = f"not the JSON that was expected: {_first_line(error)}"
+                what = json_reason(_first_line(error))
+                reasons[rows[0][0]] = f"not the JSON that was expected: {what}"
                 return []
         middle = len(rows) // 2
         return self._parse(rows[:middle], reasons) + self._parse(rows[middle:], reasons)
@@ -138,10 +140,8 @@ class JsonDecoder:
 
 class AvroDecoder:
     def __init__(self, decoding: Decoding, type: pa.StructType) -> None:
-        from fastavro import parse_schema
-
         self._type = type
-        self._schema = parse_schema(parse_avro(decoding.schema))
+        self._schema = parse_avro(decoding.schema)
         self._schema_ids = decoding.schema_ids
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
@@ -216,14 +216,7 @@ def _first_line(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-# Schemas.
-
-
-def parse_avro(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidOption(f"option 'valueSchema' is not an Avro schema ({error})") from None
+# Schemas of Protobuf.
 
 
 def message_class(decoding: Decoding) -> Any:

@@ -83,6 +83,11 @@ class LetterSender:
         self._origin = f"{range.id}/{range.partition}/spark/0/".encode()
         self._letters: list[tuple[Record, str]] = []
         self._bytes = 0
+        # The offsets of records whose letters are there: of those that were written since
+        # a time, up to an offset among the letters.
+        self._there: set[int] = set()
+        self._looked_since_ms: int | None = None
+        self._looked_up_to = 0
 
     def add(self, record: Record, why: str) -> None:
         self._letters.append((record, why))
@@ -99,8 +104,8 @@ class LetterSender:
         partition = self._range.partition
         if found is not None:
             partition %= len(found.partitions)
-            there = self._written(name, partition, min(each.timestamp_ms for each, _ in letters))
-            letters = [letter for letter in letters if letter[0].offset not in there]
+            self._look(name, partition, min(each.timestamp_ms for each, _ in letters))
+            letters = [letter for letter in letters if letter[0].offset not in self._there]
             if not letters:
                 return
         producer = KafkaProducer(self._cluster)
@@ -112,29 +117,34 @@ class LetterSender:
         finally:
             producer.close()
 
-    def _written(self, name: str, partition: int, since_ms: int) -> set[int]:
-        """The offsets of the records whose letters are there, of those from a time on."""
+    def _look(self, name: str, partition: int, since_ms: int) -> None:
+        """Find the letters that are there, of those from a time on. What was looked at
+        before is not looked at again."""
         place = (name, partition)
-        start = self._cluster.offsets({place: since_ms if since_ms >= 0 else EARLIEST})[place]
-        end = self._cluster.offsets({place: LATEST})[place]
-        if start.offset < 0:
-            return set()
+        end = self._cluster.offsets({place: LATEST})[place].offset
+        start = self._looked_up_to
+        if self._looked_since_ms is None or since_ms < self._looked_since_ms:
+            found = self._cluster.offsets({place: since_ms if since_ms >= 0 else EARLIEST})[place]
+            # Below zero: no letter is that late.
+            start = found.offset if found.offset >= 0 else end
+            self._looked_since_ms = since_ms
         fetch = PartitionFetch(
             self._cluster,
             name,
             partition,
-            start.offset,
-            end.offset,
+            start,
+            end,
             isolation_level=READ_UNCOMMITTED,
             gaps_allowed=True,
         )
-        return {
+        self._there.update(
             offset
             for fetched in fetch
             if not isinstance(fetched, Gap)
             for record in _records_of(fetched.records)
             if (offset := self._letter_of(record)) is not None
-        }
+        )
+        self._looked_up_to = max(end, self._looked_up_to)
 
     def _letter_of(self, letter: Record) -> int | None:
         """The offset of the record whose letter it is, if it is of our range and group."""

@@ -31,7 +31,9 @@ from headrace.core.environment import (
     check_environment,
 )
 from headrace.core.errors import InvalidArgument, InvalidOption
-from headrace.core.values import DEAD_LETTER_SUFFIX
+from headrace.core.limits import NAME_CHARACTERS_MAX
+from headrace.core.values import DEAD_LETTER_SUFFIX, SPARK_SINK_PREFIX
+from headrace.core.wording import counted
 from headrace.spark.decoding_options import Decoding, parse_decoding
 from headrace.spark.offset_words import (
     EARLIEST,
@@ -151,7 +153,7 @@ def parse_read_options(options: Mapping[str, str], kind: Kind) -> ReadOptions:
         max_offsets_per_trigger=number(given, "maxOffsetsPerTrigger", 1),
         min_offsets_per_trigger=number(given, "minOffsetsPerTrigger", 1),
         max_trigger_delay_ms=duration(given, "maxTriggerDelay", _MAX_TRIGGER_DELAY_MS),
-        progress_group=given.get("progressGroup"),
+        progress_group=_progress_group(given),
         isolation_level=_isolation(given),
         decoding=parse_decoding(given),
         push_filters=flag(given, "pushFilters", False),
@@ -162,6 +164,23 @@ def parse_read_options(options: Mapping[str, str], kind: Kind) -> ReadOptions:
     )  # fmt: skip
     _check_together(given, parsed)
     return parsed
+
+
+def _progress_group(given: Mapping[str, str]) -> str | None:
+    group = given.get("progressGroup")
+    if group is None:
+        return None
+    if not 0 < len(group) <= NAME_CHARACTERS_MAX:
+        raise InvalidOption(
+            f"option 'progressGroup' has {counted(len(group), 'character')}; name a group by 1 to "
+            f"{NAME_CHARACTERS_MAX}, or leave it out"
+        )
+    if group.startswith(SPARK_SINK_PREFIX):
+        raise InvalidOption(
+            f"option 'progressGroup' is {group!r}, and {SPARK_SINK_PREFIX!r} is what groups of "
+            "exactly-once writes begin with; choose another name"
+        )
+    return group
 
 
 def _fetch_bytes(given: Mapping[str, str]) -> int:
@@ -176,7 +195,8 @@ def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     if path is not None and SERVERS in given:
         raise InvalidOption(
             f"options 'path' and {SERVERS!r} contradict each other: read a directory or ask a "
-            "server; keep one of them"
+            "server; keep one of them ('path' is also what load() was given: topics are named by "
+            "'subscribe')"
         )
     if path is not None:
         return (), path

@@ -11,6 +11,7 @@ records, and an Arrow batch costs as much as thousands of rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ from headrace.spark.memory import keep_freed_memory
 from headrace.spark.options import HEADERS, ReadOptions
 from headrace.spark.planning import connect_servers, directory_of
 from headrace.spark.splits import OffsetRange
+from headrace.spark.task_log import log_read
 
 if TYPE_CHECKING:
     from headrace.spark.letters import LetterSender
@@ -164,9 +166,15 @@ def read_range(
             from headrace.spark.letters import LetterSender
 
             letters = LetterSender(cluster, range, options.progress_group)
-        yield from _read(RowReader(options, schema, range, letters), fetch, range)
-        if letters is not None:
-            letters.flush()
+        rows, begun_at = 0, time.monotonic()
+        try:
+            for batch in _read(RowReader(options, schema, range, letters), fetch, range):
+                rows += batch.num_rows
+                yield batch
+            if letters is not None:
+                letters.flush()
+        finally:
+            log_read(range, rows, time.monotonic() - begun_at, fetch.numbers)
 
 
 def _read(

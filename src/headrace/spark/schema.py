@@ -11,7 +11,22 @@ from typing import Final
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
 
 from headrace.core.errors import InvalidOption
 from headrace.spark.decoded_schema import decoded_ddl
@@ -29,6 +44,11 @@ _TYPES: Final = {
     "timestampType": "INT",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
+# What Arrow reads from JSON as Spark would, beside structs and arrays of them.
+_FROM_JSON: Final = (
+    BooleanType, IntegralType, FractionalType, StringType, CharType, VarcharType,
+    TimestampType, TimestampNTZType,
+)  # fmt: skip
 
 
 def table_ddl(shape: Shape) -> str:
@@ -60,44 +80,49 @@ def arrow_schema(shape: Shape, schema: StructType) -> pa.Schema:
             f"the schema has columns {', '.join(schema.fieldNames())}, and this read gives "
             f"{', '.join(names)}; leave schema() out, and choose by option 'columns'"
         )
+    if shape.decoding is not None and shape.decoding.format == "json":
+        _check_json_types(schema[DECODED].dataType, "")
     try:
-        found = to_arrow_schema(schema, timezone="UTC")
+        return to_arrow_schema(schema, timezone="UTC")
     except PySparkTypeError as error:
         raise InvalidOption(
             f"option 'valueSchema' has a type that is not decoded to here ({error}); make it "
             "STRING and convert it in Spark"
         ) from None
-    if shape.decoding is not None and shape.decoding.format == "json":
-        _check_json_types(found.field(DECODED).type, "")
-    return found
 
 
-def _check_json_types(type: pa.DataType, where: str) -> None:
+def _check_json_types(type: DataType, where: str) -> None:
     """InvalidOption for what Arrow does not read from JSON as Spark would."""
-    if pa.types.is_struct(type):
-        names = [field.name for field in type]
+    if isinstance(type, StructType):
+        names = type.fieldNames()
         for field in type:
             if names.count(field.name) > 1:
                 raise InvalidOption(
                     f"option 'valueSchema' has {field.name!r} twice in one struct; keep one"
                 )
-            _check_json_types(field.type, f"{where}.{field.name}".lstrip("."))
-    elif pa.types.is_list(type):
-        _check_json_types(type.value_type, f"{where}[]")
-    elif pa.types.is_map(type):
+            _check_json_types(field.dataType, f"{where}.{field.name}".lstrip("."))
+    elif isinstance(type, ArrayType):
+        _check_json_types(type.elementType, f"{where}[]")
+    elif isinstance(type, MapType):
         # To make it STRING would make every record bad: an object is no string.
         raise InvalidOption(
             f"option 'valueSchema': {where} is a MAP, which JSON is not decoded to here; make it a "
             "STRUCT of the keys that you need, or leave it out and take it from the bytes: "
             f"from_json(CAST(value AS STRING), '{where.split('.')[0]} MAP<STRING, STRING>')"
         )
-    elif pa.types.is_date(type):
+    elif isinstance(type, DateType):
         raise InvalidOption(
             f"option 'valueSchema': {where} is a DATE, which JSON is not decoded to here; make it "
             f"STRING, and cast it in Spark: CAST(decoded.{where} AS DATE)"
         )
-    elif pa.types.is_binary(type):
+    elif isinstance(type, BinaryType):
         raise InvalidOption(
             f"option 'valueSchema': {where} is BINARY, which JSON is not decoded to here; make it "
             f"STRING, and convert it in Spark: unbase64(decoded.{where})"
+        )
+    elif not isinstance(type, _FROM_JSON):
+        raise InvalidOption(
+            f"option 'valueSchema': {where} is {type.simpleString().upper()}, which JSON is not "
+            "decoded to here; make it STRING and convert it in Spark, or leave it out and take it "
+            "from the bytes in 'value'"
         )

@@ -42,8 +42,8 @@ from pyspark.sql.types import StructType
 from headrace.client.kafka.cluster import KafkaCluster, KafkaError
 from headrace.client.kafka.offsets import Committed, committed_positions, delete_group
 from headrace.client.kafka.producing import KafkaProducer
-from headrace.core.errors import HeadraceError, InvalidOption, UnknownTopic
-from headrace.core.values import note_spark_rows, spark_rows_of
+from headrace.core.errors import HeadraceError, InvalidOption, RecordTooLarge, UnknownTopic
+from headrace.core.values import SPARK_SINK_PREFIX, note_spark_rows, spark_rows_of
 from headrace.core.wording import counted
 from headrace.spark.outgoing import RowEncoder
 from headrace.spark.write_options import WriteOptions, check_columns
@@ -82,7 +82,7 @@ class Task(NamedTuple):
 
 
 def marker_group(sink: str, task: int) -> str:
-    return f"__spark.{sink}.{task}"
+    return f"{SPARK_SINK_PREFIX}{sink}.{task}"
 
 
 def connect(options: WriteOptions) -> KafkaCluster:
@@ -119,11 +119,19 @@ def write_rows(
         )
         try:
             _begin(producer)
-            if task is None:
-                rows = _send(options, cluster, producer, batches, number)
-                producer.flush()
-                return Written(number, rows, False)
-            return _write_once(options, cluster, producer, batches, task)
+            if task is not None:
+                return _write_once(options, cluster, producer, batches, task)
+            rows = _send(options, cluster, producer, batches, number)
+            producer.flush()
+            return Written(number, rows, False)
+        except KafkaError as error:
+            if error.error != ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            raise RecordTooLarge(
+                f"{error.doing}: its topic does not take one so large (max.message.bytes); raise "
+                "that, or, where no single row is as large, lower option 'kafka.batch.size' "
+                f"({options.batch_bytes})"
+            ) from None
         finally:
             producer.close()
 

@@ -34,6 +34,15 @@ def test_a_redrive_that_is_done_says_how_many_came_back() -> None:
     ]
 
 
+def test_letters_of_a_stream_are_said_to_stay() -> None:
+    result = RedriveResult(2, 0, 0, None, orphaned=2)
+    assert list(redrive_lines(result, 0, dry_run=False)) == [
+        "0 of 2 dead letters redriven",
+        "2 failed in a group that is gone or reads a stream, and stay; purge them when nobody "
+        "needs them",
+    ]
+
+
 def test_a_dry_run_of_very_many_says_that_some_may_be_copied() -> None:
     result = RedriveResult(REVIVED_MAX + 1, REVIVED_MAX + 1, 0, None, in_place=REVIVED_MAX + 1)
     assert list(redrive_lines(result, 0, dry_run=True)) == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,17 @@ import pytest
 from fastavro import schemaless_writer
 from google.protobuf import descriptor_pb2
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     MapType,
+    NullType,
     StringType,
     StructType,
+    VariantType,
+    YearMonthIntervalType,
 )
 
 from headrace.core.errors import InvalidOption
@@ -89,6 +95,27 @@ def test_a_bad_value_is_alone_in_being_bad(bad: bytes) -> None:
     assert [row["id"] for row in found if row] == list(range(10))
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"nonsense", "Invalid value"),
+        (b"[1]", "the value is an array, not an object"),
+        (b'{"id": "one"}', "id is a string, not a number"),
+        (b'{"tags": 5}', "tags is a number, not an array"),
+        (b'{"tags": [{}]}', "tags[] is an object, not a string"),
+        (b'{"id": 1, "id": 2}', "id is there twice"),
+        (b'{"id": 1.5}', "'1.5' is no int64"),
+        (b'{"at": "soon"}', "'soon' is no timestamp[us, tz=UTC]"),
+        (b'{"name": "\xff"}', "it is not UTF-8"),
+        (b'{"id": 1}}\n{"v": {"id": 2}', "it is not one value"),
+    ],
+)
+def test_the_reason_is_about_the_value(value: bytes, reason: str) -> None:
+    # Among others, so that it is not by its number in the column.
+    decoded = json_decoder().decode([b"{}", value, b"{}"])
+    assert decoded.reasons == [None, f"not the JSON that was expected: {reason}", None]
+
+
 def test_values_cannot_pretend_to_be_their_neighbours() -> None:
     # Together these are two good documents; each alone is none.
     values = [b'{"id": 1}{"tags": [', b'{"id": 2}]}']
@@ -155,23 +182,72 @@ def test_an_avro_schema_says_the_columns() -> None:
     )
 
 
+def avro_record(*fields: Any, **more: Any) -> str:
+    """A schema whose fields are called x, y and so on."""
+    named = [{"name": name, "type": type} for name, type in zip("xyz", fields, strict=False)]
+    return json.dumps({"type": "record", "name": "A", "fields": named, **more})
+
+
+def test_avro_types_are_referred_to_by_any_of_their_names() -> None:
+    point = {"type": "record", "name": "P", "fields": [{"name": "at", "type": "int"}]}
+    money = {"type": "fixed", "name": "other.M", "size": 4}
+    points = {"type": "array", "items": "P"}
+    schema = avro_record(point, ["null", "shop.P"], points, namespace="shop")
+    assert decoded_ddl(Decoding("avro", schema, None, "none", False)) == (
+        "`x`: STRUCT<`at`: INT>, `y`: STRUCT<`at`: INT>, `z`: ARRAY<STRUCT<`at`: INT>>"
+    )
+    schema = avro_record(money, "other.M", namespace="shop")
+    assert decoded_ddl(Decoding("avro", schema, None, "none", False)) == "`x`: BINARY, `y`: BINARY"
+
+
+@pytest.mark.parametrize(
+    ("type", "logical", "ddl", "arrow", "written", "read"),
+    [
+        ("int", "time-millis", "INT", pa.int32(), 5, 5),
+        ("long", "time-micros", "BIGINT", pa.int64(), 5, 5),
+        ("long", "timestamp-nanos", "BIGINT", pa.int64(), 5, 5),
+        ("string", "uuid", "STRING", pa.string(), "not checked", "not checked"),
+        ("string", "timestamp-millis", "STRING", pa.string(), "x", "x"),
+        ("long", "local-timestamp-micros", "TIMESTAMP_NTZ", pa.timestamp("us"), 5,
+         datetime(1970, 1, 1, 0, 0, 0, 5)),
+        ("int", "date", "DATE", pa.date32(), 1, date(1970, 1, 2)),
+    ],
+)  # fmt: skip
+def test_avros_logical_types_are_what_spark_makes_of_them(
+    type: str, logical: str, ddl: str, arrow: pa.DataType, written: Any, read: Any
+) -> None:
+    out = io.BytesIO()
+    schemaless_writer(out, json.loads(avro_record(type)), {"x": written})
+    schema = avro_record({"type": type, "logicalType": logical})
+    decoding = Decoding("avro", schema, None, "none", False)
+    assert decoded_ddl(decoding) == f"`x`: {ddl}"
+    decoded = decoder_of(decoding, pa.struct([("x", arrow)])).decode([out.getvalue()])
+    assert decoded.reasons == [None]
+    assert decoded.column.to_pylist() == [{"x": read}]
+
+
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ("{", "is not an Avro schema"),
+        ("{", "is not an Avro schema .*JSONDecodeError"),
+        ("{}", r"is not an Avro schema .*KeyError: 'type'"),
+        ('{"type": "record", "fields": []}', 'is not an Avro schema .*"name" is a required'),
+        ('{"type": "record", "name": "A", "fields": [{"name": "x"}]}', "is missing 'type'"),
+        (avro_record("B"), "is not an Avro schema .*UnknownType: B"),
+        (avro_record({"type": {"type": "int"}}), "is not an Avro schema"),
         ('"string"', "of type record is needed"),
+        (avro_record({"type": "array", "items": ["int", "string"]}), r"'x\[\]', a union of more"),
+        (avro_record(["null", "A"]), "'A', which contains itself"),
+        (avro_record("null"), "'x', which is always null, has no type"),
+        (avro_record({"type": "bytes", "logicalType": "decimal"}), "a decimal without its prec"),
         (
-            '{"type": "record", "name": "A", "fields": [{"name": "x", "type": ["int", "string"]}]}',
-            "a union of more than one type",
-        ),
-        (
-            '{"type": "record", "name": "A", "fields": [{"name": "x", "type": ["null", "A"]}]}',
-            "'A', which contains itself",
+            avro_record({"type": "bytes", "logicalType": "decimal", "precision": 39}),
+            "'x', a decimal of 39 digits, has no type",
         ),
     ],
 )
 def test_an_avro_schema_without_columns_is_refused(schema: str, says: str) -> None:
-    with pytest.raises(InvalidOption, match=says):
+    with pytest.raises(InvalidOption, match=f"option 'valueSchema'.*{says}"):
         decoded_ddl(Decoding("avro", schema, None, "none", False))
 
 
@@ -339,6 +415,10 @@ def test_framed_values_need_the_id_of_their_schema(given: dict[str, str], says: 
         (MapType(StringType(), StringType()), "x is a MAP, .*from_json.* 'x MAP<STRING, STRING>'"),
         (DateType(), r"x is a DATE, .* make it STRING, .* CAST\(decoded.x AS DATE\)"),
         (BinaryType(), r"x is BINARY, .* make it STRING, .* unbase64\(decoded.x\)"),
+        (ArrayType(NullType()), r"x\[\] is VOID, .* make it STRING and convert it in Spark"),
+        (YearMonthIntervalType(), "x is INTERVAL YEAR TO MONTH, .* make it STRING"),
+        (DayTimeIntervalType(), "x is INTERVAL DAY TO SECOND, .* make it STRING"),
+        (StructType().add("y", VariantType()), "x.y is VARIANT, .* take it from the bytes"),
     ],
 )
 def test_a_type_that_json_does_not_become_is_refused_with_what_to_do(

@@ -170,7 +170,8 @@ class KafkaCluster:
                 return self._shared(address)
             except BrokerUnreachable as error:
                 failures.append(str(error))
-        raise BrokerUnreachable("; ".join(dict.fromkeys(failures)))
+        tried = "; ".join(dict.fromkeys(failures))
+        raise BrokerUnreachable(f"{tried}; start the node there, or correct the address")
 
     # Metadata.
 

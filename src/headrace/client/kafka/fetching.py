@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -58,6 +59,18 @@ class Gap(NamedTuple):
     end: int
 
 
+@dataclass(slots=True)
+class FetchNumbers:
+    """What a fetch has taken so far."""
+
+    bytes: int = 0
+    answers: int = 0
+    # How often the leader was looked for anew.
+    retries: int = 0
+    # Seconds in which the caller waited for answers.
+    wait_s: float = 0.0
+
+
 class PartitionFetch:
     """Iterate over it once. `topic_id` is what the topic had when the range was
     planned, as in TopicInfo; a topic of the same name with another id is another."""
@@ -84,6 +97,7 @@ class PartitionFetch:
         self._isolation_level = isolation_level
         self._fetch_bytes = fetch_bytes
         self._gaps_allowed = gaps_allowed
+        self.numbers = FetchNumbers()
         self._connection: KafkaConnection | None = None
         # When something was last received, for giving up.
         self._progress_at = time.monotonic()
@@ -112,7 +126,11 @@ class PartitionFetch:
             connection = self._connection = self._connect()
         if not connection.waiting:
             self._ask(connection)
+        asked_at = time.monotonic()
         data = self._answer(connection)
+        numbers = self.numbers
+        numbers.wait_s += time.monotonic() - asked_at
+        numbers.answers += 1
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._skip_gap()
         if data.error_code:
@@ -120,6 +138,7 @@ class PartitionFetch:
         records, next_offset = whole_batches(data.records or b"", self._position)
         if not records:
             return None
+        numbers.bytes += len(records)
         self._position = next_offset
         if next_offset < self._end:
             try:
@@ -195,6 +214,7 @@ class PartitionFetch:
             if not error.passes:
                 raise error
         self._check_progress(error)
+        self.numbers.retries += 1
         self._disconnect()
         self._cluster.forget()
         time.sleep(self._pause_s)

@@ -197,8 +197,8 @@ class KafkaProducer:
         [partition] = topic.partition_responses
         code = partition.error_code
         if code and code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            place = waiting[0].place
-            raise KafkaError(code, f"writing to {place[0]}:{place[1]}")
+            (name, index), batch = waiting[0]
+            raise KafkaError(code, f"writing a batch of {len(batch)} bytes to {name}:{index}")
         waiting.popleft()
 
     def _send_again(self, error: BrokerUnreachable | KafkaError) -> None:

@@ -184,7 +184,7 @@ async function redrive(topic, choice, words) {
   if (!dry) return;
   const stays = [
     dry.looping && `${plural(dry.looping, "message")} came back too often already and would stay`,
-    dry.orphaned && `${plural(dry.orphaned, "message")} would stay because the group is gone`,
+    dry.orphaned && `${plural(dry.orphaned, "message")} would stay because the group is gone or reads a stream`,
   ].filter(Boolean);
   const going = dry.redriven;
   const ways = [
