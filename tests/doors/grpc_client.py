@@ -15,8 +15,8 @@ SECONDS = 30
 
 
 class GrpcClient:
-    def __init__(self, address: str) -> None:
-        self.channel = grpc.insecure_channel(address)
+    def __init__(self, address: str, *options: tuple[str, Any]) -> None:
+        self.channel = grpc.insecure_channel(address, options)
         made: Any = stubs
         self.topics = made.TopicsStub(self.channel)
         self.messages = made.MessagesStub(self.channel)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import random
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 from tests.doors.conftest import DoorsProcess
 from tests.doors.grpc_client import GrpcClient
 
+import headrace
+from headrace.core import limits
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 # Long enough that only a node that cuts nothing gets there.
 SECONDS = 20.0
 CONNECTIONS_MAX = 50
+VALUE_BYTES = 12 * 1024 * 1024
+DEAF = 20
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -25,7 +32,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 DATA, HEADERS, SETTINGS = 0, 1, 4
-END_HEADERS = 4
+END_STREAM, END_HEADERS = 1, 4
 # SETTINGS, and that the node's are known.
 READY = PREFACE + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, 1, 0, b"")
 
@@ -95,15 +102,60 @@ def test_a_call_whose_request_does_not_come_is_ended(
     assert is_told(node, call_of(method) + sent, b"did not come")
 
 
+def cut_for(node: DoorsProcess, reason: str) -> float:
+    shown = httpx.get(f"{node.http}/metrics", timeout=SECONDS).text
+    beginning = f'headrace_connections_cut_total{{door="grpc",reason="{reason}"}}'
+    [line] = [line for line in shown.splitlines() if line.startswith(beginning)]
+    return float(line.split()[-1])
+
+
 def test_what_was_cut_is_counted(node: DoorsProcess) -> None:
     assert is_told(node, call_of("Topics/List"), b"did not come")
-    shown = httpx.get(f"{node.http}/metrics", timeout=SECONDS).text
-    [line] = [
-        line
-        for line in shown.splitlines()
-        if line.startswith('headrace_connections_cut_total{door="grpc",reason="body"}')
-    ]
-    assert float(line.split()[-1]) >= 1
+    assert cut_for(node, "body") >= 1
+
+
+def is_over(peer: socket.socket) -> bool:
+    """Whether the node has hung up, without taking anything from it."""
+    polling = select.poll()
+    polling.register(peer, select.POLLRDHUP)
+    return bool(polling.poll(0))
+
+
+def test_who_takes_no_large_answers_is_hung_up_on_when_they_are_too_much(tmp_path: Path) -> None:
+    # One that takes as many connections as come.
+    node = DoorsProcess(tmp_path / "data")
+    try:
+        check_deaf(node)
+    finally:
+        node.stop()
+
+
+def check_deaf(node: DoorsProcess) -> None:
+    value = random.Random(1).randbytes(VALUE_BYTES)
+    with headrace.connect(node.doors["kafka"]) as handle:
+        handle.create_topic("large", 1, record_bytes_max=16 * 1024 * 1024)
+        handle.publish("large", value)
+    wanted = pb.TailRequest(topic="large", start=pb.START_EARLIEST)
+    encoded = wanted.SerializeToString()
+    request = b"\0" + len(encoded).to_bytes(4, "big") + encoded
+    host, _, port = node.doors["grpc"].rpartition(":")
+    deaf: list[socket.socket] = []
+    with ExitStack() as stack:
+        for _ in range(DEAF):
+            peer = stack.enter_context(socket.create_connection((host, int(port)), SECONDS))
+            peer.sendall(call_of("Messages/Tail") + frame(DATA, END_STREAM, 1, request))
+            deaf.append(peer)
+        # Each answer is there twice.
+        room_for = limits.UNTAKEN_BYTES_MAX // (2 * VALUE_BYTES)
+        while sum(map(is_over, deaf)) < DEAF - room_for:
+            pass
+        assert cut_for(node, "memory") == DEAF - room_for
+        # Who reads gets it beside the others.
+        client = GrpcClient(node.doors["grpc"], ("grpc.max_receive_message_length", -1))
+        stack.callback(client.close)
+        reading = client.messages.Tail(wanted)
+        assert next(iter(reading)).records[0].value == value
+        reading.cancel()
 
 
 def test_connections_beyond_the_limit_are_refused_and_those_before_go_on(

@@ -129,7 +129,7 @@ def check_cuts(world: World) -> None:
         "kafka": ("body", "answer", "idle", "address", "full", "memory"),
         "http": ("head", "body", "answer", "full", "address", "memory"),
         "websocket": ("answer", "memory"),
-        "grpc": ("address", "body", "full"),
+        "grpc": ("address", "body", "full", "memory"),
     }
     expected = {
         labels(door=door, reason=reason): 0 for door, each in reasons.items() for reason in each

@@ -109,7 +109,7 @@ REQUEST_ARRAY_MAX: Final = 20_000
 # What all connections together may hold of frames that have not arrived whole, or wait
 # for their turn.
 RECEIVING_BYTES_MAX: Final = 512 * 1024 * 1024
-# Of answers that clients have not taken, at the Kafka door and at the HTTP door each.
+# Of answers that clients have not taken, at each door.
 UNTAKEN_BYTES_MAX: Final = 128 * 1024 * 1024
 # Freed memory that the process keeps; looked at twice a minute.
 SPARE_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -10,7 +10,8 @@ What waits for us is never cut: a long poll, a tail, a subscription that answers
 
 Answers that clients have not taken are bounded in sum, too, since a thousand who read
 nothing would each hold some megabytes: when it is too much, those are cut who have got on
-least lately ("memory").
+least lately ("memory"): once a second, and at HTTP, where hundreds of large answers can be made
+in less, also at once, if they have taken nothing for as long as DEAF_SECONDS.
 
 A client address may have so many connections at one door, so that one machine cannot
 take all the places. Those of this machine are not counted, since a proxy, or every
@@ -28,12 +29,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
 # One byte now and then is not getting on.
 PROGRESS_BYTES_MIN = 1024
+# Who has taken nothing for so long may be cut between two sweeps. A client that reads takes
+# some of its answer in a few thousandths of that.
+DEAF_SECONDS = 0.1
 # How long a frame has to have been arriving before it is called slow.
 STEADY_SECONDS = 10.0
 # Of the room for what is arriving, beyond which the slowest are cut.
@@ -78,29 +82,52 @@ T = TypeVar("T", bound=Taker)
 
 
 class Untaken(Generic[T]):
-    """What clients have not taken of their answers, in sum."""
+    """What clients have not taken of their answers, in sum, as of when each was noted."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(
+        self, bytes_max: int, look: Callable[[T], object], cut: Callable[[T], None]
+    ) -> None:
+        """`look` brings the `answer_watch` of a connection up to now."""
         self._bytes_max = bytes_max
-        self._holding: list[tuple[T, int]] = []
+        self._look = look
+        self._cut = cut
+        self._sizes: dict[T, int] = {}
+        self._total = 0
 
-    def add(self, connection: T) -> None:
+    @property
+    def is_too_much(self) -> bool:
+        return self._total > self._bytes_max
+
+    def note(self, connection: T) -> None:
         size = connection.untaken_bytes
-        if size:
-            self._holding.append((connection, size))
+        if size and connection not in self._sizes:
+            # From now on it is seen whether it gets on.
+            self._look(connection)
+        self._set(connection, size)
 
-    def take_surplus(self) -> list[T]:
-        """Whom to cut so that the others hold no more than is allowed. The sum begins anew."""
-        holding, self._holding = self._holding, []
-        total = sum(size for _, size in holding)
-        found = []
-        if total > self._bytes_max:
-            for each, size in sorted(holding, key=lambda one: one[0].answer_watch.began):
-                found.append(each)
-                total -= size
-                if total <= self._bytes_max:
-                    break
-        return found
+    def forget(self, connection: T) -> None:
+        self._set(connection, 0)
+
+    def bound(self, latest: float = float("inf")) -> None:
+        """Cut some so that the others hold no more than is allowed: of those that have got
+        nowhere since `latest`."""
+        if not self.is_too_much:
+            return
+        for each in tuple(self._sizes):
+            self._look(each)
+            self._set(each, each.untaken_bytes)
+        for each in sorted(self._sizes, key=lambda one: one.answer_watch.began):
+            if not self.is_too_much or each.answer_watch.began > latest:
+                return
+            self.forget(each)
+            self._cut(each)
+
+    def _set(self, connection: T, size: int) -> None:
+        self._total += size - self._sizes.get(connection, 0)
+        if size:
+            self._sizes[connection] = size
+        else:
+            self._sizes.pop(connection, None)
 
 
 class Sender(Protocol):

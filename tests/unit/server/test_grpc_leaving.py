@@ -12,6 +12,7 @@ from tests.unit.server.test_loop_calls import GROUP, TOPIC, Served, let_others_r
 
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.consuming import Streams
+from headrace.server.grpc.outgoing import Outgoing
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 
@@ -27,9 +28,10 @@ class Context:
         self.has_delivered = asyncio.Event()
         self.is_ended = False
 
-    async def write(self, answer: Any) -> None:
+    async def write(self, encoded: bytes) -> None:
         if self.is_ended and self.is_cut:
             raise grpc.aio.InternalError("the stream is closed")
+        answer = pb.ConsumeResponse.FromString(encoded)
         self.answers.append(answer)
         if answer.deliveries.messages:
             self.has_delivered.set()
@@ -54,9 +56,10 @@ def test_an_end_is_a_leave_only_where_the_client_can_still_be_told(
         await served.publish(b"one")
         aftermath, context = Aftermath(), Context(is_cut=is_cut, is_slow=is_slow)
         streams = Streams(served.calls, aftermath)
+        writer = Outgoing(served.calls.service).of(context)
         wanted = pb.ConsumeOpen(group=GROUP, topics=[TOPIC], consumer="other", credit=1)
         consuming = asyncio.ensure_future(
-            streams.consume(pb.ConsumeRequest(open=wanted), context.requests(), context)
+            streams.consume(pb.ConsumeRequest(open=wanted), context.requests(), writer)
         )
         await asyncio.wait([consuming])
         await aftermath.close()

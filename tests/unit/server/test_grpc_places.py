@@ -22,6 +22,7 @@ from headrace.server.grpc.measured import Measured
 from headrace.server.grpc.places import Client, Places, host_of
 from headrace.server.service import Service
 from headrace.server.shares import Account, Line
+from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 
 @pytest.mark.parametrize(
@@ -122,14 +123,16 @@ def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on(
         measured = Measured(service, places, "Queues/Lease")
         may_end = asyncio.Event()
 
-        async def act(_request: Any, _context: Any) -> str:
-            await may_end.wait()
-            return "answer"
+        answer = pb.DescribeNodeResponse(version="1")
 
-        async def act_often(request: Any, context: Any) -> AsyncIterator[str]:
+        async def act(_request: Any, _context: Any) -> Any:
+            await may_end.wait()
+            return answer
+
+        async def act_often(request: Any, context: Any) -> AsyncIterator[Any]:
             yield await act(request, context)
 
-        async def converse(first: Any, _requests: Any, context: Any) -> str:
+        async def converse(first: Any, _requests: Any, context: Any) -> Any:
             return await act(first, context)
 
         first = asyncio.create_task(_answer(act, measured)(None, Context()))
@@ -141,8 +144,8 @@ def test_calls_beyond_are_refused_whatever_their_kind_and_those_under_way_go_on(
         await _conversation(converse, measured)(None, context := Context())
         assert context.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
         may_end.set()
-        assert await first == "answer"
-        assert await _answer(act, measured)(None, Context()) == "answer"
+        assert await first == answer.SerializeToString()
+        assert await _answer(act, measured)(None, Context()) == answer.SerializeToString()
         assert +service.counts.cuts == {("grpc", "address"): 3}
         await service.close()
         broker.close()

@@ -24,6 +24,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import GroupInUse, HeadraceError, InvalidArgument
 from headrace.server.aftermath import Aftermath
+from headrace.server.grpc.outgoing import Writer
 from headrace.server.grpc.queues import leasing_for, settled
 from headrace.server.grpc.shown import shown_deliveries
 from headrace.server.leasing import Leasing
@@ -46,7 +47,7 @@ class Streams:
         self._orphans = Orphans(calls)
         self._open: dict[tuple[str, str], _Stream] = {}
 
-    async def consume(self, first: Any, requests: AsyncIterator[Any], context: Any) -> None:
+    async def consume(self, first: Any, requests: AsyncIterator[Any], writer: Writer) -> None:
         if first.WhichOneof("request") != "open":
             raise InvalidArgument("the first request of a stream is `open`")
         wanted = first.open
@@ -56,7 +57,7 @@ class Streams:
             self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
         )
         name = (leasing.group, leasing.consumer)
-        stream = _Stream(self._calls, leasing, context, credit)
+        stream = _Stream(self._calls, leasing, writer, credit)
         before = self._open.get(name)
         self._open[name] = stream
         is_over = False
@@ -66,7 +67,7 @@ class Streams:
             await self._orphans.come_back(*name, in_hand)
             lost = await self._orphans.lost(leasing.group, in_hand)
             opened = pb.ConsumeOpened(consumer=leasing.consumer, lost=lost)
-            await context.write(pb.ConsumeResponse(id=first.id, opened=opened))
+            await writer.write(pb.ConsumeResponse(id=first.id, opened=opened).SerializeToString())
             await stream.serve(requests)
             await stream.take_leave()
             is_over = not stream.is_replaced
@@ -87,10 +88,10 @@ class Streams:
 
 
 class _Stream:
-    def __init__(self, calls: Calls, leasing: Leasing, context: Any, credit: int) -> None:
+    def __init__(self, calls: Calls, leasing: Leasing, writer: Writer, credit: int) -> None:
         self._calls = calls
         self._leasing = leasing
-        self._context = context
+        self._writer = writer
         self._credit = credit
         self._more = asyncio.Event()
         # grpc sends one message of a stream at a time.
@@ -139,7 +140,8 @@ class _Stream:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
-                await self._write(pb.ConsumeResponse(deliveries=pb.Deliveries()))
+                answer = pb.ConsumeResponse(deliveries=pb.Deliveries())
+                await self._write(answer.SerializeToString())
 
     async def _wait_replaced(self) -> None:
         await self._giving_way.wait()
@@ -161,7 +163,8 @@ class _Stream:
             else:
                 async with self._carrying_out:
                     answer = await settled(self._calls, kind, getattr(request, kind))
-                await self._write(pb.ConsumeResponse(id=request.id, settled=answer))
+                told = pb.ConsumeResponse(id=request.id, settled=answer)
+                await self._write(told.SerializeToString())
 
     async def _feed(self) -> None:
         while True:
@@ -174,13 +177,15 @@ class _Stream:
             if leased:
                 self._credit -= len(leased)
                 deliveries = pb.Deliveries(messages=shown_deliveries(leased))
+                answer = pb.ConsumeResponse(deliveries=deliveries).SerializeToString()
                 # This waits while the client does not read.
-                await self._write(pb.ConsumeResponse(deliveries=deliveries))
+                del leased, deliveries
+                await self._write(answer)
 
-    async def _write(self, answer: Any) -> None:
+    async def _write(self, answer: bytes) -> None:
         async with self._writing:
             self._is_mid_write = True
-            await self._context.write(answer)
+            await self._writer.write(answer)
             self._is_mid_write = False
 
 

@@ -36,6 +36,7 @@ from headrace.server.grpc.groups import Groups
 from headrace.server.grpc.letters import Letters
 from headrace.server.grpc.measured import Measured, MeasuredCall, count_connections
 from headrace.server.grpc.messages import Messages
+from headrace.server.grpc.outgoing import LARGE_BYTES, Writer
 from headrace.server.grpc.places import Places, checked
 from headrace.server.grpc.queues import Queues
 from headrace.server.grpc.requests import decoder_of
@@ -209,7 +210,7 @@ def _connection(sdk: SdkStreams, places: Places) -> Any:
             with places.taken(places.client(context)):
                 first = await places.first_request(context)
                 if first is not None:
-                    await sdk.connect(first, requests, context)
+                    await sdk.connect(first, requests, places.outgoing.of(context))
         except LimitExceeded as error:
             await refuse(context, error, "")
 
@@ -220,10 +221,8 @@ def _handler(method: Any, nouns: tuple[Any, ...], service: Service, places: Plac
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower()
     act = next(getattr(noun, name) for noun in nouns if hasattr(noun, name))
     measured = Measured(service, places, f"{method.containing_service.name}/{method.name}")
-    codec = {
-        "request_deserializer": decoder_of(method.input_type.name),
-        "response_serializer": getattr(pb, method.output_type.name).SerializeToString,
-    }
+    # Answers are encoded here: `outgoing` says why.
+    codec = {"request_deserializer": decoder_of(method.input_type.name)}
     # For grpc all of them have a stream of requests, so that a call is ours before its request
     # has come; for a client there is no difference.
     if method.client_streaming:
@@ -243,7 +242,11 @@ def _answer(act: Any, measured: Measured) -> Any:
                 with measured.places.taken(client):
                     request = checked(await measured.places.first_request(context))
                     call.begin(request)
-                    return await Metered(act(request, context), client.account)
+                    found = await Metered(act(request, context), client.account)
+                encoded = found.SerializeToString()
+                if len(encoded) >= LARGE_BYTES:
+                    measured.places.outgoing.of(context).note_last(encoded)
+                return encoded
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -260,7 +263,8 @@ def _answers(act: Any, measured: Measured) -> Any:
                     await client.account.turn()
                 with measured.places.taken(client):
                     request = checked(await measured.places.first_request(context))
-                    await Metered(_write_all(act(request, context), context), client.account)
+                    writer = measured.places.outgoing.of(context)
+                    await Metered(_write_all(act(request, context), writer), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -268,9 +272,11 @@ def _answers(act: Any, measured: Measured) -> Any:
     return answers
 
 
-async def _write_all(answers: Any, context: Any) -> None:
+async def _write_all(answers: Any, writer: Writer) -> None:
     async for each in answers:
-        await context.write(each)
+        encoded = each.SerializeToString()
+        del each
+        await writer.write(encoded)
 
 
 def _conversation(act: Any, measured: Measured) -> Any:
@@ -282,7 +288,8 @@ def _conversation(act: Any, measured: Measured) -> Any:
                     await client.account.turn()
                 with measured.places.taken(client):
                     first = checked(await measured.places.first_request(context))
-                    await Metered(act(first, requests, context), client.account)
+                    writer = measured.places.outgoing.of(context)
+                    await Metered(act(first, requests, writer), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)

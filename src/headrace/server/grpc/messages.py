@@ -99,7 +99,7 @@ class Messages:
             )  # fmt: skip
             if found:
                 # Whoever does not read makes this wait, and nothing piles up.
-                yield pb.TailResponse(records=map(shown_record, found))
+                yield _take_shown(found)
 
     async def _begin(self, request: Any) -> Tail:
         info = await self._run(Face.topic, request.topic)
@@ -120,6 +120,13 @@ class Messages:
                 )
             positions[partition] = offset
         return Tail(self._calls, info.name, info.id, positions)
+
+
+def _take_shown(found: list[StreamRecord]) -> Any:
+    """An answer with what was found, which is let go: the answer may wait for long."""
+    answer = pb.TailResponse(records=map(shown_record, found))
+    found.clear()
+    return answer
 
 
 def _check_once(noun: str, names: list[str]) -> None:

@@ -23,6 +23,7 @@ from grpc.aio import EOF
 
 from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.node_settings import NodeSettings
+from headrace.server.grpc.outgoing import Outgoing
 from headrace.server.service import Service
 from headrace.server.shares import Account, shares_of
 from headrace.server.stalls import Addresses
@@ -53,6 +54,7 @@ class Places:
         self._calls_max = settings.connections_max
         self._under_way = 0
         self._addresses = Addresses(self._count_max)
+        self.outgoing = Outgoing(service)
         self._cuts = service.counts.cuts
         self._stall_seconds = settings.stall_timeout_ms / 1000
         # Calls whose request has not come, and since when.

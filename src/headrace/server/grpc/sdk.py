@@ -22,6 +22,7 @@ from typing import Any
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.core.event_log import log_event
+from headrace.server.grpc.outgoing import Writer
 from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
 from headrace.server.service import Service
@@ -40,7 +41,7 @@ class SdkStreams:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._answering = Answering(service, logger, self._tasks)
 
-    async def connect(self, first: bytes, requests: AsyncIterator[bytes], context: Any) -> None:
+    async def connect(self, first: bytes, requests: AsyncIterator[bytes], writer: Writer) -> None:
         service = self._service
         if service.holdings is None:
             service.holdings = Holdings(service)
@@ -51,7 +52,7 @@ class SdkStreams:
             service.holdings,
             is_congested=lambda: answers.qsize() > limits.REMOTE_OPEN_CALLS_MAX,
         )
-        stream = _Stream(self._answering, session, context, answers)
+        stream = _Stream(self._answering, session, writer, answers)
         try:
             await stream.serve(first, requests)
         finally:
@@ -65,11 +66,11 @@ class SdkStreams:
 
 class _Stream:
     def __init__(
-        self, answering: Answering, session: Session, context: Any, answers: Answers
+        self, answering: Answering, session: Session, writer: Writer, answers: Answers
     ) -> None:
         self._answering = answering
         self._session = session
-        self._context = context
+        self._writer = writer
         self._open_calls = asyncio.Semaphore(limits.REMOTE_OPEN_CALLS_MAX)
         # grpc sends one message of a stream at a time.
         self._answers = answers
@@ -107,7 +108,7 @@ class _Stream:
         is_call = not waits(request)
         if is_call:
             await self._open_calls.acquire()
-        who = {"peer": self._context.peer()}
+        who = {"peer": self._writer.peer()}
         self._answering.begin(
             self._session,
             request,
@@ -125,6 +126,6 @@ class _Stream:
         while (answer := await self._answers.get()) is not None:
             is_call, frame = answer
             # This waits while the client does not read.
-            await self._context.write(stream_answer(frame))
+            await self._writer.write(stream_answer(frame))
             if is_call:
                 self._open_calls.release()

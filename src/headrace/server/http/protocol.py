@@ -26,7 +26,7 @@ from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import IS_GONE, encode
 from headrace.server.service import Service
 from headrace.server.shares import shares_of
-from headrace.server.stalls import Addresses, Untaken, Watch
+from headrace.server.stalls import DEAF_SECONDS, Addresses, Untaken, Watch
 from headrace.server.sweeping import Sweeper
 from headrace.wire.http.group_bodies import Problem
 
@@ -56,9 +56,14 @@ class Guard:
         # Requests that wait behind others of their connections.
         self.pipelined = 0
         self._connections: set[Any] = set()
-        self._untaken: Untaken[Any] = Untaken(limits.UNTAKEN_BYTES_MAX)
+        self.untaken: Untaken[Any] = Untaken(
+            limits.UNTAKEN_BYTES_MAX,
+            lambda connection: _is_answer_stalled(connection, self._loop.time(), float("inf")),
+            lambda connection: self.cut(connection, "memory"),
+        )
+        self._is_bounding = False
         self._sweeper = Sweeper(
-            SWEEP_SECONDS, lambda: self._connections, self._look_at, self._bound_untaken
+            SWEEP_SECONDS, lambda: self._connections, self._look_at, self.untaken.bound
         )
 
     def open(self, connections: set[Any]) -> None:
@@ -73,11 +78,18 @@ class Guard:
         if reason:
             self.cut(connection, reason)
         else:
-            self._untaken.add(connection)
+            self.untaken.note(connection)
 
-    def _bound_untaken(self) -> None:
-        for connection in self._untaken.take_surplus():
-            self.cut(connection, "memory")
+    def note_untaken(self, connection: Any) -> None:
+        self.untaken.note(connection)
+        if self.untaken.is_too_much and not self._is_bounding:
+            self._is_bounding = True
+            # It may be in the middle of a write, where none can be cut.
+            self._loop.call_soon(self._bound_deaf)
+
+    def _bound_deaf(self) -> None:
+        self._is_bounding = False
+        self.untaken.bound(self._loop.time() - DEAF_SECONDS)
 
     def admit(self, connection: GuardedHttp) -> bool:
         """Whether there is room for this connection, which is one of them already."""
@@ -125,6 +137,7 @@ class GuardedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_admitted:
             self._guard.addresses.leave(_host(self))
+        self._guard.untaken.forget(self)
         super().connection_lost(exc)
         answering = self._answering
         if answering is not None and not answering.response_complete:
@@ -165,11 +178,24 @@ class GuardedHttp(HttpToolsProtocol):
         waits = not self._in_head and not self.flow.read_paused
         if self._body.is_stalled(now, limit_seconds, self._received, waits=waits):
             return "body"
-        return _answer_stall(self, now, limit_seconds)
+        return "answer" if _is_answer_stalled(self, now, limit_seconds) else ""
 
     @property
     def untaken_bytes(self) -> int:
         return _untaken_bytes(self)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._guard.note_untaken(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._guard.untaken.note(self)
+
+    def handle_websocket_upgrade(self) -> None:
+        # From here on it is the WebSocket's connection.
+        self._guard.untaken.forget(self)
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
@@ -258,22 +284,31 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
     def untaken_bytes(self) -> int:
         return _untaken_bytes(self)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._guard.note_untaken(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._guard.untaken.note(self)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.addresses.leave(_host(self))
+        self._guard.untaken.forget(self)
         if self.conn.close_rcvd is None:
             # Uvicorn says 1005, as of a client that has closed it without saying why.
             self.queue.put_nowait({"type": "websocket.disconnect", "code": BROKEN_CODE})
         super().connection_lost(exc)
 
     def stall(self, now: float, limit_seconds: float) -> str:
-        return _answer_stall(self, now, limit_seconds)
+        return "answer" if _is_answer_stalled(self, now, limit_seconds) else ""
 
 
-def _answer_stall(connection: Any, now: float, limit_seconds: float) -> str:
+def _is_answer_stalled(connection: Any, now: float, limit_seconds: float) -> bool:
     unsent = connection.transport.get_write_buffer_size()
     taken = connection.transport.written_bytes - unsent
-    is_stalled = connection.answer_watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0)
-    return "answer" if is_stalled else ""
+    watch: Watch = connection.answer_watch
+    return watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0)
 
 
 def _untaken_bytes(connection: Any) -> int:

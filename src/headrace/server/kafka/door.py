@@ -67,6 +67,7 @@ REBALANCING = frozenset((11, 14))
 STALLS = {
     "body": "it got nowhere in the middle of a request",
     "answer": "it does not take its answers",
+    "memory": "too much waits for clients that do not take their answers",
 }
 # A larger request is decoded away from the loop. So is an answer encoded with more elements
 # than that; of no more than so many is looked at what they have in them.
@@ -143,14 +144,17 @@ class Door:
         service.held_bytes["receiving"] = lambda: self.rooms.bytes
         service.connections["kafka"] = lambda: len(self.connections) - self.remote.session_count
         service.connections["sdk"] = lambda: self.remote.session_count
-        self._complained_at = -WARNING_SECONDS
-        self._not_written = 0
-        self._untaken: Untaken[Connection] = Untaken(limits.UNTAKEN_BYTES_MAX)
+        self._complained_at, self._not_written = -WARNING_SECONDS, 0
+        self.untaken: Untaken[Connection] = Untaken(
+            limits.UNTAKEN_BYTES_MAX,
+            lambda connection: connection.stall(self._sweeps * SWEEP_SECONDS, float("inf")),
+            lambda connection: self._cut(connection, "memory"),
+        )
         self.sweeper = Sweeper(
             SWEEP_SECONDS, lambda: self.connections, self._look_at, self._on_sweep
         )
         self.summer = Sweeper(
-            SUM_SECONDS, lambda: self.connections, self._untaken.add, self._on_sum
+            SUM_SECONDS, lambda: self.connections, self.untaken.note, self._on_sum
         )
         self.live.follow(self._on_settings)
 
@@ -178,18 +182,17 @@ class Door:
     # Connections.
 
     def admit(self, connection: Connection) -> bool:
-        if len(self.connections) >= self.settings.connections_max:
-            self.complain("too many connections", connection, "connections_max is reached")
-            self.service.counts.cuts["kafka", "full"] += 1
-            return False
-        if not self._addresses.admit(connection.peer_host):
-            self.complain("too many connections", connection, "of one address")
-            self.service.counts.cuts["kafka", "address"] += 1
+        is_full = len(self.connections) >= self.settings.connections_max
+        if is_full or not self._addresses.admit(connection.peer_host):
+            reason = "connections_max is reached" if is_full else "of one address"
+            self.complain("too many connections", connection, reason)
+            self.service.counts.cuts["kafka", "full" if is_full else "address"] += 1
             return False
         self.connections.add(connection)
         return True
 
     def on_connection_lost(self, connection: Connection) -> None:
+        self.untaken.forget(connection)
         if connection in self.connections:
             self.connections.remove(connection)
             self._addresses.leave(connection.peer_host)
@@ -216,11 +219,12 @@ class Door:
         )
         self._complained_at, self._not_written = now, 0
 
+    def _cut(self, connection: Connection, reason: str) -> None:
+        self.service.counts.cuts["kafka", reason] += 1
+        connection.close(STALLS[reason])
+
     def _on_sum(self) -> None:
-        """Cut off who takes nothing, when all of them hold too much, and who sends slowest."""
-        for connection in self._untaken.take_surplus():
-            self.service.counts.cuts["kafka", "memory"] += 1
-            connection.close("too much waits for clients that do not take their answers")
+        self.untaken.bound()
         self.bound_receiving(self.service.loop.time())
 
     def bound_receiving(self, now: float) -> None:
@@ -238,8 +242,7 @@ class Door:
         connection.seen_received_bytes = received
         reason = connection.stall(self._sweeps * SWEEP_SECONDS, self._stall_seconds)
         if reason:
-            self.service.counts.cuts["kafka", reason] += 1
-            connection.close(STALLS[reason])
+            self._cut(connection, reason)
         elif connection.quiet_sweeps >= self.silent_sweeps_max and connection.is_idle:
             self.service.counts.cuts["kafka", "idle"] += 1
             connection.finish()
