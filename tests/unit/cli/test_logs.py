@@ -69,7 +69,8 @@ def test_no_record_hides_what_happened_in_fields_that_ordinary_logging_does_not_
     found = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in SOURCE.rglob("*.py")
-        if path.name not in ("event_log.py", "reporting.py")
+        # The last says the same twice: to who reads it, and to who asks Spark for a table.
+        if path.name not in ("event_log.py", "reporting.py", "task_log.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and any(each.arg == "extra" for each in node.keywords)
     ]
