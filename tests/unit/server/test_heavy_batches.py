@@ -113,9 +113,9 @@ def test_nothing_of_a_refused_batch_waits_for_the_garbage_collector() -> None:
         try:
             bench.send(bench.request(heavy(header_count=129)))
             assert await bench.answers(1) == [(1, Error.MESSAGE_TOO_LARGE, -1)]
-            # What tells of it has been let go of when the loop has had its turn.
-            await asyncio.sleep(0)
-            assert not [each for each in gc.get_objects() if isinstance(each, RecordTooLarge)]
+            # The thread in which it was opened lets go of it when it comes to that.
+            while [each for each in gc.get_objects() if isinstance(each, RecordTooLarge)]:
+                await asyncio.sleep(0)
         finally:
             gc.enable()
 
