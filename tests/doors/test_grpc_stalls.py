@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -121,21 +122,27 @@ def is_over(peer: socket.socket) -> bool:
     return bool(polling.poll(0))
 
 
-def test_who_takes_no_large_answers_is_hung_up_on_when_they_are_too_much(tmp_path: Path) -> None:
-    # One that takes as many connections as come.
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[tuple[DoorsProcess, bytes]]:
+    """A node that takes as many connections as come, and what its topic has."""
     node = DoorsProcess(tmp_path / "data")
-    try:
-        check_deaf(node)
-    finally:
-        node.stop()
-
-
-def check_deaf(node: DoorsProcess) -> None:
     value = random.Random(1).randbytes(VALUE_BYTES)
     with headrace.connect(node.doors["kafka"]) as handle:
         handle.create_topic("large", 1, record_bytes_max=16 * 1024 * 1024)
         handle.publish("large", value)
-    wanted = pb.TailRequest(topic="large", start=pb.START_EARLIEST)
+    yield node, value
+    node.stop()
+
+
+TAIL = pb.TailRequest(topic="large", start=pb.START_EARLIEST)
+READ = pb.ReadRequest(topic="large", count=1)
+
+
+@pytest.mark.parametrize(("method", "wanted"), [("Tail", TAIL), ("Read", READ)])
+def test_who_takes_no_large_answers_is_hung_up_on_when_they_are_too_much(
+    large: tuple[DoorsProcess, bytes], method: str, wanted: Any
+) -> None:
+    node, value = large
     encoded = wanted.SerializeToString()
     request = b"\0" + len(encoded).to_bytes(4, "big") + encoded
     host, _, port = node.doors["grpc"].rpartition(":")
@@ -143,7 +150,7 @@ def check_deaf(node: DoorsProcess) -> None:
     with ExitStack() as stack:
         for _ in range(DEAF):
             peer = stack.enter_context(socket.create_connection((host, int(port)), SECONDS))
-            peer.sendall(call_of("Messages/Tail") + frame(DATA, END_STREAM, 1, request))
+            peer.sendall(call_of(f"Messages/{method}") + frame(DATA, END_STREAM, 1, request))
             deaf.append(peer)
         # Each answer is there twice.
         room_for = limits.UNTAKEN_BYTES_MAX // (2 * VALUE_BYTES)
@@ -153,9 +160,8 @@ def check_deaf(node: DoorsProcess) -> None:
         # Who reads gets it beside the others.
         client = GrpcClient(node.doors["grpc"], ("grpc.max_receive_message_length", -1))
         stack.callback(client.close)
-        reading = client.messages.Tail(wanted)
-        assert next(iter(reading)).records[0].value == value
-        reading.cancel()
+        answer = client.messages.Read(READ, timeout=SECONDS)
+        assert answer.records[0].value == value
 
 
 def test_connections_beyond_the_limit_are_refused_and_those_before_go_on(

@@ -122,7 +122,10 @@ def status(config: str, as_json: bool, place: Place) -> int | None:
         "last_batch": last.batch if last else None,
         "done_at": iso_moment(last.done_at) if last else None,
         "seconds": round(last.seconds, 3) if last else None,
-        "rows_per_second": round(last.rows_per_second or 0) if last else None,
+        # A clock that went back says nothing.
+        "rows_per_second": round(last.rows_in / last.seconds)
+        if last and last.seconds > 0
+        else None,
         "watermark": iso_time(last.watermark_us // 1000) if last and last.watermark_us else None,
         "rows_in": found.rows_in,
         "rows_out": found.rows_out,

@@ -52,11 +52,6 @@ class Done(NamedTuple):
     def seconds(self) -> float:
         return (self.done_at - self.started_at).total_seconds()
 
-    @property
-    def rows_per_second(self) -> float | None:
-        """How many were taken; None where the clock went back."""
-        return self.rows_in / self.seconds if self.seconds > 0 else None
-
 
 class Ledger:
     def __init__(

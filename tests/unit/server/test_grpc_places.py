@@ -19,7 +19,8 @@ from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.grpc.door import _answer, _answers, _conversation
 from headrace.server.grpc.measured import Measured
-from headrace.server.grpc.places import Client, Places, host_of
+from headrace.server.grpc.peers import host_of
+from headrace.server.grpc.places import Client, Places
 from headrace.server.service import Service
 from headrace.server.shares import Account, Line
 from headrace.wire.grpc.generated import headrace_pb2 as pb

@@ -12,11 +12,14 @@ from typing import Any, cast
 import pytest
 
 from headrace.core import limits
+from headrace.core.node_settings import NodeSettings
 from headrace.server.grpc import outgoing
 from headrace.server.grpc.hanging_up import hang_up
 from headrace.server.grpc.outgoing import DEAF_SECONDS, LARGE_BYTES, Outgoing
+from headrace.server.http.protocol import Guard, Noting
 from headrace.server.metrics.counting import Counts
 from headrace.server.service import Service
+from headrace.server.stalls import DEAF_SECONDS as SWEEP_DEAF_SECONDS
 from headrace.server.stalls import PROGRESS_BYTES_MIN, Untaken, Watch
 
 
@@ -101,6 +104,76 @@ def test_what_was_taken_or_is_gone_counts_no_more() -> None:
     assert door.cut == []
 
 
+# HTTP, where it is noted when an answer does not go out at once.
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.held_bytes = self.unsent = 60_000
+        self.written_bytes = 100_000
+        self.is_aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Http(Noting):
+    door = "http"
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.transport = Transport()
+        self.answer_watch = Watch()
+
+
+class Loop:
+    """One whose time is told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.soon: list[Any] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Any) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+def test_a_client_of_http_that_reads_nothing_is_cut_before_the_next_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "UNTAKEN_BYTES_MAX", 100_000)
+    loop = Loop()
+    service = cast(Service, SimpleNamespace(loop=loop, counts=Counts()))
+    guard = Guard(service, NodeSettings())
+    deaf, reading, new = (Http(guard) for _ in range(3))
+    deaf.pause_writing()
+    reading.pause_writing()
+    loop.turn()
+    assert not deaf.transport.is_aborted
+    loop.now += 2 * SWEEP_DEAF_SECONDS
+    reading.transport.unsent -= PROGRESS_BYTES_MIN
+    new.pause_writing()
+    # In the middle of a write none is cut.
+    assert not deaf.transport.is_aborted
+    loop.turn()
+    assert [each.transport.is_aborted for each in (deaf, reading, new)] == [True, False, False]
+    assert +service.counts.cuts == {("http", "memory"): 1}
+    # What was taken counts no more.
+    reading.transport.held_bytes = 0
+    reading.resume_writing()
+    assert not guard.untaken.is_too_much
+
+
 # gRPC, which says only when an answer was taken whole.
 
 
@@ -128,7 +201,7 @@ def hung_up(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Those that were, with room for three answers, each of which is there twice."""
     monkeypatch.setattr(limits, "UNTAKEN_BYTES_MAX", 6 * LARGE_BYTES)
     found: list[tuple[str, int]] = []
-    monkeypatch.setattr(outgoing, "hang_up", found.extend)
+    monkeypatch.setattr(outgoing, "hang_up", lambda peers, _port: found.extend(peers))
     return found
 
 
@@ -204,8 +277,10 @@ def test_a_connection_is_hung_up_on_by_the_address_of_its_client() -> None:
             clients.append(stack.enter_context(client))
             accepted.append(stack.enter_context(server.accept()[0]))
         before = len(os.listdir("/dev/fd"))
-        assert hang_up({clients[1].getsockname()}) == 1
-        assert hang_up({("127.0.0.1", 1)}) == 0
+        port = server.getsockname()[1]
+        assert hang_up({clients[1].getsockname()}, port + 1) == 0
+        assert hang_up({("127.0.0.1", 1)}, port) == 0
+        assert hang_up({clients[1].getsockname()}, port) == 1
         # It leaves nothing open, of whatever it looked at.
         assert len(os.listdir("/dev/fd")) == before
         assert clients[1].recv(1) == b""

@@ -127,6 +127,7 @@ class GrpcDoor:
                 raise OSError(errno.EADDRINUSE, str(error)) from error
             await server.start()
             self._servers.append(server)
+        self._places.outgoing.port = wanted.port
         self._service.connections["grpc"] = count_connections
         self.address = wanted
         for name in ("", *_NAMES):

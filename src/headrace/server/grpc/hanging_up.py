@@ -16,9 +16,9 @@ from contextlib import suppress
 _OPEN = "/dev/fd"
 
 
-def hang_up(peers: Collection[tuple[str, int]]) -> int:
-    """How many connections there were to these addresses and ports. It may take some hundredths
-    of a second where thousands are open: to be called in a thread."""
+def hang_up(peers: Collection[tuple[str, int]], port: int) -> int:
+    """How many connections there were from these addresses and ports to our port. It may take
+    some hundredths of a second where thousands are open: to be called in a thread."""
     try:
         numbers = [int(name) for name in os.listdir(_OPEN)]
     except OSError:
@@ -28,7 +28,10 @@ def hang_up(peers: Collection[tuple[str, int]]) -> int:
         # It may be closed by now, or no socket, or one that is not connected.
         with suppress(OSError), _copy_of(number) as connection:
             name = connection.getpeername()
-            if isinstance(name, tuple) and (plain_host(name[0]), name[1]) in peers:
+            if not isinstance(name, tuple) or connection.getsockname()[1] != port:
+                continue
+            # Clients behind one address may have the same port to two doors.
+            if (plain_host(name[0]), name[1]) in peers:
                 connection.shutdown(socket.SHUT_RDWR)
                 found += 1
     return found

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
 from headrace.core import limits
 from headrace.server.grpc.hanging_up import hang_up, plain_host
+from headrace.server.grpc.peers import address_of
 from headrace.server.service import Service
 
 LARGE_BYTES: Final = 64 * 1024
@@ -44,6 +44,8 @@ class Outgoing:
         self._service = service
         self._cuts = service.counts.cuts
         self._cuts["grpc", "memory"] += 0
+        # At which the door listens.
+        self.port = 0
         # The oldest come first.
         self._waiting: dict[object, _Waiting] = {}
         self._total = 0
@@ -68,16 +70,15 @@ class Outgoing:
     def _bound(self) -> None:
         self._timer = None
         loop = self._service.loop
-        now = loop.time()
-        for key, each in tuple(self._waiting.items()):
-            if self._total <= limits.UNTAKEN_BYTES_MAX:
-                break
-            if now - each.since < DEAF_SECONDS:
+        while self._total > limits.UNTAKEN_BYTES_MAX:
+            key, each = next(iter(self._waiting.items()))
+            if loop.time() - each.since < DEAF_SECONDS:
                 self._timer = loop.call_at(each.since + DEAF_SECONDS, self._bound)
                 break
             self.forget(key)
             self._cuts["grpc", "memory"] += 1
-            self._deaf.add(_address(each.peer))
+            host, port = address_of(each.peer)
+            self._deaf.add((plain_host(host), port))
         if self._deaf and not self._is_hanging_up:
             self._hang_up()
 
@@ -85,7 +86,7 @@ class Outgoing:
         # It looks at every connection, so once for all who are deaf by now.
         deaf, self._deaf = self._deaf, set()
         self._is_hanging_up = True
-        done = self._service.loop.run_in_executor(None, hang_up, deaf)
+        done = self._service.loop.run_in_executor(None, hang_up, deaf, self.port)
         done.add_done_callback(self._on_hung_up)
 
     def _on_hung_up(self, _done: asyncio.Future[int]) -> None:
@@ -94,27 +95,22 @@ class Outgoing:
             self._hang_up()
 
 
-def _address(peer: str) -> tuple[str, int]:
-    """Of a peer as grpc writes it: ipv4:10.0.0.1:5000, ipv6:%5B::1%5D:5000."""
-    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
-    return plain_host(host.strip("[]")), int(port) if port.isdigit() else 0
-
-
 class Writer:
-    """A call's context; what is written by it is noted while it is not taken."""
+    """Of one call: what is written by it is noted while it is not taken."""
 
     def __init__(self, outgoing: Outgoing, context: Any) -> None:
         self._outgoing = outgoing
         self._context = context
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+    def peer(self) -> str:
+        name: str = self._context.peer()
+        return name
 
     async def write(self, answer: bytes) -> None:
         if len(answer) < LARGE_BYTES:
             await self._context.write(answer)
             return
-        self._outgoing.note(self, self._context.peer(), len(answer))
+        self._outgoing.note(self, self.peer(), len(answer))
         try:
             await self._context.write(answer)
         finally:
@@ -123,6 +119,6 @@ class Writer:
     def note_last(self, answer: bytes) -> None:
         """The answer of a call, which grpc writes behind us: until the call is over."""
         key = object()
-        self._outgoing.note(key, self._context.peer(), len(answer))
+        self._outgoing.note(key, self.peer(), len(answer))
         outgoing = self._outgoing
         self._context.add_done_callback(lambda _: outgoing.forget(key))

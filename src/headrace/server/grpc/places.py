@@ -17,13 +17,13 @@ import asyncio
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from grpc.aio import EOF
 
 from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.node_settings import NodeSettings
 from headrace.server.grpc.outgoing import Outgoing
+from headrace.server.grpc.peers import host_of
 from headrace.server.service import Service
 from headrace.server.shares import Account, shares_of
 from headrace.server.stalls import Addresses
@@ -162,11 +162,3 @@ def checked(request: Any) -> Any:
     if request is None:
         raise InvalidArgument("a call has a request, which may be empty; there was none")
     return request
-
-
-def host_of(peer: str) -> str:
-    """Of `ipv4:10.0.0.1:5000` or `ipv6:%5B::1%5D:5000`; empty for anything else."""
-    kind, _, rest = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return ""
-    return unquote(rest).rpartition(":")[0].strip("[]")

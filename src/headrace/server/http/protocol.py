@@ -11,6 +11,7 @@ WebSocket that does not answer pings after two of them.
 
 from __future__ import annotations
 
+import asyncio
 import select
 from time import perf_counter
 from typing import Any, cast
@@ -108,7 +109,27 @@ class Guard:
         connection.transport.abort()
 
 
-class GuardedHttp(HttpToolsProtocol):
+class Noting(asyncio.BaseProtocol):
+    """A protocol whose answers are noted with the door while its client does not take them."""
+
+    _guard: Guard
+    transport: Any
+
+    @property
+    def untaken_bytes(self) -> int:
+        size: int = self.transport.held_bytes
+        return size
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._guard.note_untaken(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._guard.untaken.note(self)
+
+
+class GuardedHttp(Noting, HttpToolsProtocol):
     door = "http"
 
     def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
@@ -180,18 +201,6 @@ class GuardedHttp(HttpToolsProtocol):
             return "body"
         return "answer" if _is_answer_stalled(self, now, limit_seconds) else ""
 
-    @property
-    def untaken_bytes(self) -> int:
-        return _untaken_bytes(self)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._guard.note_untaken(self)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._guard.untaken.note(self)
-
     def handle_websocket_upgrade(self) -> None:
         # From here on it is the WebSocket's connection.
         self._guard.untaken.forget(self)
@@ -252,7 +261,7 @@ class GuardedHttp(HttpToolsProtocol):
             self.flow.resume_reading()
 
 
-class GuardedWebSocket(WebSocketsSansIOProtocol):
+class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
     """Takes over a connection that GuardedHttp has admitted."""
 
     door = "websocket"
@@ -280,18 +289,6 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         else:
             super().handle_parser_exception()
 
-    @property
-    def untaken_bytes(self) -> int:
-        return _untaken_bytes(self)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._guard.note_untaken(self)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._guard.untaken.note(self)
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.addresses.leave(_host(self))
         self._guard.untaken.forget(self)
@@ -309,11 +306,6 @@ def _is_answer_stalled(connection: Any, now: float, limit_seconds: float) -> boo
     taken = connection.transport.written_bytes - unsent
     watch: Watch = connection.answer_watch
     return watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0)
-
-
-def _untaken_bytes(connection: Any) -> int:
-    size: int = connection.transport.held_bytes
-    return size
 
 
 def _host(connection: Any) -> str:

@@ -145,7 +145,7 @@ class Door:
         service.connections["kafka"] = lambda: len(self.connections) - self.remote.session_count
         service.connections["sdk"] = lambda: self.remote.session_count
         self._complained_at, self._not_written = -WARNING_SECONDS, 0
-        self.untaken: Untaken[Connection] = Untaken(
+        self._untaken: Untaken[Connection] = Untaken(
             limits.UNTAKEN_BYTES_MAX,
             lambda connection: connection.stall(self._sweeps * SWEEP_SECONDS, float("inf")),
             lambda connection: self._cut(connection, "memory"),
@@ -154,7 +154,7 @@ class Door:
             SWEEP_SECONDS, lambda: self.connections, self._look_at, self._on_sweep
         )
         self.summer = Sweeper(
-            SUM_SECONDS, lambda: self.connections, self.untaken.note, self._on_sum
+            SUM_SECONDS, lambda: self.connections, self._untaken.note, self._on_sum
         )
         self.live.follow(self._on_settings)
 
@@ -192,7 +192,7 @@ class Door:
         return True
 
     def on_connection_lost(self, connection: Connection) -> None:
-        self.untaken.forget(connection)
+        self._untaken.forget(connection)
         if connection in self.connections:
             self.connections.remove(connection)
             self._addresses.leave(connection.peer_host)
@@ -224,7 +224,7 @@ class Door:
         connection.close(STALLS[reason])
 
     def _on_sum(self) -> None:
-        self.untaken.bound()
+        self._untaken.bound()
         self.bound_receiving(self.service.loop.time())
 
     def bound_receiving(self, now: float) -> None:
