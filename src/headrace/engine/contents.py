@@ -202,6 +202,8 @@ class Heavy:
 class Light:
     """What one call may still look into on the spot."""
 
+    __slots__ = ("batches", "bytes", "corrected", "records")
+
     def __init__(self) -> None:
         self.bytes = LIGHT_BYTES
         self.records = LIGHT_RECORDS

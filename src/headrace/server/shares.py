@@ -159,11 +159,19 @@ class Account:
         # Whether it was, ever.
         self.is_served = False
 
-    def charge(self, began: float) -> float:
-        """The connection was served from `began` until now; how long that was."""
+    def charge(self, began: float) -> None:
+        """The connection was served from `began` until now."""
         now = perf_counter()
         self.spend(now - began, now)
-        return now - began
+
+    def served(self, began: float) -> bool:
+        """The node handled from `began` until now what it had read from the connection.
+        Returns whether the account has anything left."""
+        now = perf_counter()
+        self.request_seconds = now - began
+        self.is_served = True
+        self.spend(now - began, now)
+        return self._left > 0
 
     def spend(self, seconds: float, now: float) -> None:
         """It has used so much until now."""

@@ -163,9 +163,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             end = len(self._take_kept()) + nbytes
             self._handle_frames(self._door.scratch[:end], began)
-        self.account.request_seconds = self.account.charge(began)
-        self.account.is_served = True
-        self._line_up_if_spent()
+        if not self.account.served(began):
+            self._line_up_if_spent()
 
     def _line_up_if_spent(self) -> None:
         """Whoever has used its share is read again when its turn has come."""
@@ -354,9 +353,8 @@ class Connection(asyncio.BufferedProtocol):
         is small waits for the turn's end, since every send costs more than an answer."""
         is_flush_due = bool(self._unsent)
         self._unsent += parts
-        size = sum(map(len, parts))
-        is_much = size > TOGETHER_BYTES_MAX or len(self._unsent) > TOGETHER_PARTS_MAX
-        if is_much or not are_more_open:
+        is_much = len(self._unsent) > TOGETHER_PARTS_MAX
+        if is_much or not are_more_open or sum(map(len, parts)) > TOGETHER_BYTES_MAX:
             self._flush()
         elif not is_flush_due:
             asyncio.get_running_loop().call_soon(self._flush)
