@@ -14,6 +14,7 @@ from tests.twins import both
 from headrace.compiled import twins
 from headrace.record import NewRecord, build_batch, check_batch
 from headrace.record.batch import HEADER_BYTES, patch_batch, read_header, split_batches
+from headrace.record.placing import Progress, places_of
 from headrace.wire.kafka.api import APIS, decode_request, decode_response, encode_request
 from headrace.wire.kafka.frame import (
     decode_request_header,
@@ -222,24 +223,41 @@ def decode(version: int, answers: bytes) -> list[tuple[int, Any]]:
     made=st.lists(batches(), min_size=1, max_size=5),
     offset=st.integers(0, 2**40),
     epoch=st.integers(0, 2**31 - 1),
+    since_bytes=st.integers(0, 400),
+    latest_ms=st.sampled_from([-1, 1, AT_MS]),
+    interval_bytes=st.integers(0, 400),
 )
 def test_both_twins_give_batches_the_same_places(
-    made: list[bytes], offset: int, epoch: int
+    made: list[bytes],
+    offset: int,
+    epoch: int,
+    since_bytes: int,
+    latest_ms: int,
+    interval_bytes: int,
 ) -> None:
     good = bytearray(b"".join(batch for batch in made if is_good(batch)))
     other = bytearray(good)
-    end, placed = PLACE.plain(good, offset, epoch)
+    progress = Progress(since_bytes, latest_ms, 0)
+    placed = PLACE.plain(good, offset, epoch, progress, interval_bytes)
     if PLACE.compiled is not None:
-        assert PLACE.compiled(other, offset, epoch) == (end, placed)
+        assert PLACE.compiled(other, offset, epoch, progress, interval_bytes) == placed
         assert other == good
-    for (position, header), (last, at, size, timestamp_ms) in zip(
-        split_batches(good), placed, strict=True
-    ):
+    entries, latest = [], (latest_ms, 0)
+    for position, header in split_batches(good):
         assert (header.base_offset, header.leader_epoch) == (offset, epoch)
-        assert (position, header.size_bytes) == (at, size)
-        assert (header.last_offset, header.max_timestamp_ms) == (last, timestamp_ms)
         offset = header.next_offset
-    assert offset == end
+        # Of those that have the largest timestamp the first.
+        latest = max(
+            latest, (header.max_timestamp_ms, header.last_offset), key=lambda each: each[0]
+        )
+        if since_bytes > interval_bytes:
+            entries.append((header.last_offset, position, *latest))
+            since_bytes = 0
+        since_bytes += header.size_bytes
+    assert placed.next_offset == offset
+    assert placed.entries == entries
+    assert placed.progress == (since_bytes, *latest)
+    assert places_of(good, progress, interval_bytes)[1:] == placed[1:]
 
 
 def is_good(batch: bytes) -> bool:

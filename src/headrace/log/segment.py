@@ -152,16 +152,15 @@ class Segment:
         start = self.size_bytes
         index = self._index or self.index()
         if epoch is None:
-            offset, placed = places_of(batches)
+            placed = places_of(batches, index.progress, index.interval_bytes)
         else:
             assert not isinstance(batches, bytes)
-            offset, placed = place_batches(batches, offset, epoch)
+            placed = place_batches(batches, offset, epoch, index.progress, index.interval_bytes)
         (self._file or self.file()).write(batches, start)
         self._size_bytes = start + len(batches)
-        self.next_offset = offset
-        for last_offset, position, size, timestamp_ms in placed:
-            index.note(last_offset, start + position, size, timestamp_ms)
-        return offset
+        self.next_offset = placed.next_offset
+        index.note(placed, start)
+        return placed.next_offset
 
     def reserve(self, more_bytes: int, segment_bytes: int) -> None:
         """Ask for space ahead: as much again as there is, so that ten thousand

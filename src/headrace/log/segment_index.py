@@ -23,6 +23,7 @@ from headrace.core.errors import CorruptLog
 from headrace.core.ports import Disk
 from headrace.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY, OffsetIndex, TimeIndex
 from headrace.record.batch import BatchHeader
+from headrace.record.placing import Place, Placed, Progress, note_places
 
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
@@ -38,13 +39,10 @@ Walk = Callable[[int], Iterator[tuple[int, BatchHeader]]]
 class SegmentIndex:
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self._base_offset = base_offset
-        self._interval_bytes = interval_bytes
-        self._since_entry_bytes = 0
+        self.interval_bytes = interval_bytes
         self.offsets = OffsetIndex()
         self.times = TimeIndex()
-        self.max_timestamp_ms = -1
-        # The last offset of the batch that holds the largest timestamp.
-        self.max_timestamp_offset = base_offset
+        self.progress = Progress(0, -1, base_offset)
 
     @classmethod
     def load(
@@ -63,25 +61,29 @@ class SegmentIndex:
     @classmethod
     def build(cls, base_offset: int, interval_bytes: int, walk: Walk) -> SegmentIndex:
         index = cls(base_offset, interval_bytes)
-        for position, header in walk(0):
-            index.note(header.last_offset, position, header.size_bytes, header.max_timestamp_ms)
+        places = (_place(position, header) for position, header in walk(0))
+        index.note(note_places(places, 0, index.progress, interval_bytes), 0)
         return index
 
-    def note(self, last_offset: int, position: int, size: int, timestamp_ms: int) -> None:
-        """A batch follows the last one."""
-        if timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = timestamp_ms
-            self.max_timestamp_offset = last_offset
-        if self._since_entry_bytes > self._interval_bytes:
-            self.offsets.append(last_offset - self._base_offset, position)
-            self.note_time()
-            self._since_entry_bytes = 0
-        self._since_entry_bytes += size
+    @property
+    def max_timestamp_ms(self) -> int:
+        return self.progress.latest_ms
+
+    def note(self, placed: Placed, start: int) -> None:
+        """Batches that were placed by this index's progress follow the last one, from the
+        position `start` on."""
+        for last_offset, position, latest_ms, latest_offset in placed.entries:
+            self.offsets.append(last_offset - self._base_offset, start + position)
+            self._note_time(latest_ms, latest_offset)
+        self.progress = placed.progress
 
     def note_time(self) -> None:
         """Let the time index end in the largest timestamp so far."""
-        if self.max_timestamp_ms >= 0:
-            self.times.append(self.max_timestamp_ms, self.max_timestamp_offset - self._base_offset)
+        self._note_time(self.progress.latest_ms, self.progress.latest_offset)
+
+    def _note_time(self, latest_ms: int, latest_offset: int) -> None:
+        if latest_ms >= 0:
+            self.times.append(latest_ms, latest_offset - self._base_offset)
 
     def save(self, disk: Disk, path: str) -> None:
         """Write the entries that are not in the files yet. Not synced."""
@@ -125,11 +127,12 @@ class SegmentIndex:
                     self._note_known(header)
                     if at == indexed:
                         offset_proven = last == wanted_last
-                        self._since_entry_bytes = header.size_bytes
+                        self.progress = self.progress._replace(since_entry_bytes=header.size_bytes)
                 else:
                     if not offset_proven:
                         return False
-                    self.note(last, at, header.size_bytes, header.max_timestamp_ms)
+                    places = (_place(at, header),)
+                    self.note(note_places(places, 0, self.progress, self.interval_bytes), 0)
         except CorruptLog:
             # Either an entry points into the middle of a batch, or the log is
             # rotten: building the index from the start tells which.
@@ -137,9 +140,14 @@ class SegmentIndex:
         return offset_proven and time_proven
 
     def _note_known(self, header: BatchHeader) -> None:
-        if header.max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = header.max_timestamp_ms
-            self.max_timestamp_offset = header.last_offset
+        if header.max_timestamp_ms > self.progress.latest_ms:
+            self.progress = self.progress._replace(
+                latest_ms=header.max_timestamp_ms, latest_offset=header.last_offset
+            )
+
+
+def _place(position: int, header: BatchHeader) -> Place:
+    return header.last_offset, position, header.size_bytes, header.max_timestamp_ms
 
 
 def read_index(disk: Disk, path: str) -> bytes:
