@@ -60,8 +60,8 @@ LIGHT_RECORDS = 2_000
 # Of a compressed batch that no queue reads, and of all of them where nothing is compiled:
 # most hold less.
 BEGINNING_BYTES = 8 * 1024
+_PLAIN_BYTES_MAX = limits.BATCH_BYTES_MAX if is_compiled() else BEGINNING_BYTES
 _DEDUP_ID = DEDUP_ID.encode()
-_IS_COMPILED = is_compiled()
 
 
 class ImpossibleId(InvalidArgument):
@@ -202,15 +202,13 @@ class Heavy:
 class Light:
     """What one call may still look into on the spot."""
 
-    __slots__ = ("batches", "bytes", "corrected", "records")
-
-    def __init__(self) -> None:
-        self.bytes = LIGHT_BYTES
-        self.records = LIGHT_RECORDS
-        # How many were looked into.
-        self.batches = 0
-        # Whose headers did not say the latest time of their records, and do now.
-        self.corrected = 0
+    # Of the class until they change: most calls look into little, and change nothing.
+    bytes = LIGHT_BYTES
+    records = LIGHT_RECORDS
+    # How many were looked into.
+    batches = 0
+    # Whose headers did not say the latest time of their records, and do now.
+    corrected = 0
 
 
 def look_into(
@@ -238,11 +236,9 @@ def look_into(
 
 def _check_records(batches: Buffer, checks: Checks, light: Light) -> bool:
     """False when that would take long; UnsoundRecords."""
-    is_quick = _IS_COMPILED or checks.records == "all"
+    bytes_max = limits.BATCH_BYTES_MAX if checks.records == "all" else _PLAIN_BYTES_MAX
     rules = KEYED if checks.keyed else 0
-    fault, compressed, wrong = find_fault_in_plain(
-        batches, rules, limits.BATCH_BYTES_MAX if is_quick else BEGINNING_BYTES
-    )
+    fault, compressed, wrong = find_fault_in_plain(batches, rules, bytes_max)
     if fault:
         raise_fault(fault)
     for position, latest_ms in wrong:

@@ -28,7 +28,7 @@ HEAVY = 64 * 1024
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "LIGHT_BYTES", HEAVY // 2)
+    monkeypatch.setattr(contents.Light, "bytes", HEAVY // 2)
 
 
 @pytest.fixture

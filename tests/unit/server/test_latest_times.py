@@ -72,7 +72,7 @@ def test_a_search_by_time_finds_a_record_whatever_its_batch_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if is_heavy:
-        monkeypatch.setattr(contents, "LIGHT_BYTES", 0)
+        monkeypatch.setattr(contents.Light, "bytes", 0)
 
     async def scenario(shop: Shop) -> None:
         await shop.make(queue=queue)

@@ -347,6 +347,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX // 2):
             self._resume()
 
+    def write(self, answer: bytes) -> None:
+        """Answer at once what was handled while nothing else was open, and took no slot."""
+        if self._unsent or self.transport is None:
+            self._unsent.append(answer)
+            self._flush()
+        elif not self.is_closed:
+            self._sent_bytes += len(answer)
+            self.transport.write(answer)
+
     def _gather(self, parts: list[Buffer], *, are_more_open: bool) -> None:
         """Send them, and with them what waits. While more requests are open, their
         answers may be known in this turn of the loop, as those of one sync are: what

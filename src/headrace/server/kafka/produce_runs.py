@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.engine.broker import Broker
     from headrace.engine.partition import Appended, Partition
     from headrace.server.kafka.connection import Connection
+    from headrace.server.metrics.counting import Traffic
     from headrace.server.service import Service
 
 
@@ -52,14 +53,13 @@ class _Target(NamedTuple):
     topic: Topic
     partition: Partition
     checks: Checks
+    traffic: Traffic
 
-    def takes(self, part: Part) -> bool:
-        """More than a segment holds would be put into one, and ids that are remembered are
-        looked at before each batch."""
-        partition = self.partition
-        return part.requests == 1 or (
-            len(part.batches) <= partition.log.settings.segment_bytes and partition.dedup is None
-        )
+    def takes_all(self, part: Part) -> bool:
+        """Whether several requests may be appended as one. More than a segment holds would be
+        put into one, and ids that are remembered are looked at before each batch."""
+        log, dedup = self.partition.log, self.partition.dedup
+        return len(part.batches) <= log.settings.segment_bytes and dedup is None
 
 
 class RunTargets:
@@ -68,6 +68,7 @@ class RunTargets:
     def __init__(self, service: Service) -> None:
         self._topics = service.broker.topics
         self._service = service
+        self.endpoint = service.counts.endpoint("kafka", "Produce")
         self._known: dict[bytes, _Target] = {}
         self.now_ms = 0
 
@@ -92,7 +93,8 @@ class RunTargets:
             return None
         if len(self._known) >= ROUTES_MAX:
             self._known.clear()
-        target = _Target(topics.catalog, topic, partition, topics.checks_of(topic))
+        traffic = self._service.counts.traffic(topic.name, "kafka")
+        target = _Target(topics.catalog, topic, partition, topics.checks_of(topic), traffic)
         self._known[route.middle] = target
         return target
 
@@ -120,7 +122,8 @@ def handle_run(
     # Of the parts that the ordinary way has something else to say to.
     refused: set[int] = set()
     for part, contents in zip(run.parts, looked, strict=True):
-        topic, partition = part.target.topic, part.target.partition
+        target: _Target = part.target
+        partition = target.partition
         appended = _append(service.broker, partition, part.batches, contents, now_ms)
         answers.append(routes.answer(part.route, partition.log.start_offset))
         if appended is None:
@@ -128,19 +131,23 @@ def handle_run(
         else:
             commit.data.append((partition, appended.next_offset))
             messages = appended.next_offset - appended.first_offset
-            service.counts.traffic(topic.name, "kafka").add_in(messages, len(part.batches))
+            target.traffic.add_in(messages, len(part.batches))
     if not commit.data:
         return False, run.stop
     waiting = service.submit(commit)
     # Before the frame's bytes are another's.
     written = write_answers(answers, run)
     count = len(run.order)
+    endpoint = targets.endpoint
+    if waiting is None and not refused and connection.is_idle:
+        service.requests.done(endpoint, began, count=count)
+        connection.write(written)
+        return True, run.stop
     if refused:
         pieces = _pieces(connection, data, start, run, refused, answers)
         count = len(pieces)
     else:
         pieces = [(connection.new_slot(count), 0, len(written))]
-    endpoint = service.counts.endpoint("kafka", "Produce")
     if waiting is None:
         service.requests.done(endpoint, began, count=count)
         _answer(connection, pieces, written)
@@ -167,9 +174,10 @@ def _look_into(run: Run) -> list[Found] | int | None:
     for number, part in enumerate(run.parts):
         target: _Target = part.target
         partition = target.partition
-        if not target.takes(part):
+        if part.requests > 1 and not target.takes_all(part):
             return None
-        light.batches = 0
+        if number:
+            light.batches = 0
         try:
             contents = look_into(
                 part.batches, partition.scanner, partition.dedup, light, target.checks
