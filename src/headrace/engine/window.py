@@ -114,6 +114,8 @@ class Window:
             chunk = self._chunk_at_end()
             room = min(count, CHUNK - (self.end & (CHUNK - 1)))
             chunk.state += bytes((value,)) * room
+            if len(chunk.state) == CHUNK:
+                chunk.share_state()
             self.end += room
             count -= room
 
@@ -280,9 +282,9 @@ class Window:
             chunk = self._chunks[number]
             if chunk.packed is not None:
                 chunk.unpack()
-            old = chunk.state[first:last]
-            new = old.translate(table)
-            chunk.state[first:last] = new
+            column = chunk.own_state()
+            old = column[first:last]
+            column[first:last] = old.translate(table)
             size = last - first
             values = (old[0],) if old.count(old[0]) == size else tuple(set(old))
             for value in values:
@@ -298,13 +300,13 @@ class Window:
         for start, end in pairs(runs):
             self.put(start, end, LEASED)
         for chunk, first, last in self._slices(runs):
-            column, grants = chunk.columns()
+            column, grants = chunk.columns(last)
             column[first:last] = bytes((attempts,)) * (last - first)
             grants[first:last] = array("I", (grant,)) * (last - first)
 
     def regrant(self, start: int, end: int, grant: int) -> None:
         for chunk, first, last in self._slices([start, end]):
-            _, grants = chunk.columns()
+            _, grants = chunk.columns(last)
             grants[first:last] = array("I", (grant,)) * (last - first)
 
     def take_grants(self, runs: Runs) -> dict[int, int]:
@@ -318,7 +320,7 @@ class Window:
         """To READY, as if the last delivery had not been."""
         self.put(start, end, READY)
         for chunk, first, last in self._slices([start, end]):
-            attempts, _ = chunk.columns()
+            attempts, _ = chunk.columns(last)
             attempts[first:last] = attempts[first:last].translate(_ONE_LESS)
 
     def reopen(self, offset: int) -> None:
@@ -346,17 +348,18 @@ class Window:
         has to be given; the window is open at `start`."""
         value = lane << 4 | READY
         for chunk, first, last in self._slices([start, end]):
-            attempts, _ = chunk.columns()
-            for old in chunk.state[first:last]:
+            attempts, _ = chunk.columns(last)
+            state = chunk.own_state()
+            for old in state[first:last]:
                 self.counts[old] -= 1
-            chunk.state[first:last] = bytes((value,)) * (last - first)
+            state[first:last] = bytes((value,)) * (last - first)
             attempts[first:last] = bytes(last - first)
         self.counts[value] += end - start
         self._hints[lane] = min(self._hints[lane], start)
 
     def attempts_of(self, runs: Runs) -> bytes:
         slices = self._slices(runs)
-        return b"".join([chunk.columns()[0][first:last] for chunk, first, last in slices])
+        return b"".join([chunk.columns(last)[0][first:last] for chunk, first, last in slices])
 
     def _slices(self, runs: Runs) -> Iterator[tuple[Chunk, int, int]]:
         for start, end in pairs(runs):
@@ -406,7 +409,7 @@ class Window:
         if chunk_at is not None:
             chunk_at.unpack()
             size = end & (CHUNK - 1)
-            del chunk_at.state[size:]
+            del chunk_at.own_state()[size:]
             if chunk_at.attempts is not None:
                 del chunk_at.attempts[size:]
             if chunk_at.grants is not None:
@@ -467,6 +470,8 @@ class Window:
         chunk = self._chunks[number] = Chunk()
         chunk.packed = (state, attempts)
         chunk.unpack()
+        if len(chunk.state) == CHUNK:
+            chunk.share_state()
         self._count(chunk)
 
     def _recount(self) -> None:
