@@ -176,10 +176,18 @@ def wanted_of(scanner: Scanner | None, dedup: DedupWindow | None, checks: Checks
 
 
 def known_of(
-    contents: Found, scanner: Scanner | None, dedup: DedupWindow | None, checks: Checks = SOUND
+    contents: Found,
+    scanner: Scanner | None,
+    dedup: DedupWindow | None,
+    checks: Checks | None = None,
 ) -> Found:
-    """These, unless something else is wanted since they were looked for."""
-    return contents if contents and contents[0].wanted == wanted_of(scanner, dedup, checks) else ()
+    """These, unless something else is wanted since they were looked for. Without `checks`
+    they count whatever their batch was held to: it is accepted, and what is in it is known."""
+    if not contents:
+        return ()
+    looked_for = contents[0].wanted
+    wanted = wanted_of(scanner, dedup, looked_for.checks if checks is None else checks)
+    return contents if looked_for == wanted else ()
 
 
 class Heavy:

@@ -9,10 +9,11 @@ import pytest
 from tests.unit.server.asking import Asking, run
 
 from headrace.calls import Face
+from headrace.core.settings import CheckedRecords
 from headrace.core.trace_values import MessageTrace
 from headrace.core.values import Delivery, Headers, MessageId, Outgoing
 from headrace.platform.memory_disk import MemoryDisk
-from headrace.record import NewRecord, build_batch
+from headrace.record import NewRecord, attribute_headers, build_batch
 from headrace.record.compression import Codec
 from headrace.server.kafka.errors import Error
 from headrace.server.loop_calls import Calls
@@ -36,8 +37,9 @@ class Shop:
         self.asking = Asking(self.disk, clock=self.clock)
         self.run = Calls(self.asking.service).run
 
-    async def make(self, *, dedup: bool = False, queue: bool = True) -> None:
-        await self.run(Face.create_topic, TOPIC, partitions=1, settings={"dedup": dedup})
+    async def make(self, *, dedup: bool = False, queue: bool = True, **settings: Any) -> None:
+        settings["dedup"] = dedup
+        await self.run(Face.create_topic, TOPIC, partitions=1, settings=settings)
         if queue:
             await self.run(Face.open_queue, GROUP, [TOPIC], "worker")
 
@@ -138,6 +140,28 @@ def test_delays_and_lives_count_from_when_the_node_took_a_message(
         clock.skip(0.1)
         assert await shop.lease_and_release() == {}
         assert (await shop.run(Face.queue_statistics, GROUP)).expired == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cleanup", ["delete", "compact"])
+@pytest.mark.parametrize("checked", ["beginning", "all", "none"])
+@pytest.mark.parametrize("door", ["kafka", "batch"])
+def test_delays_count_from_there_whatever_is_checked_of_the_records(
+    door: str, checked: CheckedRecords, cleanup: str
+) -> None:
+    async def scenario() -> None:
+        shop = Shop(MemoryDisk(), ManualClock())
+        shop.asking.broker.topics.check_records = checked
+        await shop.make(cleanup=cleanup)
+        taken_ms = shop.clock.now_ms()
+        headers = attribute_headers(delay_ms=60_000)
+        batch = build_batch([NewRecord(b"k", b"v", headers, taken_ms - HOUR_MS)])
+        if door == "kafka":
+            assert (await shop.produce_batch(batch)).log_append_time_ms == taken_ms
+        else:
+            await shop.run(Face.publish_batch, TOPIC, 0, batch)
+        assert await shop.dues(0) == {taken_ms + 60_000}
 
     run(scenario)
 

@@ -10,6 +10,7 @@ from tests.unit.server.asking import run
 from tests.unit.server.test_foreign_batches import GROUP, HOUR_MS, TOPIC, Shop
 
 from headrace.calls import Face
+from headrace.core.settings import CheckedRecords
 from headrace.core.values import Outgoing
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, attribute_headers, build_batch
@@ -80,6 +81,27 @@ def test_what_was_published_is_left_out_and_the_rest_keeps_its_place(
             assert {each.offset: each.value for each in await shop.lease()} == expected
             statistics = await shop.run(Face.queue_statistics, GROUP)
             assert (statistics.depth, statistics.leased) == (8, 8)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cleanup", ["delete", "compact"])
+@pytest.mark.parametrize("checked", ["beginning", "all", "none"])
+@pytest.mark.parametrize("door", ["kafka", "sdk"])
+def test_duplicates_are_left_out_whatever_is_checked_of_the_records(
+    door: str, checked: CheckedRecords, cleanup: str
+) -> None:
+    async def scenario() -> None:
+        shop = Drops(MemoryDisk(), ManualClock())
+        shop.asking.broker.topics.check_records = checked
+        await shop.make(dedup=True, cleanup=cleanup)
+        for text in ("ab", "bc"):
+            made = [each._replace(key=b"key") for each in records(text, shop.clock.now_ms())]
+            if door == "kafka":
+                assert (await shop.produce_batch(build_batch(made))).error_code == Error.NONE
+            else:
+                await shop.run(Face.publish_batch, TOPIC, 0, build_batch(made))
+        assert await shop.values() == {0: b"a0", 1: b"b1", 3: b"c1"}
 
     run(scenario)
 
