@@ -40,7 +40,7 @@ from headrace.engine.coordinator.transaction import (
     first_transaction,
 )
 from headrace.engine.cursor import Cursors
-from headrace.engine.partition import Partition
+from headrace.engine.partition import Appended, Partition
 from headrace.engine.records import iterate_batches
 from headrace.engine.topics import Topics
 from headrace.record import NewRecord, build_batch, read_header, read_records
@@ -236,6 +236,29 @@ class Transactions:
         if entry is None:
             return TransactionError.INVALID_PRODUCER_ID_MAPPING
         return self._change(name, entry.transaction.on_abort(now_ms), now_ms)
+
+    def abort_hanging(
+        self,
+        partition: Partition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """An operator ends what is open in a partition of which no coordinator knows. Its
+        marker names no coordinator later than this one, which would be fenced by it.
+        FencedProducer, FencedCoordinator as `Partition.end_transaction`."""
+        decisions = self._partition()
+        latest = 0 if decisions is None else decisions.epoch
+        ended = partition.end_transaction(
+            producer_id,
+            producer_epoch,
+            commit=False,
+            coordinator_epoch=min(coordinator_epoch, latest),
+            now_ms=now_ms,
+        )
+        self._cursors.on_marker(partition, producer_id, False, ended.next_offset)
+        return ended
 
     def check_write(
         self, name: str, producer_id: int, epoch: int, place: Place

@@ -102,7 +102,7 @@ def test_a_late_write_behind_the_end_hangs_and_holds_back_every_reader(
         )
         if level == 0:
             assert code == Error.NONE
-            # Nobody knows of it, so nobody will ever end it.
+            # The coordinator does not know of it, so it will not end it: an operator has to.
             assert producer.asking.broker.transactions.next_deadline_ms() is None
             assert len(partition.open_transactions()) == 1
             assert await committed(producer.asking) == []
