@@ -247,6 +247,23 @@ def test_every_test_is_named_by_a_sentence() -> None:
     assert not short, listing("test names that are not sentences", short)
 
 
+def test_what_a_test_defines_it_uses() -> None:
+    # A scenario that nobody runs promises something, and passes whatever happens.
+    unused = []
+    for path in python_files(TESTS):
+        for test in nodes_of(path):
+            if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+                used = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+                unused += [
+                    f"{shown(path)}:{each.lineno}: {test.name}"
+                    for each in test.body
+                    if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+                    and each.name not in used
+                    and not each.decorator_list
+                ]
+    assert not unused, listing("functions in tests that are never called", unused)
+
+
 def test_scripts_of_the_dashboard_are_short_and_make_no_markup_from_data() -> None:
     # What a message holds becomes text, never markup and never code.
     markup = re.compile(

@@ -11,12 +11,13 @@ from tests.unit.server.share_door import GROUP as NAME
 from tests.unit.server.share_door import TOPIC, Shared
 
 from headrace.core.settings import TopicSettings
+from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
 
-INVALID_CONFIG = 40
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
 OF_GROUP, OF_NODE, DEFAULT = 8, 4, 5
 CONSUMER_HEARTBEAT = 68
 
@@ -140,6 +141,27 @@ def test_what_cannot_be_changes_nothing(values: dict[str, Any]) -> None:
         [name] = values
         assert code == INVALID_CONFIG and name.replace("_", ".") in (message or "")
         assert not asking.broker.topics.catalog.configs
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["__mine", "a/b", "wörk force"])
+def test_a_group_is_configured_whatever_its_name_is(name: str) -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        config = "share.delivery.count.limit"
+        assert (await describe(asking, GROUP, name))[config].value == "5"
+        assert await alter(asking, GROUP, name, share_delivery_count_limit=7) == (0, None)
+        assert (await describe(asking, GROUP, name))[config].value == "7"
+
+    run(scenario)
+
+
+def test_the_group_of_the_dead_letters_is_the_nodes_own() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        code, message = await alter(asking, GROUP, DEAD_LETTER_GROUP, share_delivery_count_limit=7)
+        assert code == INVALID_REQUEST and DEAD_LETTER_GROUP in (message or "")
 
     run(scenario)
 

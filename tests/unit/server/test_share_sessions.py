@@ -147,11 +147,14 @@ def test_our_own_groups_are_nobodys() -> None:
 def test_a_group_may_have_any_name_as_in_kafka(name: str) -> None:
     async def scenario() -> None:
         shared = Shared()
-        await shared.publish(b"x")
         request = ShareGroupHeartbeatRequest(name, "m1", 0, None, (TOPIC,))
         assert (await shared.ask(HEARTBEAT, 1, request)).error_code == 0
+        # A new group begins at the end.
+        await shared.publish(b"x")
         (found,) = (await shared.fetch(0, group=name)).responses[0].partitions
         assert [each.first_offset for each in found.acquired_records] == [0]
+
+    run(scenario)
 
 
 def test_a_name_that_no_group_can_have_is_refused_with_a_reason() -> None:

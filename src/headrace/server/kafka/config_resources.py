@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.core import limits
 from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, LimitExceeded
+from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.engine.coordinator.assignors import ASSIGNORS
 from headrace.engine.coordinator.share import ASSIGNOR as SHARE_ASSIGNOR
 from headrace.server.kafka.broker_configs import (
@@ -153,8 +154,8 @@ def _alter_group(
 def _check_group(name: str) -> None:
     if not is_group_id(name):
         raise InvalidArgument("a group has a name")
-    if name.startswith("__"):
-        raise InvalidArgument(f"{name!r}: names that begin with two underscores are ours")
+    if name == DEAD_LETTER_GROUP:
+        raise InvalidArgument(f"{name} is the node's own")
 
 
 # Metrics of clients.
