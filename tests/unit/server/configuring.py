@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from tests.unit.server.asking import Asking
 
+from headrace.wire.kafka.generated import alter_configs_request as whole
 from headrace.wire.kafka.generated.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -16,8 +17,8 @@ from headrace.wire.kafka.generated.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
-BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE = 0, 1
 
 
@@ -57,4 +58,17 @@ async def alter(
     )
     request = IncrementalAlterConfigsRequest((AlterConfigsResource(kind, name, configs),), is_tried)
     [result] = (await asking.ask(INCREMENTAL_ALTER_CONFIGS, 1, request)).responses
+    return result.error_code, result.error_message
+
+
+async def replace(
+    asking: Asking, kind: int, name: str, *, is_tried: bool = False, **values: Any
+) -> tuple[int, str | None]:
+    """As `alter`, of the request that says all that shall be."""
+    configs = tuple(
+        whole.AlterableConfig(each.replace("_", "."), str(value)) for each, value in values.items()
+    )
+    resource = whole.AlterConfigsResource(kind, name, configs)
+    request = whole.AlterConfigsRequest((resource,), is_tried)
+    [result] = (await asking.ask(ALTER_CONFIGS, 2, request)).responses
     return result.error_code, result.error_message

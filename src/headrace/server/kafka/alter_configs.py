@@ -7,7 +7,9 @@ changes what it names and nothing else.
 
 from __future__ import annotations
 
-from headrace.server.kafka.config_resources import alter, attempt
+from collections.abc import Set
+
+from headrace.server.kafka.config_resources import alter, attempt, check_request, named_twice
 from headrace.server.kafka.configs import Changeable, Given, Values, given_values
 from headrace.server.kafka.door import Call
 from headrace.server.slices import Slices
@@ -24,15 +26,20 @@ from headrace.wire.kafka.generated.alter_configs_response import (
 async def handle(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     commit = call.service.commit()
     responses, slices = [], Slices()
+    twice = named_twice(request.resources)
     for resource in request.resources:
-        responses.append(_alter(call, resource, validate_only=request.validate_only))
+        responses.append(_alter(call, resource, twice, validate_only=request.validate_only))
         await slices.rest()
     await call.service.finish(commit)
     return AlterConfigsResponse(responses=responses)
 
 
 def _alter(
-    call: Call, resource: AlterConfigsResource, *, validate_only: bool
+    call: Call,
+    resource: AlterConfigsResource,
+    twice: Set[tuple[int, str]],
+    *,
+    validate_only: bool,
 ) -> AlterConfigsResourceResponse:
     kind, name, configs = resource
 
@@ -41,5 +48,9 @@ def _alter(
         after = table.given_after(given, values, whole=True)
         return table.replaced(settings, values, given), after
 
-    outcome, _ = attempt(lambda: alter(call, kind, name, replaced, validate_only=validate_only))
+    def work() -> None:
+        check_request(kind, name, [(of, value is None) for of, value in configs], twice)
+        alter(call, kind, name, replaced, validate_only=validate_only)
+
+    outcome, _ = attempt(work)
     return AlterConfigsResourceResponse(outcome.code, outcome.message, kind, name)

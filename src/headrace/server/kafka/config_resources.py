@@ -9,12 +9,14 @@
     32      a group         its settings, or those      yes, also before there is such a
                             that it would begin with    group
 
-Everything else is refused by name.
+Everything else is refused by name. A request names each resource once, and for each
+every configuration once; what it says of a resource twice is refused for that resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.core import limits
@@ -72,6 +74,40 @@ def attempt(work: Callable[[], Answer]) -> tuple[Outcome, Answer | None]:
         return Outcome(code_of(error), str(error)), None
     except OSError as error:
         return Outcome(code_of(DiskFull(str(error))), str(error)), None
+
+
+class Named(Protocol):
+    """A resource of a request."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+def named_twice(resources: Iterable[Named]) -> Set[tuple[int, str]]:
+    """The types and names of those that are there more than once."""
+    counted = Counter((each.resource_type, each.resource_name) for each in resources)
+    return {each for each, count in counted.items() if count > 1}
+
+
+def check_request(
+    kind: int,
+    name: str,
+    configs: Iterable[tuple[str, bool]],
+    twice: Set[tuple[int, str]],
+) -> None:
+    """InvalidArgument where a request may not say this of a resource, whichever it is.
+    `configs` are names, and whether each comes without a value that it would need."""
+    if (kind, name) in twice:
+        raise InvalidArgument(f"the request names {name!r} twice; say all of it at once")
+    seen = set()
+    for config, lacks_value in configs:
+        if config in seen:
+            raise InvalidArgument(f"the request names {config} twice")
+        if lacks_value:
+            raise InvalidArgument(f"{config} cannot be set to nothing; delete it instead")
+        seen.add(config)
 
 
 def describe(

@@ -2,7 +2,7 @@
 
 Entries that are not set say that they are defaults. With synonyms, each entry lists
 the value that it has and the default that lies below it. Names that are asked for
-and do not exist are left out, as Kafka does.
+and do not exist are left out, as Kafka does; a list of no names asks for all of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _describe(
     call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     kind, name, names = resource
-    outcome, found = attempt(lambda: describe(call, kind, name, names))
+    outcome, found = attempt(lambda: describe(call, kind, name, names or None))
     if found is None:
         return DescribeConfigsResult(outcome.code, outcome.message, kind, name)
     source, entries = found

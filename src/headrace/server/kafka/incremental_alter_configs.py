@@ -10,8 +10,10 @@ All changes of one resource hold together, or none does.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from headrace.core.errors import InvalidArgument
-from headrace.server.kafka.config_resources import alter, attempt
+from headrace.server.kafka.config_resources import alter, attempt, check_request, named_twice
 from headrace.server.kafka.configs import Changeable, Given, InvalidConfig, Values
 from headrace.server.kafka.door import Call
 from headrace.server.slices import Slices
@@ -35,23 +37,33 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     commit = call.service.commit()
     responses, slices = [], Slices()
+    twice = named_twice(request.resources)
     for resource in request.resources:
-        responses.append(_alter(call, resource, validate_only=request.validate_only))
+        responses.append(_alter(call, resource, twice, validate_only=request.validate_only))
         await slices.rest()
     await call.service.finish(commit)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _alter(
-    call: Call, resource: AlterConfigsResource, *, validate_only: bool
+    call: Call,
+    resource: AlterConfigsResource,
+    twice: Set[tuple[int, str]],
+    *,
+    validate_only: bool,
 ) -> AlterConfigsResourceResponse:
-    kind, name, _ = resource
+    kind, name, configs = resource
 
     def changed(table: Changeable[Values], settings: Values, given: Given) -> tuple[Values, Given]:
         values = _values(resource, table, settings, given)
         return table.changed(settings, values, given=given), table.given_after(given, values)
 
-    outcome, _ = attempt(lambda: alter(call, kind, name, changed, validate_only=validate_only))
+    def work() -> None:
+        lacking = [(of, operation != DELETE and value is None) for of, operation, value in configs]
+        check_request(kind, name, lacking, twice)
+        alter(call, kind, name, changed, validate_only=validate_only)
+
+    outcome, _ = attempt(work)
     return AlterConfigsResourceResponse(outcome.code, outcome.message, kind, name)
 
 
@@ -61,12 +73,8 @@ def _values(
     """What each name shall be; None for its default."""
     values: dict[str, str | None] = {}
     for name, operation, value in resource.configs:
-        if name in values:
-            raise InvalidArgument(f"the request names {name} twice")
-        if operation == DELETE:
+        if operation == DELETE or value is None:
             values[name] = None
-        elif value is None:
-            raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
         elif operation == SET:
             values[name] = value
         elif operation in (APPEND, SUBTRACT):
