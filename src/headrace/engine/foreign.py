@@ -65,18 +65,29 @@ def append_foreign(
         if partition.topic.settings.timestamp_type == "CreateTime":
             return _append(partition, batch, header, contents, now_ms)
         stamp_append_time(batch, now_ms)
-        taken = _append(partition, batch, read_header(batch), contents, now_ms)
-        return taken._replace(append_time_ms=now_ms)
+        return _append_stamped(partition, batch, contents, now_ms)
     partition.check_leading()
     if partition.producers.check(header, now_ms) is not None:
         # It was sent again because its answer was lost: told by its number, not by ids.
-        return _append(partition, batch, header, contents, now_ms)
+        return _append_stamped(partition, batch, contents, now_ms)
     [found] = known
     earlier = _find_duplicates(partition, header, found.ids, now_ms)
     if earlier:
         return _append_rest(partition, batch, header, found, earlier, now_ms)
     stamp_append_time(batch, now_ms)
-    taken = _append(partition, batch, read_header(batch), (found.at(now_ms),), now_ms)
+    return _append_stamped(partition, batch, (found.at(now_ms),), now_ms)
+
+
+def _append_stamped(
+    partition: Partition, batch: bytearray | memoryview, contents: Found, now_ms: int
+) -> Taken:
+    """A batch that has the time of appending. One that is there already keeps the time that
+    it was given then."""
+    header = read_header(batch)
+    taken = _append(partition, batch, header, contents, now_ms)
+    appended = taken.appended
+    if appended.duplicate:
+        now_ms = partition.producers.time_of(header.producer_id, appended.first_offset)
     return taken._replace(append_time_ms=now_ms)
 
 

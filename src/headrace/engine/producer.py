@@ -316,6 +316,15 @@ class ProducerState:
         """The oldest first."""
         return list(self._open.values())
 
+    def time_of(self, producer_id: int, first_offset: int) -> int:
+        """When the producer's batch at this offset was appended; -1 where that is not
+        remembered."""
+        producer = self._producers.get(producer_id)
+        batches = [] if producer is None else producer.batches
+        return next(
+            (each.timestamp_ms for each in batches if each.first_offset == first_offset), -1
+        )
+
     def active(self) -> list[ActiveProducer]:
         """Those that are remembered, the longest unseen first."""
         active = []

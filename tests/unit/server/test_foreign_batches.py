@@ -214,6 +214,27 @@ def test_other_records_keep_the_time_that_their_client_gave_them() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_batch_that_is_sent_again_is_answered_with_the_time_that_is_stored(
+    kind: str, restart: bool
+) -> None:
+    async def scenario() -> None:
+        shop = Shop(MemoryDisk(), ManualClock())
+        await shop.make(queue=False, timestamp_type=kind)
+        numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        batch = shop.batch((), HOUR_MS, **numbered)
+        began_ms = shop.clock.now_ms()
+        made = await shop.produce_batch(batch)
+        assert made.log_append_time_ms == (began_ms if kind == "LogAppendTime" else -1)
+        shop.clock.skip(1)
+        if restart:
+            await shop.reopen()
+        assert await shop.produce_batch(batch) == made
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_an_id_against_duplicates_where_none_are_dropped_is_refused(codec: Codec) -> None:
     async def scenario() -> None:
