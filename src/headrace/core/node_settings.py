@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
@@ -261,6 +261,10 @@ class NodeSettings(SettingsModel):
         check_between("streams_assignment_interval_min_ms", least, 0, most)
         interval_ms = self.streams_assignment_interval_ms
         check_between("streams_assignment_interval_ms", interval_ms, least, most)
+
+
+# What a node runs with that is told nothing.
+DEFAULTS: Final = NodeSettings()
 
 
 class Sourced(NamedTuple):

@@ -51,17 +51,20 @@ class Asking:
         *,
         clock: Clock | None = None,
         transaction_version: int = 2,
+        **settings: Any,
     ) -> None:
         self.clock = clock = clock or SystemClock()
         entropy = SystemEntropy()
         self.broker = Broker(disk, entropy, clock.now_ms())
         make_rich()
         self.service = Service(self.broker, disk, clock, entropy, node_id=1, cluster_id="cluster")
-        settings = NodeSettings(
-            rebalance_delay_ms=rebalance_delay_ms, transaction_version=transaction_version
+        started = NodeSettings(
+            rebalance_delay_ms=rebalance_delay_ms,
+            transaction_version=transaction_version,
+            **settings,
         )
-        self.broker.topics.auto_create_partitions = settings.auto_create_partitions
-        self.door = Door(self.service, settings, HANDLERS)
+        self.broker.topics.auto_create_partitions = started.auto_create_partitions
+        self.door = Door(self.service, started, HANDLERS)
         self.connection = Connection(self.door)
         self.connection.peer_host = "10.0.0.7"
         assert isinstance(self.service.loop, ManualLoop)

@@ -86,6 +86,47 @@ def test_a_change_holds_at_once_and_after_a_restart() -> None:
     run(scenario)
 
 
+def test_what_does_not_fit_any_more_is_ignored_alone() -> None:
+    """The node was started again with other bounds, or is of another version."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        asking = Asking(disk)
+        session = "group.consumer.session.timeout.ms"
+        told: dict[str, Any] = {
+            "group_consumer_session_timeout_ms": 58_000,
+            "group_consumer_heartbeat_interval_ms": 6_000,
+            "max_connections": 7,
+        }
+        assert await alter(asking, BROKER, "1", **told) == (0, None)
+        assert await alter(asking, BROKER, "", num_partitions=5) == (0, None)
+        assert await alter(asking, BROKER, "", group_share_session_timeout_ms=59_000) == (0, None)
+        await asking.close()
+        again = Asking(
+            disk, consumer_session_timeout_max_ms=50_000, share_session_timeout_max_ms=50_000
+        )
+        now = again.door.settings
+        assert (now.consumer_session_timeout_ms, now.share_session_timeout_ms) == (45_000, 45_000)
+        assert (now.connections_max, now.partitions) == (7, 5)
+        assert now.consumer_heartbeat_interval_ms == 6_000
+        shown = await describe(again, BROKER, "1")
+        assert (shown[session].value, shown[session].source) == ("45000", DEFAULT)
+        assert (shown["max.connections"].value, shown["max.connections"].source) == ("7", NODE)
+        # It is in nobody's way, and can be told anew or taken back.
+        assert await alter(again, BROKER, "1", max_connections=8) == (0, None)
+        assert await alter(again, BROKER, "1", **as_told(session, 59_000)) == (
+            INVALID_CONFIG,
+            "consumer_session_timeout_ms must be between 45000 and 50000, not 59000",
+        )
+        assert await alter(again, BROKER, "1", **as_told(session, 46_000)) == (0, None)
+        assert again.door.settings.consumer_session_timeout_ms == 46_000
+        name = "group_share_session_timeout_ms"
+        assert await alter(again, BROKER, "", **as_told(name, None)) == (0, None)
+        assert again.broker.topics.catalog.configs[BROKER, ""] == {"num.partitions": "5"}
+
+    run(scenario)
+
+
 def test_throttles_are_kept_and_shown_where_they_were_told_only() -> None:
     async def scenario() -> None:
         asking = Asking(MemoryDisk())

@@ -10,6 +10,7 @@ from tests.unit.server.configuring import GROUP, alter, describe
 from tests.unit.server.share_door import GROUP as NAME
 from tests.unit.server.share_door import TOPIC, Shared
 
+from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import TopicSettings
 from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.platform.memory_disk import MemoryDisk
@@ -51,6 +52,22 @@ def test_members_of_a_group_are_told_what_it_was_configured_with() -> None:
         assert (await consumer_beat(asking, "others", epoch=1)).error_code == 25
         await asking.skip(51)
         assert (await consumer_beat(asking, "readers", epoch=1)).error_code == 25
+
+    run(scenario)
+
+
+def test_a_heartbeat_makes_no_settings_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them would be checked, on the way that members of groups take most."""
+
+    async def scenario() -> None:
+        asking, shared = Asking(MemoryDisk()), Shared()
+        await consumer_beat(asking, "readers")
+        await shared.beat()
+        made: list[NodeSettings] = []
+        monkeypatch.setattr(NodeSettings, "__post_init__", lambda self: made.append(self))
+        assert (await consumer_beat(asking, "readers", epoch=1)).error_code == 0
+        assert (await shared.beat(epoch=1)).error_code == 0
+        assert made == []
 
     run(scenario)
 

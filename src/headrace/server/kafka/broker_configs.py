@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.node_settings import NodeSettings
+from headrace.core.node_settings import DEFAULTS, NodeSettings
 from headrace.core.settings import TopicSettings
 from headrace.server.kafka.configs import PREFIX, Entry, Given, InvalidConfig, Kind, Source, Synonym
 from headrace.server.kafka.topic_configs import BROKER_NAMES, TOPIC_CONFIGS
@@ -197,6 +197,34 @@ class Levels(NamedTuple):
         except InvalidArgument as error:
             raise InvalidConfig(str(error)) from error
 
+    def told(self, node: str) -> Given:
+        """What this node was told; without its name, what all of them were."""
+        return self.own if node else self.all_nodes
+
+    def telling(self, node: str, told: Given) -> Levels:
+        return self._replace(own=told) if node else self._replace(all_nodes=told)
+
+    def fitting(self) -> tuple[Levels, dict[str, str]]:
+        """The levels without what cannot hold, as by a version or a start with other bounds
+        it could; and of each such name, why."""
+        kept = Levels({}, {}, self.started)
+        left = [(node, *each) for node in ("this", "") for each in self.told(node).items()]
+        reasons: dict[str, str] = {}
+        is_more = True
+        # One may need another that comes behind it, such as a longer session.
+        while is_more:
+            is_more, tried, left = False, left, []
+            for node, name, value in tried:
+                more = kept.telling(node, {**kept.told(node), name: value})
+                try:
+                    more.settings()
+                except InvalidConfig as error:
+                    reasons[name] = str(error)
+                    left.append((node, name, value))
+                else:
+                    kept, is_more = more, True
+        return kept, {name: reasons[name] for _, name, _ in left}
+
 
 class BrokerConfigs:
     """What a node, or all nodes, may be told. The settings follow from that."""
@@ -279,7 +307,6 @@ _FIXED = {
 
 def describe_node(levels: Levels, shown: Mapping[str, object]) -> list[Entry]:
     """All there is of one node; `shown` are values of the fixed names."""
-    defaults = NodeSettings()
     entries = [
         Entry(
             name, _show(shown[name]), True, True, _show(shown[name]), kind, _AT_START,
@@ -303,12 +330,12 @@ def describe_node(levels: Levels, shown: Mapping[str, object]) -> list[Entry]:
         *_OURS.values(),
         *(
             Ours(PREFIX + name, name, _kind_of(value), _AT_START, False)
-            for name, value in defaults.to_mapping().items()
+            for name, value in DEFAULTS.to_mapping().items()
             if name not in named
         ),
     ]
     for each in ours:
-        default, started = each.show(defaults), each.show(levels.started)
+        default, started = each.show(DEFAULTS), each.show(levels.started)
         below = [Synonym(each.name, default, Source.DEFAULT)]
         if started != default:
             below.insert(0, Synonym(each.name, started, Source.BROKER))

@@ -128,8 +128,11 @@ def describe(
     if kind == Resource.BROKER:
         _check_node(call, name)
         wanted = None if names is None else frozenset(names)
-        levels = call.door.live.levels()
-        entries = describe_all_nodes(levels.all_nodes) if not name else _describe_node(call, levels)
+        live = call.door.live
+        if name:
+            entries = _describe_node(call, live.levels())
+        else:
+            entries = describe_all_nodes(live.told(kind, name))
         return Source.BROKER, [each for each in entries if wanted is None or each.name in wanted]
     if kind == Resource.CLIENT_METRICS:
         _check_subscription(name)
@@ -249,10 +252,14 @@ def _describe_node(call: Call, levels: Levels) -> list[Entry]:
 def _alter_node(call: Call, name: str, change: Change, now_ms: int, *, validate_only: bool) -> None:
     _check_node(call, name)
     live = call.door.live
-    levels = live.levels()
-    _, after = change(BrokerConfigs(), levels.started, live.told(Resource.BROKER, name))
+    levels, told = live.levels(), live.told(Resource.BROKER, name)
+    _, after = change(BrokerConfigs(), levels.started, told)
     # Whether it goes together with everything else that holds.
-    (levels._replace(own=after) if name else levels._replace(all_nodes=after)).settings()
+    ignored = told.keys() - levels.told(name).keys()
+    holding = {
+        each: value for each, value in after.items() if each not in ignored or value != told[each]
+    }
+    levels.telling(name, holding).settings()
     if not validate_only:
         live.tell(Resource.BROKER, name, after, now_ms)
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.core import limits
-from headrace.core.node_settings import NodeSettings
+from headrace.core.node_settings import DEFAULTS, NodeSettings
 from headrace.core.settings import GroupSettings
 from headrace.server.kafka.configs import (
     Entry,
@@ -196,7 +196,7 @@ class GroupConfigs:
         default = str(getattr(self._node, rule.setting))
         value = told.get(rule.name)
         below = Source.DEFAULT
-        if default != str(getattr(NodeSettings(), rule.setting)):
+        if default != str(getattr(DEFAULTS, rule.setting)):
             below = Source.BROKER
         synonyms = [Synonym(f"group.{rule.name}", default, below)]
         if value is not None:

@@ -13,12 +13,12 @@ from typing import Any
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument, LimitExceeded
 from headrace.core.event_log import log_event
-from headrace.core.node_settings import NodeSettings
+from headrace.core.node_settings import DEFAULTS, NodeSettings
 from headrace.core.settings import GroupSettings
 from headrace.engine.catalog import ConfigsGiven
 from headrace.engine.coordinator.rules import GroupRules
 from headrace.server.kafka.broker_configs import Levels
-from headrace.server.kafka.configs import Resource
+from headrace.server.kafka.configs import InvalidConfig, Resource
 from headrace.server.kafka.group_configs import MEMBER_RULES, GroupConfigs, share_group
 from headrace.server.service import Service
 
@@ -32,6 +32,7 @@ class LiveSettings:
         self._service = service
         self._started = started
         self._seen: Configs | None = None
+        self._levels = Levels({}, {}, started)
         self._current = started
         self._rules = _rules_of(started)
         self._followers: list[Callable[[NodeSettings], None]] = []
@@ -39,9 +40,7 @@ class LiveSettings:
 
     @property
     def current(self) -> NodeSettings:
-        configs = self._configs
-        if configs is not self._seen:
-            self._look(configs)
+        self._keep_up()
         return self._current
 
     def follow(self, changed: Callable[[NodeSettings], None]) -> None:
@@ -64,8 +63,9 @@ class LiveSettings:
         return [name for each, name in self._configs if each == kind]
 
     def levels(self) -> Levels:
-        own = self.told(Resource.BROKER, str(self._service.node_id))
-        return Levels(own, self.told(Resource.BROKER, ""), self._started)
+        """What holds of what the node was told."""
+        self._keep_up()
+        return self._levels
 
     def tell(self, kind: int, name: str, values: Mapping[str, str], now_ms: int) -> None:
         """Keep what is configured of this thing; LimitExceeded when too much is."""
@@ -77,16 +77,28 @@ class LiveSettings:
         if any(len(value) > limits.CONFIG_CHARACTERS_MAX for value in values.values()):
             raise InvalidArgument("a value is too long")
         self._service.broker.topics.change([ConfigsGiven(kind, name, dict(values))], now_ms)
-        self._look(self._configs)
+        self._keep_up()
+
+    def _keep_up(self) -> None:
+        configs = self._configs
+        if configs is not self._seen:
+            self._look(configs)
 
     def _look(self, configs: Configs) -> None:
         self._seen = configs
+        own = self.told(Resource.BROKER, str(self._service.node_id))
+        levels = Levels(own, self.told(Resource.BROKER, ""), self._started)
         try:
-            current = self.levels().settings()
-        except InvalidArgument as error:
+            current = levels.settings()
+        except InvalidConfig:
             # It was told by a version with other bounds, or started with others.
-            log_event(logger, logging.WARNING, "configuration ignored", reason=str(error))
-            current = self._started
+            levels, reasons = levels.fitting()
+            for name, reason in reasons.items():
+                log_event(
+                    logger, logging.WARNING, "configuration ignored", config=name, reason=reason
+                )
+            current = levels.settings()
+        self._levels = levels
         if current != self._current:
             self._current = current
             self._rules = _rules_of(current)
@@ -97,8 +109,7 @@ class LiveSettings:
 
     def rules(self, name: str) -> GroupRules:
         """What is asked of the members of this group."""
-        if self._configs is not self._seen:
-            self._look(self._configs)
+        self._keep_up()
         told = self._configs.get((Resource.GROUP, name))
         if told is None:
             return self._rules
@@ -112,7 +123,7 @@ class LiveSettings:
     def is_told(self, name: str, config: str) -> bool:
         """Whether this was chosen by somebody, for the group or for the node."""
         setting = MEMBER_RULES[config].setting
-        default = getattr(NodeSettings(), setting)
+        default = getattr(DEFAULTS, setting)
         told = self._configs.get((Resource.GROUP, name), {})
         return config in told or getattr(self.current, setting) != default
 
