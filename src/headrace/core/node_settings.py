@@ -15,7 +15,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
-from headrace.core.settings import CheckedRecords, SettingsModel, check_between
+from headrace.core.settings import (
+    CheckedRecords,
+    Isolation,
+    SettingsModel,
+    check_between,
+    check_start,
+)
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
 # Settings that bound one another: which values they may have is known when all are there.
@@ -116,6 +122,8 @@ class NodeSettings(SettingsModel):
     share_heartbeat_interval_min_ms: int = 5_000
     share_heartbeat_interval_max_ms: int = 15_000
     share_members_max: int = limits.SHARE_GROUP_MEMBERS_MAX
+    share_start: str = "latest"
+    share_isolation: Isolation = "read_uncommitted"
     share_deliveries_max: int = 5
     share_lock_ms: int = 30_000
     share_partition_locks_max: int = 2_000
@@ -242,6 +250,7 @@ class NodeSettings(SettingsModel):
             name = f"{kind}_heartbeat_interval_ms"
             check_between(name, getattr(self, name), 1, session_ms - 1)
         self._check_streams()
+        check_start("share_start", self.share_start)
         check_between("share_deliveries_max", self.share_deliveries_max, 1, limits.ATTEMPTS_MAX)
         check_between("share_lock_ms", self.share_lock_ms, 1, limits.VISIBILITY_MS_MAX)
         check_between("share_partition_locks_max", self.share_partition_locks_max, 1, None)

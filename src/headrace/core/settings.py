@@ -172,8 +172,7 @@ class GroupSettings(SettingsModel):
     isolation: Isolation = "read_committed"
 
     def __post_init__(self) -> None:
-        if self.start not in ("earliest", "latest"):
-            start_age_ms(self.start)
+        check_start("start", self.start)
         check_between("visibility_ms", self.visibility_ms, 1, limits.VISIBILITY_MS_MAX)
         check_between("max_attempts", self.max_attempts, 1, limits.ATTEMPTS_MAX)
         check_between("backoff_ms", self.backoff_ms, 0, None)
@@ -196,6 +195,15 @@ _BY_DURATION = re.compile(
     r"(?:(?P<seconds>\d{1,9})(?:\.(?P<fraction>\d{1,9}))?S)?)?",
     re.ASCII,
 )
+
+
+def check_start(name: str, start: str) -> None:
+    """Where a group begins: `earliest`, `latest` or as in `by_duration:PT1H`."""
+    if start not in ("earliest", "latest"):
+        try:
+            start_age_ms(start)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{name}: {error}" if name != "start" else str(error)) from error
 
 
 def start_age_ms(start: str) -> int:

@@ -29,6 +29,10 @@ class Shown(NamedTuple):
     synonyms: list[tuple[str, str | None, int]]
 
 
+def name_of(given: str) -> str:
+    return given if "." in given else given.replace("_", ".")
+
+
 async def describe(asking: Asking, kind: int, name: str) -> dict[str, Shown]:
     request = DescribeConfigsRequest(
         (DescribeConfigsResource(kind, name, None),), include_synonyms=True
@@ -46,11 +50,11 @@ async def describe(asking: Asking, kind: int, name: str) -> dict[str, Shown]:
 async def alter(
     asking: Asking, kind: int, name: str, *, is_tried: bool = False, **values: Any
 ) -> tuple[int, str | None]:
-    """Names with underscores for points; None deletes. With `is_tried` it is validated and
-    not done. Returns the error, if any."""
+    """Names with points, or with underscores for all of them; None deletes. With `is_tried` it
+    is validated and not done. Returns the error, if any."""
     configs = tuple(
         AlterableConfig(
-            each.replace("_", "."),
+            name_of(each),
             DELETE if value is None else SET,
             None if value is None else str(value),
         )
@@ -66,7 +70,7 @@ async def replace(
 ) -> tuple[int, str | None]:
     """As `alter`, of the request that says all that shall be."""
     configs = tuple(
-        whole.AlterableConfig(each.replace("_", "."), str(value)) for each, value in values.items()
+        whole.AlterableConfig(name_of(each), str(value)) for each, value in values.items()
     )
     resource = whole.AlterConfigsResource(kind, name, configs)
     request = whole.AlterConfigsRequest((resource,), is_tried)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tests.unit.server.asking import Asking
@@ -32,10 +34,16 @@ class Shared(Asking):
     """A door with a topic of one partition and a group that reads all of it."""
 
     def __init__(
-        self, partitions: int = 1, disk: MemoryDisk | None = None, **settings: Any
+        self,
+        partitions: int = 1,
+        disk: MemoryDisk | None = None,
+        *,
+        node: Mapping[str, Any] = MappingProxyType({}),
+        **settings: Any,
     ) -> None:
-        """On a disk that was used before everything is there already."""
-        super().__init__(disk or MemoryDisk())
+        """On a disk that was used before everything is there already. `node` are settings of
+        the node, the others of the group."""
+        super().__init__(disk or MemoryDisk(), **node)
         if disk is not None:
             self.topic = self.broker.topics.named(TOPIC)
             return

@@ -39,6 +39,12 @@ def test_a_wrong_value_is_reported_with_where_it_stands(
         sourced_settings(file, environment, flags, file_name="node.toml")
 
 
+@pytest.mark.parametrize("value", ["never", "by_duration:1h", "by_duration:P"])
+def test_where_share_groups_begin_is_checked(value: str) -> None:
+    with pytest.raises(InvalidArgument, match="share_start"):
+        node_settings({"share_start": value}, {}, {})
+
+
 def test_settings_that_bound_one_another_may_come_from_different_places() -> None:
     environment = {"HEADRACE_SHARE_SESSION_TIMEOUT_MAX_MS": "120000"}
     settings = node_settings({"share_session_timeout_ms": 90_000}, environment, {})

@@ -100,6 +100,14 @@ _OURS = {
         ),
         Ours("group.share.max.size", "share_members_max", Kind.INT, "the most members of a group"),
         Ours(
+            PREFIX + "share_start", "share_start", Kind.STRING,
+            "where a new share group begins: earliest, latest or by_duration:PT1H",
+        ),
+        Ours(
+            PREFIX + "share_isolation", "share_isolation", Kind.STRING,
+            "whether messages of a transaction wait for its end, in share groups",
+        ),
+        Ours(
             "group.share.delivery.count.limit", "share_deliveries_max", Kind.INT,
             "how often a message is delivered before it is a dead letter",
         ),
@@ -263,7 +271,8 @@ def _checked(name: str, value: str) -> str:
         raise InvalidConfig(f"{name} is a secret, and there is nothing here that it would be for")
     if name in BROKER_NAMES.values():
         raise InvalidConfig(f"{name} cannot change for all topics: change it for a topic")
-    if (ours is not None and not ours.is_dynamic) or name.startswith(PREFIX) or name in _FIXED:
+    is_dynamic = not name.startswith(PREFIX) if ours is None else ours.is_dynamic
+    if not is_dynamic or name in _FIXED:
         raise InvalidArgument(f"{name} cannot change at run time: {_AT_START}")
     if idle is not None:
         _check_kind(name, idle.kind, value)

@@ -5,9 +5,10 @@
     consumer.session.timeout.ms, ...     how its members live: kept beside the group
 
 What is configured is kept by the group's name, as in Kafka: also before there is such a
-group, and after it is gone. A group that is made on this wire begins as Kafka's do, with
-the node's defaults: at the end, without waiting for transactions, and what is released comes
-again at once. One that the SDK made has the SDK's settings, and shows them here as set.
+group, and after it is gone. A group that is made on this wire begins with the node's
+defaults, which are Kafka's: at the end, without waiting for transactions, and what is
+released comes again at once. One that the SDK made has the SDK's settings, and shows them
+here as set.
 
 Rejected: Kafka's narrow bounds for locks and deliveries (15 to 60 s, 2 to 10). Whoever asks
 for more or less here gets it.
@@ -96,8 +97,8 @@ MEMBER_RULES = {
 def share_group(node: NodeSettings) -> GroupSettings:
     """What a group begins with that is made on this wire."""
     return GroupSettings(
-        start="latest",
-        isolation="read_uncommitted",
+        start=node.share_start,
+        isolation=node.share_isolation,
         max_attempts=node.share_deliveries_max,
         visibility_ms=node.share_lock_ms,
         backoff_ms=0,
