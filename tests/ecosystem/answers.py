@@ -24,10 +24,13 @@ _WORDS = (
     (re.compile(r"(^|\t)[\w-]{22}(\s)", re.MULTILINE), r"\1ID\2"),
     (re.compile(r"console-(share-)?consumer-\d+"), r"console-\1consumer-N"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
+    # A member of a streams group, and the process that it is in.
+    (re.compile(r"(\s)[\w-]{22}(\s+(?:streams\s+\d+\s+)?UUID\s)"), r"\1ID\2"),
     (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
     (re.compile(r"\d+ \w+ ago"), "TIME"),
     (re.compile(r"127\.0\.0\.1(:| +)\d+"), r"HOST\1PORT"),
     (re.compile(r"(TIME\s+)\d+\s*$", re.MULTILINE), r"\1N"),
+    (re.compile(r"(Ongoing\s+\d+\s+TIME\s+)\d+"), r"\1N"),
     (re.compile(r'("size":)\d+'), r"\1N"),
     # A set, in any order.
     (re.compile(r"(Valid states are: ).*"), r"\1..."),

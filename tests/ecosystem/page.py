@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.ecosystem import scripts
+from tests.ecosystem.tools import PROGRAMS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "compatibility.md"
 BEGIN, END = "<!-- tools -->\n", "<!-- end of tools -->\n"
@@ -14,7 +15,12 @@ BEGIN, END = "<!-- tools -->\n", "<!-- end of tools -->\n"
 
 def table() -> str:
     """A row for each tool: how many commands were tried, and what a node does otherwise."""
-    commands = [each for name in scripts.names() for each in scripts.load(name).commands]
+    commands = [
+        each
+        for name in scripts.names()
+        for each in scripts.load(name).commands
+        if each.tool not in PROGRAMS
+    ]
     lines = ["| tool | commands | what a node does otherwise |", "|---|---:|---|"]
     for tool in sorted({command.words[0] for command in commands}):
         own = [command for command in commands if command.words[0] == tool]

@@ -3,6 +3,7 @@
     file plan.json {"version": 1}        a file; @plan.json is its path in a command
 
     $ kafka-cluster unregister --id 7    a command, as a user types it, but for the address
+    $ open-transaction --topic orders    a program of ours (tools.py), which is no tool
     < a line                             what it reads from its standard input
       BrokerIdNotRegisteredException     what Kafka answers, in plain words (answers.py)
       [1]                                its exit code, if it is not 0

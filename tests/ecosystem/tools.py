@@ -58,6 +58,8 @@ CLASSES = {
     "verifiable-share-consumer": PACKAGE + "VerifiableShareConsumer",
     "dump-log": PACKAGE + "DumpLogSegments",
 }
+# Programs of ours in java/, which make what the tools then look at.
+PROGRAMS = {"open-transaction": "OpenTransaction", "streams-member": "StreamsMember"}
 
 
 class Answer(NamedTuple):
@@ -116,8 +118,9 @@ BROKERS: dict[str, Callable[[Path], Broker]] = {"kafka": ApacheKafka, "headrace"
 
 
 def class_of(tool: str) -> str:
-    if tool in CLASSES:
-        return CLASSES[tool]
+    found = CLASSES.get(tool) or PROGRAMS.get(tool)
+    if found is not None:
+        return found
     return PACKAGE + "".join(word.capitalize() for word in tool.split("-")) + "Command"
 
 
