@@ -143,3 +143,33 @@ def test_a_typed_table_is_made_of_what_was_archived_raw(
     assert rebuild(spark, typed.settings) == (1, 1, 0)
     take(spark, typed, 1, b'{"id": 2}')
     assert places(spark, typed) == ({0: 1, 2: 2}, {1})
+
+
+def test_a_rebuild_keeps_the_folders_that_the_tables_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its files would be read by the folders of the table, and their rows would be null or
+    there twice."""
+    by_day = job_of(tmp_path, "delta", "id BIGINT, n INT")
+    take(spark, by_day, 0, b'{"id": 1}', b'{"id": 2}')
+    for partition_by, message in (
+        ("id", "typed is partitioned by _date and not by id; set partition_by"),
+        ("hour", "raw is partitioned by date and not by date, hour; set partition_by"),
+        ("none", "raw is partitioned by date and not by nothing; set partition_by"),
+    ):
+        settings = by_day.settings.changed({"partition_by": partition_by})
+        with pytest.raises(InvalidArgument, match=message):
+            rebuild(spark, settings)
+        # Nor are its columns changed by an archive that cannot append to it.
+        wider = settings.changed({"value_schema": "id BIGINT, n BIGINT, more STRING"})
+        with pytest.raises(InvalidArgument, match=message):
+            ArchiveJob(wider).prepare(spark)
+    assert places(spark, by_day) == ({0: 1, 1: 2}, set())
+    assert "more" not in read_typed(spark, by_day.settings).columns
+    (tmp_path / "by-id").mkdir()
+    by_id = job_of(tmp_path / "by-id", "delta", "id BIGINT")
+    by_id = ArchiveJob(by_id.settings.changed({"partition_by": "id"}))
+    take(spark, by_id, 0, b'{"id": 1}', b'{"id": 2}')
+    with pytest.raises(InvalidArgument, match="typed is partitioned by id and not by _date"):
+        rebuild(spark, by_id.settings.changed({"partition_by": "day"}), start="2026-11-16")
+    assert places(spark, by_id) == ({0: 1, 1: 2}, set())

@@ -34,6 +34,7 @@ REMEDY = (
 def evolve_table(table: LakeTable, spark: SparkSession, *, writers: Sequence[str]) -> Evolution:
     """Make the table take rows of `table.schema`. InvalidArgument when it cannot, and
     then nothing has changed. `writers` are all that append to the table."""
+    table.check_partitioning()
     for _ in range(TRIES):
         stored = table.stored_schema()
         if stored is None:
@@ -50,6 +51,7 @@ def evolve_table(table: LakeTable, spark: SparkSession, *, writers: Sequence[str
 
 def check_table(table: LakeTable) -> None:
     """InvalidArgument when the table cannot be fitted to its schema."""
+    table.check_partitioning()
     stored = table.stored_schema()
     if stored is not None:
         check(evolve(stored, table.schema), table.location, REMEDY)

@@ -28,6 +28,7 @@ from headrace.pipelines.store import Store
 from headrace.pipelines.table_log import TableLog as TableLog
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -77,7 +78,7 @@ class LakeTable:
         """Add the frame's rows as the writer's batch, or skip it when it is in."""
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
-        self._create()
+        self.create()
         ordered = self.with_hours(frame).select(*self.schema.fieldNames())
         files = write_files(ordered, self.store, self.shape, file_prefix(writer, batch))
         return self._commit(files, writer, batch)
@@ -92,7 +93,7 @@ class LakeTable:
 
         if self.has(writer, batch):
             return Appended(0, 0, True, {})
-        self._create()
+        self.create()
         schema = arrow_schema(self.schema)
         files = TaskFiles(self.store, self.shape, file_prefix(writer, batch), schema)
         batches = [pa.RecordBatch.from_pylist(list(rows), schema=schema)] if rows else []
@@ -102,9 +103,15 @@ class LakeTable:
         last = self.last_batch(writer)
         return last is not None and last >= batch
 
-    def _create(self) -> None:
-        self._log.create(arrow_schema(self.schema), self.shape)
-        there = self._log.partition_by()
+    def create(self, schema: pa.Schema | None = None) -> None:
+        """Begin the table unless it exists; InvalidArgument when it has other folders."""
+        self._log.create(schema or arrow_schema(self.schema), self.shape)
+        self.check_partitioning()
+
+    def check_partitioning(self) -> None:
+        """InvalidArgument when the table is there, in other folders than those of `shape`:
+        its readers would not find in files that are written now what folders tell them."""
+        there = self._log.partition_by() if self._log.exists() else None
         if there is not None and there != self.shape.partition_by:
             raise InvalidArgument(
                 f"the table {self.store.uri} is partitioned by {_named(there)} and not by "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,10 +12,14 @@ from deltalake import DeltaTable
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive.job import ArchiveSettings
+from headrace.pipelines.evolving import check_table, evolve_table
 from headrace.pipelines.partitioning import folder_of, is_in_its_folder, partition_columns
 from headrace.pipelines.rollup.job import RollupSettings
 from headrace.pipelines.settings import StreamSettings
 from headrace.pipelines.table import LakeTable, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MORNING = datetime(2026, 11, 15, 8, tzinfo=UTC)
 SCHEMA = "country string, at timestamp, n long"
@@ -93,6 +97,24 @@ def test_another_partitioning_than_the_table_has_is_refused(tmp_path: Path, form
     _table(tmp_path / "t", format).append_rows([row], "w", 0)
     with pytest.raises(InvalidArgument, match="is partitioned by country and not by n; set"):
         _table(tmp_path / "t", format, "n").append_rows([row], "w", 1)
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_a_table_of_another_partitioning_does_not_get_new_columns(
+    tmp_path: Path, format: str
+) -> None:
+    """Files that are written for the settings would be lost to readers of the table."""
+    row = {"country": "DE", "at": MORNING, "n": 1}
+    table = _table(tmp_path / "t", format)
+    table.append_rows([row], "w", 0)
+    columns = table.stored_schema()
+    for schema in (f"{SCHEMA}, name string", SCHEMA):
+        other = _table(tmp_path / "t", format, "n", schema)
+        with pytest.raises(InvalidArgument, match="is partitioned by country and not by n; set"):
+            check_table(other)
+        with pytest.raises(InvalidArgument, match="is partitioned by country and not by n; set"):
+            evolve_table(other, cast("SparkSession", None), writers=["w"])
+    assert table.stored_schema() == columns
 
 
 def test_what_partition_by_may_say() -> None:

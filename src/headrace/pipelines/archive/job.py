@@ -122,7 +122,10 @@ class ArchiveJob:
             return []
         schema = self.typed_schema(spark)
         typed, latest = typed_table(self.settings, schema), self.latest_table(schema)
+        bad = bad_table(self.settings)
         tables = [typed] if latest is None else [typed, latest]
+        for table in (self.raw, bad):
+            table.check_partitioning()
         for table in tables:
             # Nothing is changed when one of them cannot be.
             check_table(table)
@@ -137,7 +140,7 @@ class ArchiveJob:
         for table in tables:
             changes = evolve_table(table, spark, writers=sorted(writers)).told()
             told += [f"{table.location}: {change}" for change in changes]
-        self._typed, self._bad, self._latest = typed, bad_table(self.settings), latest
+        self._typed, self._bad, self._latest = typed, bad, latest
         return told
 
     def _check_whole(self, latest: LakeTable) -> None:

@@ -109,7 +109,7 @@ def create(table: LakeTable) -> None:
         field.with_metadata(_MARK) if field.name in keys else field
         for field in arrow_schema(table.schema)
     ]
-    table.log.create(pa.schema(fields), table.shape)
+    table.create(pa.schema(fields))
 
 
 def find_changes(records: DataFrame, keys: Sequence[str]) -> Changes:

@@ -38,7 +38,6 @@ from headrace.pipelines.evolution import check, evolve
 from headrace.pipelines.evolving import TRIES, busy, evolve_table
 from headrace.pipelines.ledger import check_written, writers_of
 from headrace.pipelines.registry import Say
-from headrace.pipelines.schema import arrow_schema
 from headrace.pipelines.session import spark_session
 
 if TYPE_CHECKING:
@@ -93,6 +92,9 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
         bad_table(settings),
         job.latest_table(columns),
     )
+    for table in (job.raw, typed, bad, latest):
+        if table is not None:
+            table.check_partitioning()
     if latest is not None and start:
         raise InvalidArgument(
             "a table that follows keys (upsert = true) cannot be made anew in part; leave --from "
@@ -103,7 +105,7 @@ def rebuild(spark: SparkSession, settings: ArchiveSettings, *, start: str = "") 
         _check_by_day(settings)
         schema = _schema_from(spark, typed, start, writer)
     for table in (typed, bad):
-        table.log.create(arrow_schema(table.schema), table.shape)
+        table.create()
     source = _Source(spark, job, start)
     new = _New(typed, schema, "_date", source, transform.typed_rows)
     new_bad = _New(bad, bad.schema, "date", source, transform.bad_rows)
