@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from tests.pipelines.conftest import NOON, NOON_MS, metric, record, records
 
 from headrace.core.errors import InvalidArgument
+from headrace.pipelines.archive.transform import decode
 from headrace.pipelines.avro import read_avro_schema
 from headrace.pipelines.rollup import transform
 
@@ -165,7 +166,7 @@ def test_only_windows_between_the_two_watermarks_are_closed(spark: SparkSession)
     assert found == [(2.0, "2026-11-15"), (3.0, "2026-11-15")]
 
 
-def test_metrics_in_avro_are_read_with_and_without_a_registry(
+def test_metrics_in_avro_are_read_by_the_schema_that_they_are_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = {
@@ -180,23 +181,35 @@ def test_metrics_in_avro_are_read_with_and_without_a_registry(
     }
     path = tmp_path / "metric.avsc"
     path.write_text(json.dumps(schema))
-    parsed = read_avro_schema(str(path))
+    parsed = read_avro_schema(str(path)).record
     plain = io.BytesIO()
     fastavro.schemaless_writer(
         plain, parsed, {"name": "cpu", "labels": {"host": "a"}, "ts": NOON, "value": 0.5}
     )
-    values = [plain.getvalue(), b"\0\0\0\0\7" + plain.getvalue(), b"nonsense", None]
-    rows = [record(value, offset=number) for number, value in enumerate(values)]
-    frame = transform.metrics(
-        transform.parse_avro(records(spark, rows), parsed), ahead_max_ms=AHEAD_MS
-    ).orderBy("offset")
-    found = [(row.series, row.value, row.problem) for row in frame.collect()]
-    assert found == [
-        ("cpu{host=a}", 0.5, None),
-        ("cpu{host=a}", 0.5, None),
-        (None, None, "value is not a metric"),
-        (None, None, "value is empty"),
-    ]
+    values = [
+        plain.getvalue(), b"\0\0\0\0\7" + plain.getvalue(), b"\0\0\0\1\0" + plain.getvalue(),
+        b"nonsense", None,
+    ]  # fmt: skip
+    rows = records(spark, [record(value, offset=number) for number, value in enumerate(values)])
+    of_another = "value is not Avro; if it is framed, its schema has id {}, for avro_schema_ids"
+    not_framed = "value is not framed as a schema registry does"
+    for ids, problems in (
+        ((), [None, of_another.format(7), of_another.format(256), "value is not a metric"]),
+        ((7, 9), [not_framed, None, "value's schema has id 256, and avro_schema_ids is 7, 9",
+                  not_framed]),
+    ):  # fmt: skip
+        avro = read_avro_schema(str(path), ids)
+        frame = transform.metrics(transform.parse_avro(rows, avro), ahead_max_ms=AHEAD_MS)
+        found = [(row.series, row.value, row.problem) for row in frame.orderBy("offset").collect()]
+        good, nothing = ("cpu{host=a}", 0.5, None), (None, None)
+        assert found == [
+            *(good if problem is None else (*nothing, problem) for problem in problems),
+            (*nothing, "value is empty"),
+        ]
+        # An archive says why, too.
+        archived = decode(rows, "name STRING, value DOUBLE", avro).orderBy("offset").collect()
+        problems[-1] = "value is not Avro" if not ids else not_framed
+        assert [row.decode_error for row in archived] == [*problems, None]
     path.write_text('"string"')
     with pytest.raises(InvalidArgument, match="must describe a record"):
         read_avro_schema(str(path))

@@ -240,7 +240,7 @@ def _coerce(name: str, hint: Any, value: Any) -> Any:
     if get_origin(hint) is dict:
         return _coerce_table(name, value)
     if get_origin(hint) is tuple:
-        return _coerce_list(name, value)
+        return _coerce_list(name, get_args(hint)[0], value)
     if hint is bool:
         if isinstance(value, bool):
             return value
@@ -268,9 +268,14 @@ def _coerce_table(name: str, value: Any) -> dict[str, str]:
     }
 
 
-def _coerce_list(name: str, value: Any) -> tuple[str, ...]:
+def _coerce_list(name: str, kind: type[str] | type[int], value: Any) -> tuple[Any, ...]:
+    what = "texts" if kind is str else "whole numbers"
+    wrong = InvalidArgument(f"{name} must be a list of {what}, not {value!r}")
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        try:
+            return tuple(kind(part.strip()) for part in value.split(",") if part.strip())
+        except ValueError:
+            raise wrong from None
+    if isinstance(value, list | tuple) and all(type(each) is kind for each in value):
         return tuple(value)
-    raise InvalidArgument(f"{name} must be a list of texts, not {value!r}")
+    raise wrong

@@ -18,7 +18,7 @@ tombstone, a delete without `before`), of the record's key in JSON.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -28,6 +28,8 @@ from headrace.pipelines.archive.transform import DECODE_ERROR, DECODED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from headrace.pipelines.avro import AvroSchema
 
 # Columns of decoded records that are added here.
 OP = transform.OP
@@ -48,9 +50,7 @@ class Emptied(NamedTuple):
     at_us: int
 
 
-def decode_events(
-    records: DataFrame, columns: str, avro_schema: dict[str, Any] | None
-) -> DataFrame:
+def decode_events(records: DataFrame, columns: str, avro_schema: AvroSchema | None) -> DataFrame:
     """Like `transform.decode`, for change events: also adds `change_op` and `changed_at`."""
     row = StructType.fromDDL(columns)
     event = StructType(

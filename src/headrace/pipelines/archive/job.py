@@ -14,7 +14,7 @@ from headrace.core.values import check_name
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.changes import RECORD_KEY, decode_events, with_row_keys
 from headrace.pipelines.archive.latest import check_keys, find_changes, latest_table, upsert
-from headrace.pipelines.avro import read_avro_schema
+from headrace.pipelines.avro import check_schema_ids, read_avro_schema
 from headrace.pipelines.evolving import check_table, evolve_table
 from headrace.pipelines.ledger import Done, Ledger, now, writers_of
 from headrace.pipelines.schema import schema_of
@@ -38,6 +38,8 @@ class ArchiveSettings(StreamSettings):
     value_schema: str = ""
     # The file that says how Avro values are written.
     avro_schema: str = ""
+    # Of values from clients of a schema registry: the ids of schemas that it reads.
+    avro_schema_ids: tuple[int, ...] = ()
     # What values are besides rows: "debezium" are change events with before and after.
     changes: Literal["", "debezium"] = ""
     # A table `latest` with the last row of each key; a null value deletes.
@@ -78,6 +80,7 @@ class ArchiveSettings(StreamSettings):
     def check(self) -> None:
         StreamSettings.check(self)
         self.check_partition_by(transform.RAW_SCHEMA, self.value_schema)
+        check_schema_ids(self.avro_schema_ids, "value_format", self.value_format)
         if self.value_format == "raw":
             needing = ("value_schema", "avro_schema", "changes", "upsert", "key_columns")
             for key in (name for name in needing if getattr(self, name)):
@@ -106,7 +109,11 @@ class ArchiveJob:
         self.settings = settings
         self.raw = raw_table(settings)
         self.ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
-        self._avro = read_avro_schema(settings.avro_schema) if settings.avro_schema else None
+        self._avro = (
+            read_avro_schema(settings.avro_schema, settings.avro_schema_ids)
+            if settings.avro_schema
+            else None
+        )
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
         self._latest: LakeTable | None = None

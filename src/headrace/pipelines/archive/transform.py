@@ -11,13 +11,13 @@ field may be called `offset`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headrace.core.errors import InvalidArgument
-from headrace.pipelines.avro import as_json, record_decoder
+from headrace.pipelines.avro import AvroSchema, as_json, frame_problem, record_decoder
 from headrace.pipelines.evolution import required
 from headrace.pipelines.rollup.transform import date_of
 from headrace.pipelines.schema import schema_of
@@ -69,7 +69,7 @@ def check_not_required(columns: str) -> None:
         )
 
 
-def decode(records: DataFrame, columns: str, avro_schema: dict[str, Any] | None) -> DataFrame:
+def decode(records: DataFrame, columns: str, avro_schema: AvroSchema | None) -> DataFrame:
     """Adds `decoded`, with the columns given in Spark's words, and `decode_error`. A
     value that is null has neither."""
     wanted = StructType.fromDDL(columns)
@@ -79,7 +79,7 @@ def decode(records: DataFrame, columns: str, avro_schema: dict[str, Any] | None)
 
 
 def parsed(
-    records: DataFrame, columns: StructType, avro_schema: dict[str, Any] | None
+    records: DataFrame, columns: StructType, avro_schema: AvroSchema | None
 ) -> tuple[Column, Column]:
     """Each value as a struct, and the reason why it is none."""
     if avro_schema is None:
@@ -90,10 +90,13 @@ def parsed(
     found = F.from_json(text, StructType([*columns, StructField(_CORRUPT, StringType())]))
     is_object = F.startswith(F.ltrim(text), F.lit("{"))
     fits = is_object & found[_CORRUPT].isNull()
-    kind = "JSON" if avro_schema is None else "Avro"
+    kind, unreadable = "JSON", F.lit("value is not text")
+    if avro_schema is not None:
+        kind = "Avro"
+        unreadable = F.coalesce(frame_problem(avro_schema), F.lit("value is not Avro"))
     error = F.when(
         F.col("value").isNotNull(),
-        F.when(text.isNull(), f"value is not {kind}" if avro_schema else "value is not text")
+        F.when(text.isNull(), unreadable)
         .when(~is_object, f"value is not a {kind} object")
         .when(~fits, f"value is not {kind} of the given columns"),
     )
@@ -106,7 +109,7 @@ def null_is_bad(records: DataFrame) -> DataFrame:
     return records.withColumn(DECODE_ERROR, F.coalesce(F.col(DECODE_ERROR), reason))
 
 
-def _avro_text(schema: dict[str, Any]) -> Callable[[bytes | None], str | None]:
+def _avro_text(schema: AvroSchema) -> Callable[[bytes | None], str | None]:
     decoder = record_decoder(schema)
     return lambda payload: as_json(decoder(payload))
 

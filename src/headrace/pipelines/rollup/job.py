@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headrace.core.errors import InvalidArgument
 from headrace.core.settings import check_between
+from headrace.pipelines.avro import AvroSchema, check_schema_ids, read_avro_schema
 from headrace.pipelines.ledger import Done, Ledger, now
 from headrace.pipelines.settings import StreamSettings, duration_ms, missing
 from headrace.pipelines.table import LakeTable, open_table
@@ -32,6 +33,8 @@ MINUTE_US = 60_000_000
 class RollupSettings(StreamSettings):
     encoding: Literal["json", "avro"] = "json"
     avro_schema: str = ""
+    # Of values from clients of a schema registry: the ids of schemas that it reads.
+    avro_schema_ids: tuple[int, ...] = ()
     # How long a window waits for what is late, in event time.
     watermark: str = "10m"
     # How far a metric's time may be ahead of the time it was published at.
@@ -53,6 +56,7 @@ class RollupSettings(StreamSettings):
             raise InvalidArgument(
                 "partition_by is for the archive; a rollup's tables are partitioned by day"
             )
+        check_schema_ids(self.avro_schema_ids, "encoding", self.encoding)
         if self.encoding == "avro" and not self.avro_schema:
             raise missing("avro_schema", "which file has the schema", "metric.avsc")
         if self.encoding == "json" and self.avro_schema:
@@ -251,9 +255,7 @@ def _count(rows: DataFrame) -> Counts:
     )
 
 
-def _avro_schema(settings: RollupSettings) -> dict[str, Any] | None:
+def _avro_schema(settings: RollupSettings) -> AvroSchema | None:
     if settings.encoding != "avro":
         return None
-    from headrace.pipelines.avro import read_avro_schema
-
-    return read_avro_schema(settings.avro_schema)
+    return read_avro_schema(settings.avro_schema, settings.avro_schema_ids)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from headrace.pipelines.avro import as_text
+from headrace.pipelines.avro import AvroSchema, as_text, frame_problem, record_decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,6 +36,7 @@ _YEAR_1_SECONDS = -62_135_596_800
 _YEAR_10000_SECONDS = 253_402_300_800
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
+_UNREADABLE = "value is not a metric"
 METRIC_FIELDS = "series string, name string, labels map<string,string>, ts string, value string"
 PARTIAL_SCHEMA = (
     "date string, window_start timestamp, series string, name string, labels map<string,string>, "
@@ -58,21 +59,20 @@ BAD_SCHEMA = (
 
 def parse_json(records: DataFrame) -> DataFrame:
     """Records as the connector gives them, with a column `metric` beside; null
-    where the value is not a JSON object."""
+    where the value is not a JSON object, and `unreadable` says so."""
     # A cast and no decode(), which ends the query at bytes that are not UTF-8.
     text = F.try_validate_utf8(F.col("value").cast("string"))
     # An array or a bare number is JSON too, and gives a struct full of nulls.
     is_object = F.try_parse_json(text).isNotNull() & F.startswith(F.ltrim(text), F.lit("{"))
-    return records.withColumn("metric", F.when(is_object, F.from_json(text, METRIC_FIELDS)))
+    metric = F.when(is_object, F.from_json(text, METRIC_FIELDS))
+    return records.withColumns({"metric": metric, "unreadable": F.lit(_UNREADABLE)})
 
 
-def parse_avro(records: DataFrame, schema: dict[str, Any]) -> DataFrame:
-    """The same for Avro. A value may begin with the five bytes that a schema
-    registry's clients put before it."""
-    from headrace.pipelines.avro import record_decoder
-
+def parse_avro(records: DataFrame, schema: AvroSchema) -> DataFrame:
+    """Like `parse_json`, for values in Avro."""
     decode = F.udf(_metric_of(record_decoder(schema)), METRIC_FIELDS, useArrow=True)
-    return records.withColumn("metric", decode("value"))
+    unreadable = F.coalesce(frame_problem(schema), F.lit(_UNREADABLE))
+    return records.withColumns({"metric": decode("value"), "unreadable": unreadable})
 
 
 def _metric_of(
@@ -110,7 +110,7 @@ def metrics(records: DataFrame, *, ahead_max_ms: int) -> DataFrame:
         "timestamp",
         "key",
         F.col("value").alias("payload"),
-        F.col("metric").isNull().alias("unreadable"),
+        F.when(F.col("metric").isNull(), F.col("unreadable")).alias("unreadable"),
         F.coalesce("metric.name", "metric.series").alias("name"),
         F.col("metric.series").alias("given_series"),
         F.coalesce("metric.labels", F.create_map().cast("map<string,string>")).alias("labels"),
@@ -124,7 +124,7 @@ def metrics(records: DataFrame, *, ahead_max_ms: int) -> DataFrame:
     finite = ~F.isnan("value") & (F.abs("value") < float("inf"))
     problem = (
         F.when(F.col("payload").isNull(), "value is empty")
-        .when(F.col("unreadable"), "value is not a metric")
+        .when(F.col("unreadable").isNotNull(), F.col("unreadable"))
         .when(F.coalesce(F.length("name"), F.lit(0)) == 0, "name is missing")
         .when(F.col("ts_text").isNull(), "ts is missing")
         .when(F.col("ts").isNull(), "ts is not a time")
