@@ -14,7 +14,7 @@ from tests.pipelines.object_store import ObjectStore
 
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.pipelines.datafiles import TaskFiles, file_prefix
-from headrace.pipelines.schema import arrow_schema
+from headrace.pipelines.schema import arrow_schema, schema_of
 from headrace.pipelines.store import Store
 from headrace.pipelines.table import LakeTable, open_log, open_table
 
@@ -154,6 +154,25 @@ def test_a_compaction_whose_answer_is_lost_keeps_the_rows(s3: ObjectStore, lake:
     assert _numbers(_table(lake, s3.options)) == [0, 1, 2]
     table.compact()
     assert _numbers(_table(lake, s3.options)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("columns", ["", ", name string"])
+def test_a_replacement_whose_answer_is_lost_is_known_to_be_done(
+    s3: ObjectStore, lake: str, columns: str
+) -> None:
+    """Else it is tried again, and names files as added and as removed."""
+    table = _table(lake, s3.options)
+    for batch in range(2):
+        table.append_rows(_rows(batch), "w", batch)
+    new = TaskFiles(table.store, table.shape, "rebuilt", arrow_schema(table.schema)).write(
+        [_batch(table, 10, 11, 12)]
+    )
+    schema = schema_of(f"date string, at timestamp, n long{columns}")
+    with s3.losing(f"PUT .*{lake.split('/')[2]}.*[.]json$", times=1):
+        assert table.log.replace(new, table.files(), seen={"w": 1}, schema=schema)
+        assert len(s3.hit()) == 2
+    again = _table(lake, s3.options)
+    assert _numbers(again) == [10, 11, 12] and again.last_batch("w") == 1
 
 
 def test_an_answer_that_does_not_come_is_asked_for_again(s3: ObjectStore, lake: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -141,6 +142,43 @@ def test_nothing_is_replaced_when_the_table_has_gone_on(folder: Path, format: st
     assert not table.log.commit(late, old, transaction=None, data_change=False)
     assert not table.log.replace(files(table, rows(5)), old, seen={}, schema=schema_of(ONE))
     assert read(table) == [(1,), (2,)]
+
+
+def test_a_replacement_that_is_in_is_done_though_its_files_are_merged_already(
+    folder: Path, meets: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was lost; one of its files is still there, and no other commit has it."""
+    table, other = table_of(folder, "delta", ONE), table_of(folder, "delta", ONE)
+    table.append_rows(rows(1), "w", 0)
+    new, old = files(table, rows(2, 3, 5)), table.files()
+    assert len(new) == 2
+
+    def first() -> None:
+        assert other.log.replace(new, old, seen={"w": 0}, schema=schema_of(ONE))
+        gone = [file for file in new if file.partition["date"] == "2026-11-16"]
+        merged = files(other, rows(3, 5), "compacted")
+        assert other.log.commit(merged, gone, transaction=None, data_change=False)
+
+    meets.append(first)
+    assert table.log.replace(new, old, seen={"w": 0}, schema=schema_of(ONE))
+    assert read(table) == [(2,), (3,), (5,)]
+
+
+def test_a_commit_whose_answer_is_lost_is_known_to_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS asks again for a link whose answer it did not get, and meets its own."""
+    real = os.link
+
+    def link(*arguments: Any) -> None:
+        real(*arguments)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link)
+    table = table_of(folder, "parquet", ONE)
+    assert not table.append_rows(rows(1, 2), "w", 0).skipped
+    assert table.log.replace(files(table, rows(3)), table.files(), seen={}, schema=schema_of(ONE))
+    assert read(table) == [(3,)] and _commits(folder) == 2
 
 
 def test_leftovers_of_a_replacement_that_was_killed_are_deleted(folder: Path) -> None:

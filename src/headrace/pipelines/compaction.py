@@ -56,7 +56,7 @@ def compact(
         if not log.commit(written, group, transaction=None, data_change=False):
             # It may be our own commit that we met, where its answer was lost.
             there = {file.path for file in log.files()}
-            if not all(file.path in there for file in written):
+            if not any(file.path in there for file in written):
                 store.delete(file.path for file in written)
                 raise TableChanged(f"{store.uri}: another process has taken out the same files")
         fewer += len(group) - len(written)

@@ -62,7 +62,10 @@ def replace(
             return _add_columns(table, schema)
         return _overwrite(table, add, remove, seen, schema)
     except CommitFailedError:
-        return False
+        # It may be this commit itself that was met, where its answer was lost and the store
+        # was asked again. No other one adds these files.
+        table.update_incremental()
+        return not _paths(table).isdisjoint(each.path for each in add)
 
 
 def _replace_files(

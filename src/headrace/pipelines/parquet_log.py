@@ -208,7 +208,8 @@ class ParquetLog:
                 os.fsync(file.fileno())
             os.link(aside, self._path(self._next))
         except FileExistsError:
-            return False
+            # NFS may ask again for a link whose answer was lost, and meet this one.
+            return os.stat(aside).st_nlink > 1
         finally:
             aside.unlink(missing_ok=True)
         return True
