@@ -223,7 +223,7 @@ def test_change_events_keep_a_table_as_the_database_has_it(
     # At first without `latest`, which therefore has to be made from the raw table.
     plain = job_of(tmp_path, "parquet", changes="debezium", upsert=False)
     archive.take((key[1], event("r", row(1))), (key[2], event("c", row(2))), job=plain)
-    with pytest.raises(InvalidArgument, match="would lack what was archived .* pipeline rebuild"):
+    with pytest.raises(InvalidArgument, match="lacks batches that were archived"):
         job.prepare(spark)
     assert rebuild(spark, job.settings) == (2, 0, 0)
     archive.take(
@@ -251,3 +251,40 @@ def test_settings_of_keys_that_make_no_sense_are_refused(tmp_path: Path) -> None
     ):
         with pytest.raises(InvalidArgument, match=message):
             job_of(tmp_path, "delta", **changes)
+
+
+def test_batches_that_were_taken_without_the_table_are_missed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = Archive(spark, job_of(tmp_path, "delta"))
+    # Also a batch that changes nothing is in: the first one makes the table.
+    archive.take((None, {}))
+    job_of(tmp_path, "delta").prepare(spark)
+    archive.take((b"a", row(1)), (b"b", row(2)))
+    archive.take((None, {}))
+    again = job_of(tmp_path, "delta")
+    again.prepare(spark)
+    plain = job_of(tmp_path, "delta", upsert=False)
+    archive.take((b"a", None), (b"c", row(3)), job=plain)
+    # `again` began before and would go on; the next one is told.
+    for _ in range(2):
+        with pytest.raises(InvalidArgument, match="latest lacks batches .* pipeline rebuild"):
+            job_of(tmp_path, "delta").prepare(spark)
+    assert rebuild(spark, again.settings).batch == 3
+    archive.take((b"d", row(4)), job=job_of(tmp_path, "delta"))
+    assert archive.latest("id") == [(2,), (3,), (4,)]
+
+
+def test_a_key_of_two_archives_is_not_taken_for_one_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They may share a lake, but not a table in which rows are named by their keys alone."""
+    first = Archive(spark, job_of(tmp_path, "delta"))
+    first.take((b"a", row(1)))
+    other = job_of(tmp_path, "delta", topic="others")
+    with pytest.raises(InvalidArgument, match="latest is kept by 'archive-metrics', and rows"):
+        other.prepare(spark)
+    assert other.raw.last_batch("archive-others") is None
+    Archive(spark, job_of(tmp_path, "delta", topic="others", upsert=False)).take((b"a", row(2)))
+    first.take((b"a", row(1, "z")), job=job_of(tmp_path, "delta"))
+    assert first.latest("id", "name") == [(1, "z")]

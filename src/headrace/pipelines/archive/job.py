@@ -136,13 +136,12 @@ class ArchiveJob:
         for table in tables:
             # Nothing is changed when one of them cannot be.
             check_table(table)
+        others = writers_of(self.settings.lake, self.settings.format, self.settings.storage)
+        writers = {self.ledger.writer, *others}
         if latest is not None:
             check_keys(latest)
             self._check_whole(latest)
-        writers = {
-            self.ledger.writer,
-            *writers_of(self.settings.lake, self.settings.format, self.settings.storage),
-        }
+            self._check_alone(latest, sorted(writers - {self.ledger.writer}))
         told = []
         for table in tables:
             changes = evolve_table(table, spark, writers=sorted(writers)).told()
@@ -151,11 +150,23 @@ class ArchiveJob:
         return told
 
     def _check_whole(self, latest: LakeTable) -> None:
-        if self.ledger.last() is not None and not latest.log.exists():
+        last = latest.last_batch(self.ledger.writer)
+        if (-1 if last is None else last) < self.ledger.last_batch():
             raise InvalidArgument(
-                f"{latest.location} would lack what was archived before upsert = true; make it "
-                "first with: headrace pipeline rebuild, then run the archive again"
+                f"{latest.location} lacks batches that were archived without upsert = true; make "
+                "it with: headrace pipeline rebuild, then run the archive again"
             )
+
+    def _check_alone(self, latest: LakeTable, others: list[str]) -> None:
+        if "_topic" in self.keys:
+            return
+        for other in others:
+            if latest.last_batch(other) is not None:
+                raise InvalidArgument(
+                    f"{latest.location} is kept by {other!r}, and rows of two archives with the "
+                    "same key would be one; write to another lake, or archive both topics with "
+                    "one archive (topics = ...)"
+                )
 
     def latest_table(self, typed: StructType) -> LakeTable | None:
         if not self.settings.upsert:

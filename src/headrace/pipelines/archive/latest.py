@@ -7,8 +7,9 @@
 
 Executors find the files that hold a changed key by reading the key's columns alone, and
 write those anew. The log takes new for old files in one commit, with the batch's number:
-a batch that comes again changes nothing. An older record never overwrites a newer one,
-since rows of the table and of the batch are compared by offset.
+a batch that comes again changes nothing. A batch without changes is committed too, so that
+one which was taken without this table can be told. An older record never overwrites a newer
+one, since rows of the table and of the batch are compared by offset.
 
 Rejected: MERGE by delta-rs. It writes the same files anew, and faster, but
 in the driver's process and memory, and for Delta tables alone (docs/pipelines.md).
@@ -127,8 +128,6 @@ def upsert(table: LakeTable, changes: Changes, writer: str, batch: int) -> bool:
         schema = table.stored_schema() or table.schema
         old = files_with(table, changes)
         written = write(table, schema, old, changes, file_prefix(writer, batch))
-        if not written and not old:
-            return True
         if table.log.commit(
             written, old, transaction=(writer, batch), data_change=True, columns=schema
         ):
