@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,3 +133,20 @@ def test_a_batch_that_was_half_done_with_other_columns_is_in_one_table_or_the_ot
         1: "value did not fit the columns of before",
         3: "value is not JSON of the given columns",
     }
+
+
+def test_a_date_that_names_no_folder_is_a_bad_record(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta writes it with a year of four digits; an error would end the archive."""
+    settings = job_of(tmp_path, "delta", "id INT, born DATE").settings
+    job = ArchiveJob(settings.changed({"partition_by": "born"}))
+    dates = ["2026-11-15", "12026-11-15", None, "9999-12-31", "0001-01-01", "0000-01-01"]
+    values = [{"id": n, "born": day} for n, day in enumerate(dates)]
+    take(spark, job, 0, *values)
+    found = {row["id"]: row["born"] for row in read_typed(spark, job.settings).collect()}
+    assert found == {
+        n: day and date.fromisoformat(day) for n, day in enumerate(dates) if n not in (1, 5)
+    }
+    assert job._bad is not None
+    bad = {row["offset"]: row["problem"] for row in job._bad.read(spark).collect()}
+    reason = "'born' is of no year from 1 to 9999, and the table is partitioned by it"
+    assert bad == {1: reason, 5: reason}

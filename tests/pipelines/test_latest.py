@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 from tests.pipelines.conftest import NOON_MS, record, records
 
 from headrace.core.errors import InvalidArgument
@@ -124,6 +125,22 @@ def test_the_last_of_a_key_is_the_one_with_the_greatest_offset(spark: SparkSessi
     cuts = [Emptied("metrics", 0, 9, NOON_MS * 1000), Emptied("others", 1, 50, 2**60)]
     assert sorted(each.name for each in survives(last, cuts).collect()) == ["newer", "then"]
     last.unpersist()
+
+
+def test_a_change_whose_time_is_none_is_taken_without_it(spark: SparkSession) -> None:
+    """As of a connector that counts nanoseconds: an error would end the archive."""
+    year_1, year_10000 = -62_135_596_800_000, 253_402_300_800_000
+    known = [NOON_MS, year_1, year_10000 - 1]
+    absurd = [NOON_MS * 1_000_000, 2**63 - 1, -(2**63), year_1 - 1, year_10000]
+    rows = [
+        record(as_bytes(event("u", row(n)) | {"ts_ms": ts_ms}), key=b"k", offset=n)
+        for n, ts_ms in enumerate([*known, *absurd])
+    ]
+    found = with_row_keys(decode_events(records(spark, rows), COLUMNS, None), ())
+    changes = changes_of(found).select("id", F.unix_millis("_changed_at").alias("at")).collect()
+    assert {each["id"]: each["at"] for each in changes} == dict(
+        enumerate([*known, *(None for _ in absurd)])
+    )
 
 
 def job_of(tmp_path: Path, format: str, **changes: Any) -> ArchiveJob:

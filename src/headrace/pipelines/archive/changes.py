@@ -25,6 +25,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headrace.pipelines.archive import transform
 from headrace.pipelines.archive.transform import DECODE_ERROR, DECODED
+from headrace.pipelines.rollup.transform import YEAR_1_SECONDS, YEAR_10000_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -80,9 +81,16 @@ def decode_events(records: DataFrame, columns: str, avro_schema: AvroSchema | No
             DECODED: F.when(error.isNull(), values),
             DECODE_ERROR: error,
             OP: op,
-            CHANGED_AT: F.timestamp_millis(found["ts_ms"]),
+            CHANGED_AT: _time(found["ts_ms"]),
         }
     )
+
+
+def _time(millis: Column) -> Column:
+    """Null for what is no time of the years 1 to 9999: the change itself is still right."""
+    is_time = (millis >= YEAR_1_SECONDS * 1000) & (millis < YEAR_10000_SECONDS * 1000)
+    # Beyond what a timestamp holds Spark would end the query.
+    return F.timestamp_millis(F.when(is_time, millis))
 
 
 def with_row_keys(records: DataFrame, key_columns: Sequence[str]) -> DataFrame:

@@ -193,6 +193,7 @@ class ArchiveJob:
 
     def decode(self, records: DataFrame) -> DataFrame:
         decoded = self._decode_values(records)
+        decoded = transform.no_folder_is_bad(decoded, [self.settings.partition_by])
         if self.settings.upsert:
             return with_row_keys(decoded, self.settings.key_columns)
         # Change events of a compacted topic come with tombstones.

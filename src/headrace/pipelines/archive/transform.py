@@ -10,11 +10,11 @@ field may be called `offset`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DateType, StringType, StructField, StructType
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.avro import AvroSchema, as_json, frame_problem, record_decoder
@@ -107,6 +107,21 @@ def null_is_bad(records: DataFrame) -> DataFrame:
     """Where a value that is null means nothing."""
     reason = F.when(F.col("value").isNull(), "value is empty")
     return records.withColumn(DECODE_ERROR, F.coalesce(F.col(DECODE_ERROR), reason))
+
+
+def no_folder_is_bad(records: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """Where the typed table is partitioned by a date: logs write its year with four digits."""
+    decoded = records.schema[DECODED].dataType
+    assert isinstance(decoded, StructType)
+    years = [F.to_date(F.lit(day)) for day in ("0001-01-01", "9999-12-31")]
+    for name in partition_by:
+        if name in decoded.names and isinstance(decoded[name].dataType, DateType):
+            reason = F.when(
+                ~F.col(DECODED)[name].between(*years),
+                f"{name!r} is of no year from 1 to 9999, and the table is partitioned by it",
+            )
+            records = records.withColumn(DECODE_ERROR, F.coalesce(F.col(DECODE_ERROR), reason))
+    return records
 
 
 def _avro_text(schema: AvroSchema) -> Callable[[bytes | None], str | None]:

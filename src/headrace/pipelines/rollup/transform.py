@@ -32,8 +32,8 @@ MINUTE_SECONDS = 60
 MINUTE_US = MINUTE_SECONDS * 1_000_000
 # Every resolution but the first is made of minutes.
 RESOLUTIONS = {"1m": 60, "5m": 300, "1h": 3_600}
-_YEAR_1_SECONDS = -62_135_596_800
-_YEAR_10000_SECONDS = 253_402_300_800
+YEAR_1_SECONDS = -62_135_596_800
+YEAR_10000_SECONDS = 253_402_300_800
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 _UNREADABLE = "value is not a metric"
@@ -144,11 +144,11 @@ def moment(text: Column) -> Column:
     number = text.try_cast("double")
     seconds = F.when(F.abs(number) >= 1e11, number / 1000).otherwise(number)
     # A cast would overflow, and an error would end the query.
-    sane = F.when(F.abs(seconds) < _YEAR_10000_SECONDS, seconds)
+    sane = F.when(F.abs(seconds) < YEAR_10000_SECONDS, seconds)
     found = F.coalesce(F.timestamp_micros((sane * 1e6).cast("long")), text.try_cast("timestamp"))
     # Other years cannot be written as dates, by Delta's log for one.
     micros = F.unix_micros(found)
-    is_year = (micros >= _YEAR_1_SECONDS * 1_000_000) & (micros < _YEAR_10000_SECONDS * 1_000_000)
+    is_year = (micros >= YEAR_1_SECONDS * 1_000_000) & (micros < YEAR_10000_SECONDS * 1_000_000)
     return F.when(is_year, found)
 
 
