@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+# Of rows that come from elsewhere; a compaction goes by bytes alone.
 FILE_ROWS_MAX = 2_000_000
 # What one task has open at once; of more partitions, files become smaller.
 OPEN_FILES_MAX = 32
@@ -111,7 +112,7 @@ def _writer(
         import pyarrow as pa
 
         schema = pa.ipc.read_schema(pa.py_buffer(schema_bytes))
-        task = TaskFiles(store, shape, prefix, schema)
+        task = TaskFiles(store, shape, prefix, schema, rows_max=FILE_ROWS_MAX)
         written = task.write(batches)
         if written:
             yield answer(written)
@@ -136,14 +137,24 @@ def _answer_schema() -> pa.Schema:
 
 
 class TaskFiles:
-    """The files that one task has open: one for each partition value."""
+    """The files that one task has open: one for each partition value, and another one after
+    `rows_max` rows."""
 
-    def __init__(self, location: str | Store, shape: Shape, prefix: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        location: str | Store,
+        shape: Shape,
+        prefix: str,
+        schema: pa.Schema,
+        *,
+        rows_max: int | None = None,
+    ) -> None:
         self._store = _store(location)
         self._filesystem, self._root = self._store.filesystem()
         self._shape = shape
         self._prefix = prefix
         self._schema = schema
+        self._rows_max = rows_max
         # By the texts of their partition, what was used last at the end.
         self._open: dict[tuple[str | None, ...], _OpenFile] = {}
         self._written: list[DataFile] = []
@@ -174,7 +185,7 @@ class TaskFiles:
                 file = self._start(values)
             self._open[values] = file
             file.add(rows)
-            if file.rows >= FILE_ROWS_MAX:
+            if self._rows_max is not None and file.rows >= self._rows_max:
                 self._close(values)
 
     def close(self) -> list[DataFile]:
