@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.pipelines.partitioning import folder_of, partition_text
+from headrace.pipelines.partitioning import folder_of, follows_time, partition_text
 from headrace.pipelines.schema import arrow_schema
 from headrace.pipelines.store import Store
 
@@ -75,6 +75,10 @@ def write_files(
     """Let executors write the frame below `location`; nothing is committed."""
     schema = arrow_schema(frame.schema).serialize().to_pybytes()
     writer = _writer(_store(location), shape, prefix, schema)
+    if not follows_time(shape.partition_by):
+        # Values of a column come in any order, and of more than a task has files open each
+        # would be begun anew again and again.
+        frame = frame.sortWithinPartitions(*shape.partition_by)
     return [answered(row) for row in frame.mapInArrow(writer, ANSWER).collect()]
 
 

@@ -33,6 +33,7 @@ _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 # What `partition_by` may say besides a column's name.
 PARTITIONINGS = ("day", "hour", "none")
+DAY = "date"
 HOUR = "hour"
 _HOUR_US = 3_600_000_000
 
@@ -49,6 +50,11 @@ def partition_columns(choice: str, day: str) -> tuple[str, ...]:
 
 def hour_column(day: str) -> str:
     return "_" * (len(day) - len(day.lstrip("_"))) + HOUR
+
+
+def follows_time(partition_by: Sequence[str]) -> bool:
+    """Whether rows that come together are of few partitions: of days and hours, or of one."""
+    return all(name.lstrip("_") in (DAY, HOUR) for name in partition_by)
 
 
 def with_partitions(schema: StructType, partition_by: Sequence[str]) -> StructType:
