@@ -14,6 +14,7 @@ from tests.pipelines.conftest import record, records
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings
 from headrace.pipelines.archive.reading import read_typed
+from headrace.pipelines.archive.rebuild import rebuild
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,3 +151,22 @@ def test_a_date_that_names_no_folder_is_a_bad_record(spark: SparkSession, tmp_pa
     bad = {row["offset"]: row["problem"] for row in job._bad.read(spark).collect()}
     reason = "'born' is of no year from 1 to 9999, and the table is partitioned by it"
     assert bad == {1: reason, 5: reason}
+
+
+def test_a_type_that_cannot_be_stored_is_refused_before_anything_is_made(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    wrong = "id BIGINT, at TIMESTAMP_NTZ"
+    message = "value_schema has a column 'at' of type timestamp_ntz, which cannot be stored"
+    with pytest.raises(InvalidArgument, match=message):
+        take(spark, job_of(tmp_path, "delta", wrong), 0, {"id": 1})
+    assert not (tmp_path / "lake" / "raw").exists()
+    first = job_of(tmp_path, "delta", "id BIGINT")
+    take(spark, first, 0, {"id": 1})
+    nested = "id BIGINT, who STRUCT<seen: ARRAY<TIMESTAMP_NTZ>>"
+    for value_schema in (wrong, nested):
+        with pytest.raises(InvalidArgument, match="timestamp_ntz.*, which cannot be stored"):
+            job_of(tmp_path, "delta", value_schema).prepare(spark)
+        with pytest.raises(InvalidArgument, match="timestamp_ntz.*, which cannot be stored"):
+            rebuild(spark, job_of(tmp_path, "delta", value_schema).settings)
+    assert read_typed(spark, first.settings).columns[-1] == "id"

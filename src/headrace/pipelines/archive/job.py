@@ -188,6 +188,7 @@ class ArchiveJob:
     def typed_schema(self, spark: SparkSession) -> StructType:
         """The columns of `typed` as the settings have them."""
         transform.check_not_required(self.settings.value_schema)
+        transform.check_can_be_stored(self.settings.value_schema)
         decoded = self._decode_values(transform.no_records(spark))
         return transform.typed_schema(decoded.schema)
 

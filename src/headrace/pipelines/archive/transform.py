@@ -20,7 +20,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.pipelines.avro import AvroSchema, as_json, frame_problem, record_decoder
 from headrace.pipelines.evolution import required
 from headrace.pipelines.rollup.transform import date_of
-from headrace.pipelines.schema import schema_of
+from headrace.pipelines.schema import arrow_type, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -67,6 +67,20 @@ def check_not_required(columns: str) -> None:
             f"value_schema says NOT NULL of {', '.join(map(repr, found))}, but each column of the "
             "typed table may be null; leave NOT NULL out, and ask for values in the query"
         )
+
+
+def check_can_be_stored(columns: str) -> None:
+    """InvalidArgument when a column has a type that the lake's files have not."""
+    wanted = StructType.fromDDL(columns)
+    assert isinstance(wanted, StructType)
+    for field in wanted.fields:
+        try:
+            arrow_type(field.dataType)
+        except InvalidArgument:
+            raise InvalidArgument(
+                f"value_schema has a column {field.name!r} of type {field.dataType.simpleString()},"
+                " which cannot be stored in the lake; say another type, such as TIMESTAMP or STRING"
+            ) from None
 
 
 def decode(records: DataFrame, columns: str, avro_schema: AvroSchema | None) -> DataFrame:
