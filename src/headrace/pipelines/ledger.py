@@ -8,13 +8,14 @@ done everywhere, and the state that the next batch begins with is the one that
 the last row holds. That makes a repeated batch come out as it did the first time.
 
 A ledger belongs to one checkpoint. Batch numbers begin anew with a new one, and
-would look like batches that are in already; so another checkpoint is refused.
+would look like batches that are in already; so another checkpoint is refused. The
+ledger's log knows the query before the first batch is in any table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,15 +94,33 @@ class Ledger:
         ]
         return sorted(found, key=lambda done: done.batch)
 
-    def check_query(self, query: str, checkpoint: str) -> None:
-        """InvalidArgument when the tables were written from another checkpoint."""
+    def check_query(self, query: str, checkpoint: str, tables: Sequence[LakeTable] = ()) -> None:
+        """InvalidArgument when the tables were written from another checkpoint. Before the
+        ledger has a batch, `tables` may have one, of a process that was killed between."""
         last = self.last()
-        if last is not None and last.query != query:
+        if last is not None:
+            is_another = last.query != query
+        else:
+            is_begun = any(table.last_batch(self.writer) is not None for table in tables)
+            is_another = is_begun and not self._knows(query)
+        if is_another:
             raise InvalidArgument(
                 f"the tables were written with another checkpoint than {checkpoint!r}, whose "
                 "batches cannot be told from those that are in; name the old one with "
                 "checkpoint = ..., or write to another lake"
             )
+
+    def begin(self, query: str) -> None:
+        """Note the query before its first batch is in any table."""
+        if self.last() is None and not self._knows(query):
+            self._table.create()
+            self._table.log.commit((), (), transaction=(self._name_of(query), 0), data_change=True)
+
+    def _knows(self, query: str) -> bool:
+        return self._table.last_batch(self._name_of(query)) is not None
+
+    def _name_of(self, query: str) -> str:
+        return f"{self.writer} from {query}"
 
     def write(self, done: Done) -> None:
         row: dict[str, Any] = done._asdict() | {"ends": json.dumps(done.ends, sort_keys=True)}

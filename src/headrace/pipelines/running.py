@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -26,6 +26,8 @@ from headrace.pipelines.settings import PipelineSettings, StreamSettings, durati
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from headrace.pipelines.table import LakeTable
 
 _FINAL = ("InvalidArgument", "InvalidOption", "AnalysisException", "MissingExtra", "DataLost")
 _NO_FILE_SYSTEM = re.compile(
@@ -41,6 +43,10 @@ class Job(Protocol):
     the ledger has it."""
 
     ledger: Ledger
+
+    @property
+    def before_ledger(self) -> Sequence[LakeTable]:
+        """Those that have a batch before the ledger has it."""
 
     def take(self, records: DataFrame, batch: int, query: str) -> Done: ...
 
@@ -99,9 +105,10 @@ def follow(
 
     def take(frame: DataFrame, batch: int) -> None:
         query = _query_of(frame)
-        job.ledger.check_query(query, settings.checkpoint_path)
+        job.ledger.check_query(query, settings.checkpoint_path, job.before_ledger)
         if job.ledger.has(batch):
             return
+        job.ledger.begin(query)
         done = job.take(frame, batch, query)
         job.ledger.write(done)
         taken.append(done)

@@ -6,6 +6,7 @@ the seam at which a reader goes over from the lake to the live topic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -117,6 +118,10 @@ class ArchiveJob:
         self._typed: LakeTable | None = None
         self._bad: LakeTable | None = None
         self._latest: LakeTable | None = None
+
+    @property
+    def before_ledger(self) -> Sequence[LakeTable]:
+        return [self.raw]
 
     @property
     def is_typed(self) -> bool:

@@ -13,6 +13,7 @@ before. Every step is skipped when its table has the batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -115,6 +116,10 @@ class RollupJob:
         self.ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
         self._delay_us = duration_ms("watermark", settings.watermark) * 1_000
         self._avro = _avro_schema(settings)
+
+    @property
+    def before_ledger(self) -> Sequence[LakeTable]:
+        return [self.tables.partials, *self.tables.lasting()]
 
     def take(self, records: DataFrame, batch: int, query: str) -> Done:
         started_at = now()
