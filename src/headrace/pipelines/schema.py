@@ -15,6 +15,7 @@ version to version.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import InvalidArgument
@@ -33,6 +34,17 @@ def schema_of(words: str) -> StructType:
         name, kind = part.split(maxsplit=1)
         fields.append(StructField(name, _type_of(kind)))
     return StructType(fields)
+
+
+def column_names(words: str) -> list[str]:
+    """The columns that a schema in Spark's words has, as far as they can be told without
+    Spark: `id BIGINT`, or `id: BIGINT`, and names in backticks."""
+    found = []
+    for part in _split(words):
+        quoted = re.match(r"\s*`((?:[^`]|``)*)`", part)
+        name = quoted[1].replace("``", "`") if quoted else re.split(r"[\s:]", part.strip())[0]
+        found += [name] if name else []
+    return found
 
 
 def _type_of(words: str) -> DataType:
@@ -64,10 +76,11 @@ def _type_of(words: str) -> DataType:
 
 def _split(words: str) -> list[str]:
     """At the commas that are in no brackets."""
-    parts, depth = [""], 0
+    parts, depth, is_quoted = [""], 0, False
     for character in words:
-        depth += (character == "<") - (character == ">")
-        if character == "," and depth == 0:
+        is_quoted ^= character == "`"
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0 and not is_quoted:
             parts.append("")
         else:
             parts[-1] += character

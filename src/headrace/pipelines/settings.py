@@ -19,7 +19,6 @@ the same names work as flags.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.core.settings import SettingsModel, check_between
 from headrace.core.values import check_name
 from headrace.pipelines.partitioning import PARTITIONINGS, partition_columns
+from headrace.pipelines.schema import column_names
 from headrace.pipelines.store import Store
 
 # Keys that are tables of names and values: `--set storage.NAME=VALUE` sets one of them.
@@ -176,12 +176,19 @@ class StreamSettings(PipelineSettings):
     def check_partition_by(self, *schemas: str) -> None:
         """InvalidArgument when `partition_by` names a column that none of these has."""
         name = self.partition_by
-        word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])", re.IGNORECASE)
-        if name not in PARTITIONINGS and not any(word.search(each) for each in schemas):
-            raise InvalidArgument(
-                f"partition_by names the column {name!r}, which no table of the pipeline has; say "
-                "day, hour, none, or a column of the raw or the typed table"
-            )
+        columns = [column for each in schemas for column in column_names(each)]
+        if name in {*PARTITIONINGS, *columns}:
+            return
+        for column in columns:
+            if column.lower() == name.lower():
+                raise InvalidArgument(
+                    f"partition_by names the column {name!r}, and the table has {column!r}; "
+                    "write it so"
+                )
+        raise InvalidArgument(
+            f"partition_by names the column {name!r}, which no table of the pipeline has; say "
+            "day, hour, none, or a column of the raw or the typed table"
+        )
 
     def partition_columns(self, day: str, columns: Iterable[str]) -> tuple[str, ...]:
         """What `partition_by` means for a table with these columns, of which `day` is that

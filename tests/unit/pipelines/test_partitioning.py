@@ -126,10 +126,19 @@ def test_what_partition_by_may_say() -> None:
     assert settings.partition_columns("date", ["date"]) == ("date",)
     values = {"servers": "x:1", "topic": "t", "lake": "lake"}
     typed = {"value_format": "json", "value_schema": "id BIGINT, country STRING"}
-    for choice in ("hour", "none", "topic", "country"):
+    typed["value_schema"] += ", at STRUCT<day_of: DATE, n: INT>, total DECIMAL(9, 2), `a b`: INT"
+    for choice in ("hour", "none", "topic", "country", "total", "a b"):
         assert ArchiveSettings.from_mapping(values | typed | {"partition_by": choice})
-    with pytest.raises(InvalidArgument, match="'contry', which no table of the pipeline has"):
-        ArchiveSettings.from_mapping(values | typed | {"partition_by": "contry"})
+    # A word of the schema is not a column of the table, and `Country` would be no column of it.
+    for wrong, message in (
+        ("contry", "'contry', which no table of the pipeline has"),
+        ("BIGINT", "'BIGINT', which no table of the pipeline has"),
+        ("day_of", "'day_of', which no table of the pipeline has"),
+        ("Country", "'Country', and the table has 'country'; write it so"),
+        ("Topic", "'Topic', and the table has 'topic'; write it so"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            ArchiveSettings.from_mapping(values | typed | {"partition_by": wrong})
     with pytest.raises(InvalidArgument, match="partition_by is for the archive"):
         RollupSettings.from_mapping(values | {"partition_by": "hour"})
 
