@@ -197,8 +197,8 @@ COMPACTION_KEYS_MAX: Final = 250_000
 LEASE_MESSAGES_MAX: Final = 10_000
 # Of one lease, whatever the number of messages: who wants more asks again.
 LEASE_BYTES_MAX: Final = 32 * 1024 * 1024
-# What one lease opens beyond that to come to messages that lie between others, uncompressed:
-# some milliseconds.
+# What one lease, or one answer to a share consumer, opens beyond what it gives to come to
+# messages that lie between others, uncompressed: some milliseconds.
 LEASE_OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 ATTEMPTS_MAX: Final = 255
 # What a group may allow one consumer to hold.

@@ -12,7 +12,8 @@ than a quarter is, a batch with only those records is made, so that a few urgent
 messages, or one bite out of ten thousand, do not drag the rest along. A record's
 bytes hold its offset and time relative to the batch, so they are copied as they
 are, without reading what is in them; and the last batch that was opened stays open
-for the next bite.
+for the next bite. How much one call opens has a bound (`Opening`): kilobytes on disk
+may be megabytes.
 
 Rejected: decoding the records and building them anew. It costs twenty times as
 much, and again for every bite.
@@ -22,10 +23,12 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from headrace.core import limits
 from headrace.core.errors import CorruptBatch, CorruptLog
 from headrace.core.ports import Buffer
 from headrace.engine.latency import Since, SinceBuilder
@@ -45,12 +48,12 @@ from headrace.record import (
     build_sparse_batch,
     check_batch,
     cut_batch,
+    may_have_attributes,
     read_header,
-    read_raw_parts,
-    scan_attributes,
 )
+from headrace.record.attributes import iterate_attributes
 from headrace.record.batch import BatchHeader
-from headrace.record.reader import read_block
+from headrace.record.reader import read_block, read_raw_block
 from headrace.record.varint import read_more
 
 # A batch is cut when less than one in so many of its records is asked for.
@@ -71,13 +74,33 @@ class Covered(NamedTuple):
     # Since when what they hold waits: mostly, since the first record of its batch.
     since: Since
 
+    def reaches(self, offset: int) -> bool:
+        return any(bisect_right(runs, offset) % 2 for runs in (self.held, self.missing))
+
+
+class Opening:
+    """How many bytes one call may open, uncompressed, beyond those that it sends."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+
+    def on_opened(self, size_bytes: int) -> None:
+        self._left -= size_bytes
+
+    def on_sent(self, size_bytes: int) -> None:
+        self._left += size_bytes
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
 
 class _Open:
     """A dense batch whose records can be had as slices of bytes."""
 
-    def __init__(self, batch: Buffer, header: BatchHeader) -> None:
+    def __init__(self, block: bytes, header: BatchHeader) -> None:
         self.header = header
-        self._block = read_block(batch, header)
+        self._block = block
         # Where each record begins, as far as anybody asked.
         self._starts = array("I", (0,))
 
@@ -141,10 +164,16 @@ class Cutter:
         self._open_bytes = 0
 
     def cover(
-        self, partition: Partition, runs: Runs, bytes_max: int, enough: int | None = None
+        self,
+        partition: Partition,
+        runs: Runs,
+        bytes_max: int,
+        enough: int | None = None,
+        opening: Opening | None = None,
     ) -> Covered:
-        """Batches that hold these ascending runs, at most `bytes_max` of them but
-        at least one. CorruptLog when the log has rotted there.
+        """Batches that hold these ascending runs, at most `bytes_max` of them and as
+        far as the opening goes, but at least one. CorruptLog when the log has rotted
+        there.
 
         One run may reach farther than is asked for, which is up to `enough`: then it
         is covered up to the end of the batch in which that is. Where the run does not
@@ -152,6 +181,8 @@ class Cutter:
         as far as it reaches."""
         if enough is None:
             enough = runs[-1] if runs else 0
+        if opening is None:
+            opening = Opening(limits.LEASE_OPENED_BYTES_MAX)
         half = (runs[0] + enough) // 2 if runs else 0
         batches: list[Buffer] = []
         held: Runs = []
@@ -170,14 +201,17 @@ class Cutter:
                 own = below_ascending(runs, next_offset)
                 if not own:
                     continue
-                there, absent = _present(batch, header, own)
+                if batches and opening.is_spent:
+                    return Covered(batches, merged(held), merged(missing), since.built())
+                there, absent = _present(batch, header, own, opening)
                 if there:
-                    part = self._part(partition, batch, header, opened, there)
+                    part = self._part(partition, batch, header, opened, there, opening)
                     if batches and size + len(part) > bytes_max:
                         return Covered(batches, merged(held), merged(missing), since.built())
                     batches.append(part)
                     size += len(part)
-                    _note_times(since, partition, part, header, there[0])
+                    opening.on_sent(len(part))
+                    _note_times(since, partition, part, header, there[0], opening)
                 held += there
                 missing += absent
                 runs = above_ascending(runs, next_offset) if next_offset < enough else []
@@ -216,6 +250,7 @@ class Cutter:
         header: BatchHeader,
         opened: _Open | None,
         runs: Runs,
+        opening: Opening,
     ) -> Buffer:
         if opened is not None:
             try:
@@ -233,10 +268,10 @@ class Cutter:
         try:
             if not header.is_dense:
                 wanted = set(offsets_of(runs))
-                parts = read_raw_parts(batch, header)
+                parts = read_raw_block(_block(batch, header, opening), header)
                 records = [r for part in parts for r in part if r.offset in wanted]
                 return build_sparse_batch(records, header)
-            opened = _Open(batch, header)
+            opened = _Open(_block(batch, header, opening), header)
             part = opened.cut(runs)
         except CorruptBatch:
             # Well sealed nonsense: its producer meant it so, and its consumer
@@ -263,8 +298,25 @@ def _record_bytes(log: Log) -> int:
     return active.size_bytes // max(1, active.next_offset - active.base_offset) + 1
 
 
+def _block(batch: Buffer, header: BatchHeader, opening: Opening) -> bytes:
+    """The bytes of its records; CorruptBatch as in `read_block`."""
+    try:
+        block = read_block(batch, header)
+    except CorruptBatch:
+        # How far it came is not known.
+        opening.on_opened(limits.DECOMPRESSED_BYTES_MAX)
+        raise
+    opening.on_opened(len(block))
+    return block
+
+
 def _note_times(
-    since: SinceBuilder, partition: Partition, part: Buffer, header: BatchHeader, first: int
+    since: SinceBuilder,
+    partition: Partition,
+    part: Buffer,
+    header: BatchHeader,
+    first: int,
+    opening: Opening,
 ) -> None:
     """Since when the messages of a batch wait, from `first` on. It is not opened for that,
     unless some of the partition were delayed."""
@@ -273,8 +325,11 @@ def _note_times(
     scanner = partition.scanner
     if scanner is None or not scanner.has_delays:
         return
+    own = read_header(part)
+    if not may_have_attributes(part, own):
+        return
     with contextlib.suppress(CorruptBatch):
-        for offset, found in scan_attributes(part):
+        for offset, found in iterate_attributes(_block(part, own, opening), own):
             if offset >= first and found.deliver_at_ms > time_ms:
                 due_ms = scanner.due_ms(offset, found.deliver_at_ms, found.delay_ms)
                 since.add(offset, max(time_ms, due_ms))
@@ -286,14 +341,14 @@ def _place(partition: Partition) -> tuple[bytes, int, int]:
     return partition.topic.id, partition.index, partition.epoch
 
 
-def _present(batch: Buffer, header: BatchHeader, runs: Runs) -> tuple[Runs, Runs]:
+def _present(batch: Buffer, header: BatchHeader, runs: Runs, opening: Opening) -> tuple[Runs, Runs]:
     """Which of the runs the batch holds records for, and which it does not."""
     if header.is_dense and runs[0] >= header.base_offset and not header.is_control:
         return runs, []
     present: set[int] = set()
     if not header.is_control:
         try:
-            for part in read_raw_parts(batch, header):
+            for part in read_raw_block(_block(batch, header, opening), header):
                 present.update([record.offset for record in part])
         except CorruptBatch:
             present = set(range(header.base_offset, header.next_offset))

@@ -32,7 +32,7 @@ from headrace.engine import state as events
 from headrace.engine import statistics
 from headrace.engine.catalog import Group
 from headrace.engine.commit import Commit
-from headrace.engine.cutting import Cutter
+from headrace.engine.cutting import Cutter, Opening
 from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
 from headrace.engine.grant import count_attempts
@@ -98,7 +98,8 @@ class Sharing:
         of_one: bool = False,
     ) -> list[Acquired]:
         """Up to `count` messages of these partitions, in batches of about
-        `bytes_max` together; those of one partition in ascending order. Up to `more`
+        `bytes_max` together, as far as LEASE_OPENED_BYTES_MAX goes; those of one
+        partition in ascending order. Up to `more`
         together where that makes a batch whole. Where several wait for the same messages
         it is at most one's part of what is ready. With `of_one`, of one partition alone."""
         views = [
@@ -117,17 +118,18 @@ class Sharing:
         more = room - count
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
         acquired: list[Acquired] = []
+        opening = Opening(limits.LEASE_OPENED_BYTES_MAX)
         _, chosen = self._leasing.choose(serving, views, count, now_ms)
         for partition, view, taken in chosen:
             granted = 0
             if bytes_max > 0:
                 longer = _longer(view, taken, within_room(view, more, taken))
                 found = self._acquire_in(
-                    partition, view, longer, taken[-1], member, nonce, bytes_max, now_ms
+                    partition, view, longer, taken[-1], member, nonce, bytes_max, opening, now_ms
                 )
                 acquired.append(found)
                 bytes_max -= sum(map(len, found.batches))
-                if of_one and found.ranges:
+                if found.ranges and (of_one or opening.is_spent):
                     bytes_max = 0
                 granted = sum(end - start for start, end, _ in found.ranges)
             beyond = granted - count_of(taken)
@@ -149,13 +151,20 @@ class Sharing:
         member: str,
         nonce: int,
         bytes_max: int,
+        opening: Opening,
         now_ms: int,
     ) -> Acquired:
         ranges = _few(view, taken)
         runs = merged([offset for start, end, _ in ranges for offset in (start, end)])
         enough = min(enough, runs[-1]) if len(taken) == 2 else runs[-1]
         try:
-            batches, held, missing, since = self._cutter.cover(partition, runs, bytes_max, enough)
+            covered = self._cutter.cover(partition, runs, bytes_max, enough, opening)
+            if opening.is_spent and not covered.reaches(taken[0]):
+                # Others that lie before the most urgent would keep it waiting.
+                urgent = self._cutter.cover(partition, taken[:2], bytes_max, None, opening)
+                if urgent.held:
+                    covered = urgent
+            batches, held, missing, since = covered
         except CorruptLog as error:
             partition.stop(error)
             return Acquired(partition, [], [], error)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
 from tests.unit.engine.conftest import Bench
 from tests.unit.engine.share_bench import Shares, offsets_in, publish_batch
@@ -10,7 +13,16 @@ from headrace.core import limits
 from headrace.core.errors import TooManyLeases
 from headrace.core.values import Outgoing
 from headrace.engine.sharing import ACCEPT, RELEASE
-from headrace.record import attribute_headers, check_batch, read_records
+from headrace.record import (
+    Codec,
+    NewRecord,
+    attribute_headers,
+    build_batch,
+    check_batch,
+    compression,
+    read_records,
+    reader,
+)
 
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 
@@ -197,6 +209,91 @@ def test_records_that_compaction_took_are_not_acquired(bench: Bench, shares: Sha
     shares.settle(*[(start, end - 1, [ACCEPT]) for start, end, _ in found[0].ranges])
     assert shares.acquire() == []
     assert bench.partition().views[1].window.start == 30
+
+
+# Opening.
+
+OPENED_BYTES_MAX = 20_000
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each batch had that was opened for members."""
+    sizes: list[int] = []
+    decompress = compression.decompress
+
+    def note(*given: Any) -> bytes:
+        block = decompress(*given)
+        sizes.append(len(block))
+        return block
+
+    monkeypatch.setattr(reader, "decompress", note)
+    monkeypatch.setattr(limits, "LEASE_OPENED_BYTES_MAX", OPENED_BYTES_MAX)
+    return sizes
+
+
+def publish_between(bench: Bench, lane: str, **others: Any) -> None:
+    """One small message and four large ones, in a batch of some hundred bytes."""
+    records = [NewRecord(None, b"x", attribute_headers(priority=lane))]
+    records += [NewRecord(None, bytes(2_000), attribute_headers(**others))] * 4
+    bench.node.publish_batch(bench.topic, 0, build_batch(records, codec=Codec.LZ4))
+
+
+def test_what_one_answer_opens_is_bounded_and_the_rest_comes_with_the_next(
+    bench: Bench, shares: Shares, opened: list[int]
+) -> None:
+    bench.make()
+    for _ in range(20):
+        publish_between(bench, "critical", priority="normal")
+    given: list[int] = []
+    while len(given) < 20:
+        opened.clear()
+        found = shares.acquire("m1", 20 - len(given))
+        assert found and sum(opened) <= OPENED_BYTES_MAX + max(opened, default=0)
+        given += [start for start, _, _ in found]
+    assert given == list(range(0, 100, 5))
+
+
+def test_what_would_have_to_be_opened_first_does_not_keep_the_urgent_waiting(
+    bench: Bench, shares: Shares, opened: list[int]
+) -> None:
+    bench.make()
+    for _ in range(20):
+        publish_between(bench, "low", delay_ms=1_000_000)
+    bench.publish(b"now", priority="critical")
+    opened.clear()
+    assert shares.acquire("m1") == [(100, 101, 1)]
+    assert sum(opened) <= OPENED_BYTES_MAX + 2 * max(opened)
+
+
+def test_what_is_opened_to_see_which_were_delayed_is_bounded(
+    bench: Bench, shares: Shares, opened: list[int]
+) -> None:
+    bench.make()
+    bench.publish(b"later", delay_ms=1_000_000)
+    large = build_batch([NewRecord(None, bytes(9_000))], codec=Codec.LZ4)
+    for _ in range(20):
+        bench.node.publish_batch(bench.topic, 0, large)
+    assert shares.acquire("m1") == [(1, 4, 1)]
+    assert shares.acquire("m1") == [(4, 7, 1)]
+
+
+def test_what_compaction_thinned_out_is_opened_within_the_bound(
+    bench: Bench, shares: Shares, opened: list[int]
+) -> None:
+    bench.make(topic={"cleanup": "compact", "segment_bytes": 1024})
+    for number in range(20):
+        keys = (b"same", b"a%d" % number, b"b%d" % number)
+        records = [NewRecord(key, bytes(9_000)) for key in keys]
+        bench.node.publish_batch(bench.topic, 0, build_batch(records, codec=Codec.LZ4))
+        bench.publish(os.urandom(1_000), key=b"filling")
+    with bench.node._writing() as (now_ms, _):
+        partition = bench.partition()
+        for _ in partition.log.compact(now_ms, partition.log.synced_end):
+            pass
+    opened.clear()
+    found = shares.acquire("m1")
+    assert found and sum(opened) <= OPENED_BYTES_MAX + max(opened)
 
 
 # Whole batches.
