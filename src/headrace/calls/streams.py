@@ -163,6 +163,7 @@ class StreamCalls(Served):
                     )
                 places[partition.topic.id, index] = Commitment(offset)
             if places:
+                self._broker.cursors.check_room(group)
                 commit.data.append(self._broker.cursors.commit(group, places, now_ms))
 
     def committed(self, group: str, topic: str) -> dict[int, int]:

@@ -280,6 +280,7 @@ class TransactionCalls(Served):
                 )
             positions[partition.topic.id, index] = Commitment(offset)
         if positions:
+            broker.cursors.check_room(move.group)
             commit.data.append(broker.cursors.commit(move.group, positions, now_ms, producer))
 
 

@@ -27,7 +27,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.core.errors import GroupInUse, GroupKindMismatch, StaleGeneration, UnknownGroup
+from headrace.core import limits
+from headrace.core.errors import (
+    GroupInUse,
+    GroupKindMismatch,
+    LimitExceeded,
+    StaleGeneration,
+    UnknownGroup,
+)
 from headrace.core.settings import OffsetReset, TopicSettings
 from headrace.core.values import check_name
 from headrace.engine.catalog import CURSOR_TOPIC, Topic
@@ -214,6 +221,7 @@ class Cursors:
             table.pop(place, None)
             if not table:
                 del self._table[group]
+                self._forget_if_over(group)
         else:
             table[place] = cursor
 
@@ -378,6 +386,14 @@ class Cursors:
             or any(group == unstable[0] for unstable in self._unstable)
         )
 
+    def check_room(self, group: str) -> None:
+        """LimitExceeded where the group is not there and would be one too many."""
+        if self.knows(group):
+            return
+        coming = {waiting.group for _, waiting in self._waiting}
+        if len(self.groups() | coming) >= limits.GROUPS_MAX:
+            raise LimitExceeded(f"there are {limits.GROUPS_MAX} groups, the most allowed")
+
     def lowest(self, place: Place) -> int | None:
         """The offset that every cursor on this partition has reached."""
         offsets = (table[place].offset for table in self._table.values() if place in table)
@@ -404,6 +420,7 @@ class Cursors:
         if group in self._topics.catalog.groups:
             raise GroupKindMismatch(f"group {group!r} reads as a queue; choose another name")
         names = tuple(self._topics.named(topic).name for topic in topics)
+        self.check_room(group)
         found = self._groups.setdefault(group, StreamGroup())
         found.members[member] = names
         found.resets[member] = reset
@@ -418,6 +435,14 @@ class Cursors:
         if found is not None and found.members.pop(member, None) is not None:
             found.resets.pop(member, None)
             self.share(group)
+            self._forget_if_over(group)
+
+    def _forget_if_over(self, group: str) -> None:
+        """A group is there as long as it has members or positions: names that were used once
+        are not kept for ever."""
+        found = self._groups.get(group)
+        if found is not None and not found.members and group not in self._table:
+            del self._groups[group]
 
     def share(self, group: str) -> None:
         found = self._groups[group]

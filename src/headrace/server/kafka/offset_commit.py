@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Iterator
 
 from headrace.core import limits
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, LimitExceeded
 from headrace.core.event_log import log_event
 from headrace.engine.cursor import Commitment, Place
 from headrace.server.kafka.door import Call
@@ -150,8 +150,11 @@ def is_one_too_many(call: Call, group: str, places: Iterable[Place]) -> bool:
     # Nearly always something of it was committed before, and nothing is counted.
     if any(cursors.find(group, place) is not None for place in places):
         return False
-    groups = cursors.groups()
-    return group not in groups and len(groups) >= limits.GROUPS_MAX
+    try:
+        cursors.check_room(group)
+    except LimitExceeded:
+        return True
+    return False
 
 
 def _all_of_it(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
