@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.unit.server.asking import Asking, run
+from tests.unit.server.streams_door import STREAMS_HEARTBEAT as STREAMS
+from tests.unit.server.streams_door import TOPOLOGY
 
 from headrace.core.settings import TopicSettings
 from headrace.platform.memory_disk import MemoryDisk
@@ -25,6 +29,9 @@ from headrace.wire.kafka.generated.share_fetch_request import ShareFetchRequest
 from headrace.wire.kafka.generated.share_group_heartbeat_request import (
     ShareGroupHeartbeatRequest,
 )
+from headrace.wire.kafka.generated.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+)
 from headrace.wire.kafka.generated.sync_group_request import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -32,6 +39,7 @@ from headrace.wire.kafka.generated.sync_group_request import (
 
 FETCH, JOIN, LEAVE, SYNC, CONSUMER, SHARE, SHARE_FETCH = 1, 11, 13, 14, 68, 76, 78
 MEGABYTE = 1024 * 1024
+PROTOCOL = JoinGroupRequestProtocol("range", b"")
 
 
 def with_budget(megabytes: int) -> Asking:
@@ -116,6 +124,132 @@ def test_subscriptions_of_every_kind_of_group_count() -> None:
             few = request._replace(subscribed_topic_names=names[:100])
             assert (await asking.ask(key, version, few)).error_code == Error.NONE
         assert asking.door.groups.budget.size_bytes > 2 * 100 * 249
+
+    run(scenario)
+
+
+def consumer(group: str, member: str, epoch: int = 0, **changes: Any) -> Any:
+    said: dict[str, Any] = {"subscribed_topic_names": ("orders",)} if not epoch else {}
+    if not epoch:
+        said |= {"rebalance_timeout_ms": 1_000, "topic_partitions": ()}
+    return ConsumerGroupHeartbeatRequest(group, member, epoch, **said | changes)
+
+
+def share(group: str, member: str, epoch: int = 0, **changes: Any) -> Any:
+    said: dict[str, Any] = {"subscribed_topic_names": ("orders",)} if not epoch else {}
+    return ShareGroupHeartbeatRequest(group, member, epoch, **said | changes)
+
+
+LONG = "m" * 30_000
+# What a member of each kind may say beside what it reads.
+LONG_NAMES: dict[str, tuple[int, int, Callable[[int], Any]]] = {
+    "consumer: rack": (CONSUMER, 0, lambda n: consumer("g", f"m{n}", rack_id=f"{n} {LONG}")),
+    "consumer: instance": (
+        CONSUMER, 0, lambda n: consumer("g", f"m{n}", instance_id=f"{n} {LONG}")),
+    "consumer: member": (CONSUMER, 0, lambda n: consumer("g", f"{n} {LONG}")),
+    "share: rack": (SHARE, 1, lambda n: share("g", f"m{n}", rack_id=f"{n} {LONG}")),
+    "streams: process": (STREAMS, 0, lambda n: StreamsGroupHeartbeatRequest(
+        "g", f"m{n}", 0, rebalance_timeout_ms=60_000, topology=TOPOLOGY, active_tasks=(),
+        standby_tasks=(), warmup_tasks=(), process_id=f"{n} {LONG}")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LONG_NAMES)
+def test_all_names_that_a_member_has_count_by_their_length(what: str) -> None:
+    async def scenario() -> None:
+        asking = with_budget(1)
+        key, version, request = LONG_NAMES[what]
+        errors = [(await asking.ask(key, version, request(n))).error_code for n in range(50)]
+        taken = errors.count(Error.NONE)
+        assert 20 < taken < MEGABYTE // len(LONG)
+        assert set(errors[taken:]) == {Error.COORDINATOR_LOAD_IN_PROGRESS}
+        assert taken * len(LONG) < asking.door.groups.budget.size_bytes <= MEGABYTE
+
+    run(scenario)
+
+
+def test_the_name_of_a_static_member_counts_by_its_length() -> None:
+    async def scenario() -> None:
+        asking = with_budget(1)
+        for number in range(50):
+            request = JoinGroupRequest(
+                f"g{number}", 10_000, 10_000, "", f"{number} {LONG}", "consumer", (PROTOCOL,)
+            )
+            assert (await asking.ask(JOIN, 5, request)).error_code == Error.NONE
+        kept = len(list(asking.door.groups.registry))
+        assert kept * len(LONG) < asking.door.groups.budget.size_bytes <= MEGABYTE
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+def test_a_client_id_that_becomes_longer_counts_where_nothing_else_is_said(kind: str) -> None:
+    key, version, make = {"consumer": (CONSUMER, 0, consumer), "share": (SHARE, 1, share)}[kind]
+
+    async def scenario() -> None:
+        asking = with_budget(1)
+        errors = []
+        joined = [await asking.ask(key, version, make(f"g{n}", "m")) for n in range(50)]
+        assert all(each.error_code == Error.NONE for each in joined)
+        for number, answer in enumerate(joined):
+            again = make(f"g{number}", "m", answer.member_epoch)
+            errors.append((await asking.ask(key, version, again, LONG)).error_code)
+            if errors[-1]:
+                # Who says what it said before goes on.
+                assert (await asking.ask(key, version, again)).error_code == Error.NONE
+        assert set(errors) == {Error.NONE, Error.COORDINATOR_LOAD_IN_PROGRESS}
+        assert asking.door.groups.budget.size_bytes <= MEGABYTE
+
+    run(scenario)
+
+
+def with_partitions(count: int) -> Asking:
+    asking = with_budget(1)
+    asking.broker.topics.create("orders", count, TopicSettings(), asking.clock.now_ms())
+    return asking
+
+
+@pytest.mark.parametrize("kind", ["consumer", "pattern", "share"])
+def test_what_the_node_assigns_counts(kind: str) -> None:
+    key, version = (SHARE, 1) if kind == "share" else (CONSUMER, 1)
+
+    async def scenario() -> None:
+        asking = with_partitions(2_000)
+        pattern: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "or.*"}
+        make = share if kind == "share" else consumer
+        said: dict[str, Any] = pattern if kind == "pattern" else {}
+        errors = []
+        for number in range(4):
+            request = make(f"g{number}", "m", **said)
+            errors.append((await asking.ask(key, version, request)).error_code)
+        assert errors == [0, 0] + [Error.COORDINATOR_LOAD_IN_PROGRESS] * 2
+        assert MEGABYTE // 2 < asking.door.groups.budget.size_bytes <= MEGABYTE
+        # Another member of a group that is there shares what it has.
+        request = make("g0", "another", **said)
+        assert (await asking.ask(key, version, request)).error_code == Error.NONE
+
+    run(scenario)
+
+
+def test_what_a_topic_grows_by_counts_when_its_readers_are_heard_of() -> None:
+    async def scenario() -> None:
+        asking = with_partitions(1)
+        joined = {}
+        for number in range(4):
+            answer = await asking.ask(CONSUMER, 0, consumer(f"g{number}", "m"))
+            joined[f"g{number}"] = answer.member_epoch
+        topics, now_ms = asking.broker.topics, asking.clock.now_ms()
+        topic = topics.named("orders")
+        for _ in topics.growth(
+            topic, 2_000, now_ms, break_key_order=True, prepare=lambda partition: None
+        ):
+            pass
+        errors = [
+            (await asking.ask(CONSUMER, 0, consumer(group, "m", epoch))).error_code
+            for group, epoch in joined.items()
+        ]
+        assert errors == [0, 0] + [Error.COORDINATOR_LOAD_IN_PROGRESS] * 2
+        assert asking.door.groups.budget.size_bytes <= MEGABYTE
 
     run(scenario)
 

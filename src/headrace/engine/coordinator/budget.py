@@ -1,7 +1,8 @@
 """What all groups together may keep of what their members say of themselves.
 
 A member sends up to a megabyte when it joins, and a leader an assignment for each of
-its members. A thousand groups of that size would be a gigabyte, so there is one budget
+its members; where the node assigns, the name of one topic makes an assignment of
+thousands of partitions. A thousand groups of that size would be a gigabyte, so there is one budget
 for all of them, and for what else a node keeps for its clients. A request that does not
 fit is told to come again; before that, what is kept of groups without members goes, and then
 groups that never got stable, the oldest first: their members join again, if they live.
@@ -12,9 +13,11 @@ from __future__ import annotations
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
 from headrace.engine.coordinator.registry import CoordinatedGroup
-
-# What a member takes beside what it says, about.
-MEMBER_BYTES = 1_024
+from headrace.engine.coordinator.share import ShareGroup
+from headrace.engine.coordinator.sizes import MEMBER_BYTES
+from headrace.engine.coordinator.streams.group import StreamsGroup
+from headrace.engine.coordinator.streams.values import StreamsRequest
+from headrace.engine.coordinator.values import HeartbeatRequest, ShareRequest, Topics
 
 
 class GroupBudget:
@@ -59,6 +62,20 @@ class GroupBudget:
 
 
 def held_bytes(group: CoordinatedGroup) -> int:
-    """About what the group keeps of its members."""
-    patterns = group.pattern_bytes() if isinstance(group, ConsumerGroup) else 0
-    return patterns + sum(MEMBER_BYTES + size for size in group.member_sizes())
+    """About what the group keeps of its members, and of what they are to read."""
+    assigned = 0 if isinstance(group, ClassicGroup) else group.assigned_bytes()
+    return assigned + sum([MEMBER_BYTES + size for size in group.member_sizes()])
+
+
+def growth(
+    group: CoordinatedGroup | None,
+    request: HeartbeatRequest | ShareRequest | StreamsRequest,
+    topics: Topics,
+) -> int:
+    """About how many bytes more the group, which may be a new one, keeps when this was heard."""
+    if isinstance(request, ShareRequest):
+        return (group if isinstance(group, ShareGroup) else ShareGroup("")).growth(request, topics)
+    if isinstance(request, StreamsRequest):
+        return (group if isinstance(group, StreamsGroup) else StreamsGroup("")).growth(request)
+    known = group if isinstance(group, ConsumerGroup) else ConsumerGroup("")
+    return known.growth(request, topics)

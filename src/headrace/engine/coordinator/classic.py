@@ -37,6 +37,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from headrace.core import limits
 from headrace.engine.coordinator.roster import CONSUMER_PROTOCOL_TYPE, ClassicMember, Roster
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.sizes import text_bytes
 from headrace.engine.coordinator.stored import ClassicRecord, Unwritten
 from headrace.engine.coordinator.values import (
     Answer,
@@ -160,8 +161,7 @@ class ClassicGroup:
 
     def member_sizes(self) -> Iterator[int]:
         """The bytes that each member said of itself, or was assigned."""
-        yield from (member.size_bytes() for member in self._roster)
-        yield from (0 for _ in self._pending)
+        yield from [*map(ClassicMember.size_bytes, self._roster), *map(text_bytes, self._pending)]
 
     def member_ids(self) -> list[str]:
         """Of members, and of those who were given an id to come back with."""

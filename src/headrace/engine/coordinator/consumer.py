@@ -44,6 +44,7 @@ from headrace.engine.coordinator.reconciliation import (
 )
 from headrace.engine.coordinator.refusals import Refused, check_epoch, check_request
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.sizes import MEMBER_BYTES, text_bytes
 from headrace.engine.coordinator.stored import ConsumerRecord, Unwritten
 from headrace.engine.coordinator.topic_pattern import TopicPattern
 from headrace.engine.coordinator.values import (
@@ -208,12 +209,25 @@ class ConsumerGroup:
 
     def member_sizes(self) -> Iterator[int]:
         """The bytes that each member said of itself."""
-        for member in self._members.values():
-            yield sum(map(len, member.names or ()))
+        return (member.size_bytes() for member in self._members.values())
 
-    def pattern_bytes(self) -> int:
-        """About what is remembered of the members' patterns."""
+    def assigned_bytes(self) -> int:
+        """About what is remembered of the members' patterns and partitions."""
         return self._interest.held_bytes()
+
+    def growth(self, request: HeartbeatRequest, topics: Topics) -> int:
+        """About how many bytes more are kept when this was heard."""
+        member = self._members.get(request.member_id)
+        if member is None and request.member_epoch != JOIN_EPOCH:
+            return 0
+        if member is None:
+            member = ConsumerMember("", None)
+            more = MEMBER_BYTES + text_bytes(request.member_id, request.instance_id)
+        else:
+            more = 0
+        names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+        more += self._interest.growth(names or (), pattern, topics)
+        return more + member.growth(request)
 
     def is_behind(self) -> bool:
         """Whether patterns are still being matched: tick again soon."""

@@ -21,11 +21,11 @@ from collections.abc import Iterable
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.engine.catalog import RESERVED_TOPICS
+from headrace.engine.coordinator.sizes import JUDGED_BYTES, PARTITION_BYTES
 from headrace.engine.coordinator.topic_pattern import TopicPattern, Visits
 from headrace.engine.coordinator.values import Topics
 
-# What is remembered of one name that a pattern was matched against, about.
-JUDGED_BYTES = 100
+_NONE = b"", 0
 
 
 class Interest:
@@ -35,6 +35,9 @@ class Interest:
         self._judged: dict[str, dict[str, bool]] = {}
         self._refusals: dict[str, str] = {}
         self._found: dict[str, tuple[bytes, int]] = {}
+        self._partitions = 0
+        # As many as there are at all, while a new pattern may match them.
+        self._partitions_max = 0
         # The picture of the last refresh; none if the subscription has changed since.
         self._topics: Topics | None = None
         self._matching: Visits | None = None
@@ -55,6 +58,8 @@ class Interest:
         if is_new:
             self._topics = topics
             self._matching = self._match(topics)
+            if not all(self._judged.values()):
+                self._partitions_max = sum([size for _, size in topics.values()])
         if not is_new and self._matching is None:
             return False
         self._go_on()
@@ -67,6 +72,9 @@ class Interest:
         found = {name: topics[name] for name in names}
         changed = found != self._found
         self._found = found
+        self._partitions = sum([size for _, size in found.values()])
+        if self._matching is None:
+            self._partitions_max = 0
         if not self._names and not self._patterns:
             # A group without members is not heard of for long, and holds no picture.
             self._topics = None
@@ -83,8 +91,24 @@ class Interest:
         return self._refusals.get(pattern.text)
 
     def held_bytes(self) -> int:
-        """About what is remembered of patterns."""
-        return JUDGED_BYTES * sum(map(len, self._judged.values()))
+        """About what is remembered of patterns, and kept of the partitions that are read."""
+        partitions = max(self._partitions, self._partitions_max)
+        judged = sum(map(len, self._judged.values()))
+        return JUDGED_BYTES * judged + PARTITION_BYTES * partitions
+
+    def growth(self, names: Iterable[str], pattern: str | None, topics: Topics) -> int:
+        """About how many bytes more it may come to with these, in this catalog."""
+        wanted = set(names)
+        if topics is not self._topics:
+            wanted |= self._names
+        judged = 0
+        if pattern and pattern not in self._patterns:
+            wanted.update(topics)
+            judged = JUDGED_BYTES * len(topics)
+        more = 0
+        for name in wanted:
+            more += topics.get(name, _NONE)[1] - self._found.get(name, _NONE)[1]
+        return max(0, judged + PARTITION_BYTES * more)
 
     def _go_on(self) -> None:
         left = limits.TOPIC_PATTERN_VISITS_PER_TURN

@@ -62,11 +62,6 @@ class MixedGroup(ConsumerGroup):
         super().obey(rules)
         self._rules = rules
 
-    def member_sizes(self) -> Iterator[int]:
-        for member, size in zip(self._members.values(), super().member_sizes(), strict=True):
-            said = member.classic.protocols if member.classic is not None else ()
-            yield size + sum(len(name) + len(metadata) for name, metadata in said)
-
     def has_only_classic(self) -> bool:
         """Whether there are members, and none of them is of KIP-848."""
         members = self._members.values()

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from headrace.engine.coordinator.sizes import more_said, protocols_bytes, text_bytes
 from headrace.engine.coordinator.stored import ClassicSaid, ConsumerRecord
 from headrace.engine.coordinator.topic_pattern import TopicPattern
 from headrace.engine.coordinator.values import (
@@ -44,6 +45,7 @@ NOTHING: frozenset[TopicPartition] = frozenset()
 
 class ConsumerMember:
     __slots__ = (
+        "_names",
         "assigned",
         "assignor",
         "classic",
@@ -55,7 +57,7 @@ class ConsumerMember:
         "instance_id",
         "join_deadline_ms",
         "member_id",
-        "names",
+        "names_bytes",
         "pattern",
         "rack_id",
         "rebalance_timeout_ms",
@@ -70,7 +72,7 @@ class ConsumerMember:
         self.rack_id: str | None = None
         self.client_id = ""
         self.client_host = ""
-        self.names: tuple[str, ...] = ()
+        self.names = ()
         self.pattern: TopicPattern | None = None
         self.assignor: str | None = None
         self.rebalance_timeout_ms = 0
@@ -88,6 +90,32 @@ class ConsumerMember:
         # has to join again.
         self.classic: JoinRequest | None = None
         self.join_deadline_ms: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._names
+
+    @names.setter
+    def names(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self.names_bytes = text_bytes(*names)
+
+    def size_bytes(self) -> int:
+        """About what is kept of what it says."""
+        said = text_bytes(
+            self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host,
+            self.pattern.text if self.pattern else None,
+        )  # fmt: skip
+        protocols = self.classic.protocols if self.classic is not None else ()
+        return said + self.names_bytes + protocols_bytes(protocols)
+
+    def growth(self, request: HeartbeatRequest) -> int:
+        """By how much more that would be."""
+        more = more_said(self, request)
+        if request.subscribed_topic_regex is not None:
+            before = self.pattern.text if self.pattern else None
+            more += text_bytes(request.subscribed_topic_regex) - text_bytes(before)
+        return max(0, more)
 
     @property
     def is_away(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from headrace.engine.coordinator.sizes import protocols_bytes, text_bytes
 from headrace.engine.coordinator.stored import ClassicRecord, ClassicSaid
 from headrace.engine.coordinator.subscription import same_subscription, subscribed_topics
 from headrace.engine.coordinator.values import (
@@ -88,8 +89,8 @@ class ClassicMember:
 
     def size_bytes(self) -> int:
         """Of what it said of itself, and was assigned."""
-        said = sum(len(name) + len(metadata) for name, metadata in self.protocols)
-        return said + len(self.assignment)
+        said = text_bytes(self.member_id, self.instance_id, self.client_id, self.client_host)
+        return said + protocols_bytes(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

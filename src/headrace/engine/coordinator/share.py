@@ -25,6 +25,7 @@ from headrace.core import limits
 from headrace.engine.coordinator.assignors import assign_simple
 from headrace.engine.coordinator.interest import Interest
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.sizes import MEMBER_BYTES, more_said, text_bytes
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -52,6 +53,7 @@ class _Member:
         "is_away",
         "member_id",
         "names",
+        "names_bytes",
         "rack_id",
     )
 
@@ -61,11 +63,16 @@ class _Member:
         self.client_id = ""
         self.client_host = ""
         self.names: tuple[str, ...] | None = None
+        self.names_bytes = 0
         self.epoch = self.heard_epoch = JOIN_EPOCH
         # What it was last told, not what it should be told next.
         self.assigned: frozenset[TopicPartition] = frozenset()
         self.expires_ms = 0
         self.is_away = False
+
+    def size_bytes(self) -> int:
+        said = text_bytes(self.member_id, self.rack_id, self.client_id, self.client_host)
+        return said + self.names_bytes
 
 
 class ShareGroup:
@@ -149,8 +156,22 @@ class ShareGroup:
 
     def member_sizes(self) -> Iterator[int]:
         """The bytes that each member said of itself."""
-        for member in self._members.values():
-            yield sum(map(len, member.names or ()))
+        return (member.size_bytes() for member in self._members.values())
+
+    def assigned_bytes(self) -> int:
+        """About what is remembered of the members' partitions."""
+        return self._interest.held_bytes()
+
+    def growth(self, request: ShareRequest, topics: Topics) -> int:
+        """About how many bytes more are kept when this was heard."""
+        member = self._members.get(request.member_id)
+        if member is None and request.member_epoch != JOIN_EPOCH:
+            return 0
+        more = self._interest.growth(request.subscribed_topic_names or (), None, topics)
+        if member is None:
+            member = _Member("")
+            more += MEMBER_BYTES + text_bytes(request.member_id)
+        return more + more_said(member, request)
 
     def subscribed_topics(self) -> frozenset[str]:
         return self._interest.names()
@@ -221,7 +242,7 @@ class ShareGroup:
         if request.subscribed_topic_names is not None:
             names = tuple(sorted(set(request.subscribed_topic_names)))
             if names != member.names:
-                member.names = names
+                member.names, member.names_bytes = names, text_bytes(*names)
                 self._change()
 
     def _remove(self, member_id: str) -> None:

@@ -26,16 +26,15 @@ from uuid import UUID
 
 from headrace.core import limits
 from headrace.engine.catalog import Catalog
-from headrace.engine.coordinator.budget import GroupBudget
+from headrace.engine.coordinator.budget import GroupBudget, growth
 from headrace.engine.coordinator.classic import ClassicGroup
 from headrace.engine.coordinator.consumer import ConsumerGroup
-from headrace.engine.coordinator.interest import JUDGED_BYTES
 from headrace.engine.coordinator.mixed import MixedGroup, downgraded, upgraded
 from headrace.engine.coordinator.refusals import is_sound
 from headrace.engine.coordinator.registry import CoordinatedGroup, GroupRegistry
 from headrace.engine.coordinator.share import ShareGroup
+from headrace.engine.coordinator.sizes import protocols_bytes, text_bytes
 from headrace.engine.coordinator.streams.group import StreamsGroup
-from headrace.engine.coordinator.streams.topology import topology_bytes
 from headrace.engine.coordinator.streams.values import StreamsAnswer, StreamsRequest
 from headrace.engine.coordinator.values import (
     JOIN_EPOCH,
@@ -100,7 +99,7 @@ class LiveGroups:
 
     def join(self, name: str, request: JoinRequest) -> asyncio.Future[JoinAnswer]:
         reply, future = self._new_reply()
-        size = sum(len(each) + len(metadata) for each, metadata in request.protocols)
+        size = protocols_bytes(request.protocols) + text_bytes(*request[:3])
         refusal = self._refuse(name) or self.refuse_size(name, size)
         mixed = None if refusal else self._mixed(name)
         if mixed is not None:
@@ -227,11 +226,9 @@ class LiveGroups:
         """The answer, and what it has to wait for: what it says is being written."""
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
         names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
-        if (names or pattern) and not refusal:
-            size = sum(map(len, names or ()))
-            if pattern:
-                size += JUDGED_BYTES * len(self.topics())
-            refusal = self.refuse_size(name, size)
+        more = growth(self.registry.find(name), request, self.topics())
+        if more and not refusal:
+            refusal = self.refuse_size(name, more)
         reason = None
         if not refusal and request.member_epoch == JOIN_EPOCH and is_sound(request):
             reason = self._upgrade(name)
@@ -246,7 +243,7 @@ class LiveGroups:
         self._note_read(name)
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)
-        if names is not None or pattern is not None or request.member_epoch <= 0:
+        if more or names is not None or pattern is not None or request.member_epoch <= 0:
             self._on_changed(group)
         self._match_later(group)
         return answer, waiting
@@ -258,8 +255,9 @@ class LiveGroups:
     ) -> tuple[StreamsAnswer, asyncio.Future[None] | None]:
         """The answer, and what it has to wait for: what it says is being written."""
         refusal = self._refuse(name, GroupError.GROUP_ID_NOT_FOUND)
-        if request.topology is not None and not refusal:
-            refusal = self.refuse_size(name, topology_bytes(request.topology))
+        more = growth(self.registry.find(name), request, self.topics())
+        if more and not refusal:
+            refusal = self.refuse_size(name, more)
         group = refusal or self._find_streams(name, request.member_epoch)
         if isinstance(group, GroupError):
             reason = f"{name!r} cannot be a streams group: {_REASONS[group]}"
@@ -267,7 +265,7 @@ class LiveGroups:
         answer = group.on_heartbeat(request, self.topics(), self.now_ms())
         waiting = self._journal.write(group)
         self._note_read(name)
-        if request.member_epoch <= 0:
+        if more or answer.assignment is not None or request.member_epoch <= 0:
             self.budget.note(group)
         if answer.assignment is not None or request.member_epoch <= 0:
             self._arm(group)

@@ -28,6 +28,7 @@ from weakref import WeakValueDictionary
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidName
 from headrace.engine.catalog import Group, Topic
+from headrace.engine.coordinator.budget import growth
 from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.values import GroupError, HeartbeatAnswer, ShareRequest
 from headrace.engine.partition import Partition
@@ -97,8 +98,8 @@ class LiveShares:
     async def heartbeat(
         self, name: str, request: ShareRequest, connection: Connection
     ) -> HeartbeatAnswer:
-        said = sum(map(len, request.subscribed_topic_names or ()))
-        no_room = self._groups.refuse_size(name, said) if said else GroupError.NONE
+        more = growth(self.describe(name), request, self._groups.topics())
+        no_room = self._groups.refuse_size(name, more) if more else GroupError.NONE
         group = no_room or self._find(name)
         if isinstance(group, GroupError):
             reason = f"{name!r} is the name of a group of another kind"
@@ -106,7 +107,7 @@ class LiveShares:
                 reason = "all groups together keep as much as they may; try again"
             return HeartbeatAnswer(group, reason, request.member_id, 0, 0, None)
         answer = group.on_heartbeat(request, self._groups.topics(), self._groups.now_ms())
-        if said or request.member_epoch <= 0:
+        if more or request.subscribed_topic_names or request.member_epoch <= 0:
             self._groups.budget.note(group)
         if answer.error != GroupError.NONE:
             return answer

@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 
 from headrace.engine.coordinator.rules import GroupRules
+from headrace.engine.coordinator.sizes import MEMBER_BYTES, TASK_BYTES, text_bytes
 from headrace.engine.coordinator.stored import (
     TOPOLOGY_KEY,
     StreamsRecord,
@@ -55,6 +56,7 @@ from headrace.engine.coordinator.streams.refusals import (
     check_owned,
     check_request,
 )
+from headrace.engine.coordinator.streams.statuses import statuses_of
 from headrace.engine.coordinator.streams.topology import (
     Configured,
     InvalidTopology,
@@ -231,6 +233,25 @@ class StreamsGroup:
         if self._topology is not None:
             yield topology_bytes(self._topology)
 
+    def assigned_bytes(self) -> int:
+        """About what is kept of tasks."""
+        tasks = sum(self._configured.task_counts.values()) if self._members else 0
+        return TASK_BYTES * tasks * (1 + self._standby_replicas)
+
+    def growth(self, request: StreamsRequest) -> int:
+        """About how many bytes more are kept when this was heard, without its tasks: their
+        number has a bound."""
+        member = self._members.get(request.member_id)
+        if member is None and request.member_epoch != JOIN_EPOCH:
+            return 0
+        more = 0
+        if request.topology is not None and request.topology != self._topology:
+            more = topology_bytes(request.topology)
+        if member is None:
+            member = StreamsMember("")
+            more += MEMBER_BYTES + text_bytes(request.member_id)
+        return more + member.growth(request)
+
     def subscribed_topics(self) -> frozenset[str]:
         if not self._members or self._topology is None:
             return frozenset()
@@ -340,34 +361,14 @@ class StreamsGroup:
             None,
             member.member_id,
             member.epoch,
-            self._statuses(member, delay),
+            statuses_of(
+                member, self._topology, self._configured.problem, delay, self._shut_down_by
+            ),
             member.assigned if is_told else None,
             self._endpoint_epoch,
             endpoints,
             self._configured.missing,
         )
-
-    def _statuses(self, member: StreamsMember, delay: str | None) -> tuple[tuple[Status, str], ...]:
-        statuses = []
-        assert self._topology is not None
-        if member.topology_epoch < self._topology.epoch:
-            detail = (
-                f"The member's topology epoch {member.topology_epoch} is behind the group's "
-                f"topology epoch {self._topology.epoch}."
-            )
-            statuses.append((Status.STALE_TOPOLOGY, detail))
-        # A client that is told so stops processing. Members with tasks go on with them.
-        if delay is not None and member.assigned == NOTHING:
-            statuses.append((Status.ASSIGNMENT_DELAYED, delay))
-        if self._configured.problem is not None:
-            statuses.append(self._configured.problem)
-        if self._shut_down_by is not None:
-            detail = (
-                f"Streams group member {self._shut_down_by} encountered a fatal error and "
-                "requested a shutdown for the entire application."
-            )
-            statuses.append((Status.SHUTDOWN_APPLICATION, detail))
-        return tuple(statuses)
 
     def _on_leave(self, request: StreamsRequest) -> StreamsAnswer:
         member = self._members.get(request.member_id)

@@ -21,6 +21,7 @@ while the member's epoch rose is right for every task that it had before.
 
 from __future__ import annotations
 
+from headrace.engine.coordinator.sizes import PAIR_BYTES, text_bytes
 from headrace.engine.coordinator.stored import StoredTasks, StreamsRecord
 from headrace.engine.coordinator.streams.values import (
     NO_TASKS,
@@ -190,8 +191,21 @@ class StreamsMember:
 
     def held_bytes(self) -> int:
         """About what is kept of what it says."""
-        tags = sum(len(key) + len(value) for key, value in self.client_tags)
-        return len(self.process_id) + len(self.rack_id or "") + tags
+        said = text_bytes(self.member_id, self.process_id, self.rack_id, self.client_id)
+        return said + _endpoint_bytes(self.endpoint) + _tags_bytes(self.client_tags)
+
+    def growth(self, request: StreamsRequest) -> int:
+        """By how much more that would be. What it does not say stays as it was."""
+        more = text_bytes(request.client_id) - text_bytes(self.client_id)
+        if request.rack_id is not None:
+            more += text_bytes(request.rack_id) - text_bytes(self.rack_id)
+        if request.process_id is not None:
+            more += text_bytes(request.process_id) - text_bytes(self.process_id)
+        if request.endpoint is not None:
+            more += _endpoint_bytes(request.endpoint) - _endpoint_bytes(self.endpoint)
+        if request.client_tags is not None:
+            more += _tags_bytes(request.client_tags) - _tags_bytes(self.client_tags)
+        return max(0, more)
 
     def may_commit_behind(self, epoch: int, tasks: frozenset[Task]) -> bool:
         """Whether an epoch of the past is good enough for these tasks."""
@@ -239,6 +253,14 @@ class StreamsMember:
         self.state = STABLE if granted == missing else AWAITING
         self.revoke_deadline_ms = None
         self.epoch = target_epoch
+
+
+def _endpoint_bytes(endpoint: Endpoint | None) -> int:
+    return 0 if endpoint is None else text_bytes(endpoint.host)
+
+
+def _tags_bytes(tags: tuple[tuple[str, str], ...]) -> int:
+    return sum([PAIR_BYTES + text_bytes(*tag) for tag in tags])
 
 
 def is_within(some: Held, all_of: Held) -> bool:
