@@ -5,6 +5,7 @@ much of each duration is left.
                      count
     delay, retry     last as long as they were to, whatever the clock shows; sleep counts
     deliver_at       comes when the clock shows that moment
+    dedup ids        are known for as long as a delay lasts
 
 Over a restart the wall clock is all there is. A delay is then what it lacks of its moment,
 and never more than it was to last in all.
@@ -25,6 +26,8 @@ from headrace.record import attribute_headers
 from headrace.testing import ManualClock
 
 TOPIC, GROUP = "orders", "workers"
+WINDOW_MS = 15_000
+YEAR_MS = 365 * 24 * 3_600_000
 durations = st.integers(1, 40).map(lambda number: number * 500)
 jumps = st.integers(-8, 8).map(lambda number: number * 9_000)
 
@@ -51,8 +54,11 @@ class ClockJumps(RuleBasedStateMachine):
         self.disk = MemoryDisk()
         self.clock = ManualClock(autoskip=False)
         self.twins: dict[int, Twin] = {}
+        self.ids: dict[bytes, Twin] = {}
         self.node = self.opened()
-        self.node.create_topic(TOPIC, partitions=1)
+        self.node.create_topic(
+            TOPIC, partitions=1, settings={"dedup": True, "dedup_window_ms": WINDOW_MS}
+        )
         self.node.open_queue(GROUP, [TOPIC], "one", {"max_attempts": 200})
 
     def opened(self) -> Node:
@@ -84,6 +90,18 @@ class ClockJumps(RuleBasedStateMachine):
     @rule()
     def publish_plain(self) -> None:
         self.publish(Twin("pending", self.clock.now_ms()))
+
+    @rule(name=st.sampled_from([b"one", b"two", b"three"]))
+    def publish_once(self, name: bytes) -> None:
+        headers = attribute_headers(dedup_id=name, delay_ms=YEAR_MS)
+        (published,) = self.node.publish(TOPIC, [Outgoing(b"v", headers=headers)])
+        known = self.ids.get(name)
+        if known is None or known.left_ms <= 0:
+            assert not published.duplicate
+        elif not known.is_vague:
+            assert published.duplicate
+        if not published.duplicate:
+            self.ids[name] = Twin("known", self.clock.now_ms(), left_ms=WINDOW_MS)
 
     @rule(visibility_ms=durations, count=st.integers(1, 5))
     def lease(self, visibility_ms: int, count: int) -> None:
@@ -153,6 +171,9 @@ class ClockJumps(RuleBasedStateMachine):
             elif twin.delay_ms or twin.moment_ms:
                 # A delay that was over counts from its own moment again, if nobody had it.
                 self.judge_again(twin, now_ms)
+        for known in self.ids.values():
+            # By the clock it may be over or not, but it does not last longer than in all.
+            known.left_ms, known.is_vague = WINDOW_MS, True
         self.pass_time(0, ())
 
     def judge_again(self, twin: Twin, now_ms: int) -> None:
@@ -166,6 +187,9 @@ class ClockJumps(RuleBasedStateMachine):
                 twin.state, twin.left_ms = "delayed", left_ms
 
     def pass_time(self, duration_ms: int, states: tuple[str, ...]) -> None:
+        if "delayed" in states:
+            for known in self.ids.values():
+                known.left_ms -= duration_ms
         for twin in self.twins.values():
             if twin.state in states:
                 twin.left_ms -= duration_ms

@@ -2,8 +2,8 @@
 
     leases, transactions      go on where they were. Who holds them may be on a machine
                               that slept with this one
-    delays, retries, lives    go on where they were too, but what the machine has slept
-                              did go by
+    delays, retries, lives,   go on where they were too, but what the machine has slept
+    windows of dedup ids      did go by
     `deliver_at`, retention   follow the wall clock: these are moments on the calendar
 
 A step is a sum that is added to due times in memory. On disk stays what was written, by
@@ -23,6 +23,7 @@ import msgspec
 
 from headrace.engine import state as events
 from headrace.engine.queue import QueueView
+from headrace.engine.state_log import StateLog, Waiting
 
 if TYPE_CHECKING:
     from headrace.engine.broker import Broker
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
 LASTING = (events.Granted, events.Extended, events.Retried)
 
 
-def begun_at(
-    event: events.Granted | events.Extended | events.Retried, now_ms: int
-) -> events.Granted | events.Extended | events.Retried:
-    """The same, as if it had been written now."""
-    by_ms = now_ms - event.at
+Lasting = events.Granted | events.Extended | events.Retried
+
+
+def begun_at(event: Lasting, at_ms: int) -> Lasting:
+    """The event as if it had been written at another time."""
+    by_ms = at_ms - event.at
     if isinstance(event, events.Retried):
-        return msgspec.structs.replace(event, at=now_ms, due=event.due + by_ms)
-    return msgspec.structs.replace(event, at=now_ms, until=event.until + by_ms)
+        return msgspec.structs.replace(event, at=at_ms, due=event.due + by_ms)
+    return msgspec.structs.replace(event, at=at_ms, until=event.until + by_ms)
 
 
 def move_along(broker: Broker, by_ms: int, slept_ms: int) -> None:
@@ -48,6 +50,10 @@ def move_along(broker: Broker, by_ms: int, slept_ms: int) -> None:
     for partition in broker.topics:
         if partition.scanner is not None:
             partition.scanner.on_clock_set(lived_ms)
+        if partition.dedup is not None:
+            partition.dedup.on_clock_set(lived_ms)
+        if partition.state is not None and partition.state.waiting:
+            _move_waiting(partition.state, by_ms, lived_ms)
         for view in partition.views.values():
             move_view(view, by_ms, lived_ms)
     for serving in broker.groups.all_serving():
@@ -56,6 +62,15 @@ def move_along(broker: Broker, by_ms: int, slept_ms: int) -> None:
     broker.transactions.on_clock_set(by_ms)
     broker.duties.on_clock_set(lived_ms)
     broker.follower.on_clock_set(by_ms)
+
+
+def _move_waiting(state: StateLog, by_ms: int, lived_ms: int) -> None:
+    """What is written but not synced yet was meant for the time of before."""
+    for number, (end, view, event) in enumerate(state.waiting):
+        if isinstance(event, LASTING):
+            moved_by_ms = lived_ms if isinstance(event, events.Retried) else by_ms
+            moved = begun_at(event, event.at + moved_by_ms)
+            state.waiting[number] = Waiting(end, view, moved)
 
 
 def move_view(view: QueueView, by_ms: int, lived_ms: int) -> None:

@@ -13,6 +13,10 @@ number at a time, and every `remember` frees two more, which outruns what it add
 An id that came again after its window has two places in the order; the older one no
 longer matches its entry and frees nothing.
 
+The window has a time of its own, so that a clock that is set costs one sum however many
+ids there are: `on_clock_set` adds up by how much, and every time that comes in is less
+that.
+
 Ids longer than 16 bytes are kept as digests. These are 17 bytes long, so no digest
 can ever equal an id that is short enough to be kept as it is.
 
@@ -39,7 +43,7 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 class DedupWindow:
     """The ids of one partition."""
 
-    __slots__ = ("_entries", "_ids", "_ids_max", "_values", "_window_ms", "evicted")
+    __slots__ = ("_entries", "_ids", "_ids_max", "_set_by_ms", "_values", "_window_ms", "evicted")
 
     def __init__(self, window_ms: int, ids_max: int) -> None:
         if window_ms < 1 or ids_max < 1:
@@ -48,6 +52,8 @@ class DedupWindow:
             )
         self._window_ms = window_ms
         self._ids_max = ids_max
+        # By how much the clock was set since the first id came.
+        self._set_by_ms = 0
         self._entries: dict[bytes, int] = {}
         self._ids: deque[bytes] = deque()
         self._values: deque[int] = deque()
@@ -62,7 +68,9 @@ class DedupWindow:
         """The offset at which this id was first published within the window;
         None means that it is new, or was too long ago, or was evicted."""
         value = self._entries.get(_kept(dedup_id))
-        if value is None or now_ms - (value >> _OFFSET_BITS) >= self._window_ms:
+        if value is None:
+            return None
+        if now_ms - self._set_by_ms - (value >> _OFFSET_BITS) >= self._window_ms:
             return None
         return value & _OFFSET_MASK
 
@@ -71,6 +79,7 @@ class DedupWindow:
         window of an earlier publication, the earlier one stands. Ids are
         remembered in the order of the log: an offset that steps back raises."""
         kept = _kept(dedup_id)
+        timestamp_ms -= self._set_by_ms
         earlier = self._entries.get(kept)
         if earlier is not None and timestamp_ms - (earlier >> _OFFSET_BITS) < self._window_ms:
             return
@@ -94,7 +103,11 @@ class DedupWindow:
     def expire(self, now_ms: int) -> int:
         """Free ids whose window is over; how many were freed. One call frees at
         most EXPIRED_PER_CALL_MAX, so that a full window never stalls its caller."""
-        return self._free_expired(now_ms, EXPIRED_PER_CALL_MAX)
+        return self._free_expired(now_ms - self._set_by_ms, EXPIRED_PER_CALL_MAX)
+
+    def on_clock_set(self, by_ms: int) -> None:
+        """The clock was set: what is left of every id's window stays."""
+        self._set_by_ms += by_ms
 
     def truncate_to(self, offset: int) -> None:
         """Forget what was published at and above this offset."""
@@ -103,12 +116,12 @@ class DedupWindow:
             if self._entries.get(kept_id) == value:
                 del self._entries[kept_id]
 
-    def _free_expired(self, now_ms: int, places_max: int) -> int:
+    def _free_expired(self, own_ms: int, places_max: int) -> int:
         """Walk the oldest places whose time is over. A place with a later time
         in front of it waits: times of producers may run backwards a little."""
         freed = 0
         for _ in range(min(places_max, len(self._values))):
-            if now_ms - (self._values[0] >> _OFFSET_BITS) < self._window_ms:
+            if own_ms - (self._values[0] >> _OFFSET_BITS) < self._window_ms:
                 break
             freed += self._free_oldest()
         return freed

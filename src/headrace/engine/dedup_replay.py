@@ -30,7 +30,8 @@ from headrace.record import (
 
 
 def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow | None:
-    """What was published within the window; None where the topic has none."""
+    """What was published within the window; None where the topic has none. What has a time
+    that is still to come, by a clock that was ahead, counts from now on."""
     if not settings.dedup:
         return None
     window = DedupWindow(settings.dedup_window_ms, DEDUP_IDS_PER_PARTITION_MAX)
@@ -42,7 +43,7 @@ def load_window(log: Log, settings: TopicSettings, now_ms: int) -> DedupWindow |
         if not header.is_control and not log.aborted.has_aborted(header):
             batch = data[position : position + header.size_bytes]
             for dedup_id, record in _ids_in(batch, header):
-                window.remember(dedup_id, record.offset, record.timestamp_ms)
+                window.remember(dedup_id, record.offset, min(record.timestamp_ms, now_ms))
     return window
 
 

@@ -74,6 +74,21 @@ def test_the_oldest_ids_go_first_when_there_are_too_many() -> None:
     assert [window.find(b"%d" % number, 5_000) for number in range(5)] == [None, None, 2, 3, 4]
 
 
+def test_a_clock_that_is_set_moves_all_ids_along() -> None:
+    window = DedupWindow(WINDOW_MS, 10)
+    window.remember(b"a", 1, 5_000)
+    for by_ms in (1_000_000, -3_000_000):
+        window.on_clock_set(by_ms)
+    now_ms = 5_500 - 2_000_000
+    window.remember(b"a", 2, now_ms)
+    window.remember(b"b", 3, now_ms)
+    assert window.find(b"a", now_ms + 499) == 1
+    assert window.find(b"a", now_ms + 500) is None
+    assert window.find(b"b", now_ms + 999) == 3
+    assert window.expire(now_ms + 999) == 1
+    assert window.expire(now_ms + 1_000) == 1
+
+
 def test_a_time_far_ahead_does_not_let_memory_grow() -> None:
     window = DedupWindow(WINDOW_MS, 50)
     window.remember(b"from the future", 0, 10**12)

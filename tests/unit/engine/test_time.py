@@ -8,6 +8,7 @@ import pytest
 
 from headrace.core.errors import StaleReceipt, TooManyLeases
 from headrace.core.values import MessageId
+from headrace.engine.clock_steps import move_along
 
 TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 
@@ -192,6 +193,23 @@ def test_retries_back_off_and_a_nack_may_say_when(bench: Any) -> None:
     bench.node.nack(bench.group, bench.receipts(), delay_ms=7)
     bench.skip(7)
     assert bench.lease()[0].attempt == 5
+
+
+def test_a_retry_lasts_as_long_as_it_is_to_where_the_clock_is_set_before_it_is_safe(
+    bench: Any,
+) -> None:
+    bench.make()
+    bench.publish(b"x")
+    (receipt,) = bench.receipts(1)
+    broker = bench.node._broker
+    with bench.node._writing() as (now_ms, commit):
+        group = broker.groups.named(bench.group)
+        broker.settling.nack(group, [receipt], 10_000, None, now_ms, commit)
+        move_along(broker, 3_600_000, 0)
+    bench.skip(3_600_000 + 9_999)
+    assert bench.values() == []
+    bench.skip(1)
+    assert bench.values() == [b"x"]
 
 
 def test_a_consumer_holds_no_more_than_its_cap(bench: Any) -> None:

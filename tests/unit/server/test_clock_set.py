@@ -59,6 +59,31 @@ def test_a_group_that_comes_after_the_clock_was_set_waits_as_long_as_the_others(
     play(scenario)
 
 
+def test_ids_are_known_as_long_as_they_are_to_be() -> None:
+    async def publish(node: Node, offset: int, *, again: bool) -> None:
+        once = Outgoing(b"once", headers=attribute_headers(dedup_id=b"one"))
+        (published,) = await node.calls.run(Face.publish, "orders", [once])
+        assert (published.offset, published.duplicate) == (offset, again)
+
+    async def scenario(node: Node) -> None:
+        settings = {"dedup": True, "dedup_window_ms": 60_000}
+        await node.calls.run(Face.create_topic, "orders", partitions=1, settings=settings)
+        await publish(node, 0, again=False)
+        node.clock.skip(30)
+        for jump in (3_600, -7_200, 40 * DAY, -80 * DAY):
+            node.clock.jump(jump)
+            await publish(node, 0, again=True)
+        node.clock.skip(29)
+        await publish(node, 0, again=True)
+        node.clock.skip(1)
+        await publish(node, 1, again=False)
+        # A machine that slept did not stop its publishers' clocks.
+        node.clock.sleep(60)
+        await publish(node, 2, again=False)
+
+    play(scenario)
+
+
 def test_who_waits_is_woken_when_a_moment_has_come_by_a_set_clock() -> None:
     async def scenario(node: Node) -> None:
         await node.calls.run(Face.create_topic, "orders", partitions=1)
