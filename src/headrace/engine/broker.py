@@ -115,11 +115,13 @@ class Broker:
         read_only: bool = False,
         free_bytes_min: int = 0,
         on_full: Callable[[], bool] = lambda: False,
+        keep_reserve: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_full` is asked to make room when acks cannot be written."""
+        """`on_full` is asked to make room when acks cannot be written, and `keep_reserve`,
+        now and then, to hold back some for that."""
         self._disk = disk
         self._on_full = on_full
-        self.space = Space(disk, free_bytes_min)
+        self.space = Space(disk, free_bytes_min, keep_reserve)
         self._producer_id = self._producer_ids_end = 0
         self.read_only = read_only
         self.metadata = Metadata(disk, now_ms, read_only=read_only)
@@ -413,7 +415,7 @@ class Broker:
         """Retention and compaction, for every partition. What is given up on the way
         is a move: whoever calls waits for those. What a full disk has no room for is done
         next time."""
-        self.space.look()
+        self.space.keep()
         share_bytes = self.replay_share()
         for partition in list(self.topics):
             try:

@@ -54,6 +54,7 @@ class Embedded(Served):
             read_only=claimed is None,
             free_bytes_min=free_bytes_min,
             on_full=lambda: give_up_reserve(disk),
+            keep_reserve=lambda: keep_reserve(disk),
         )
         report_troubles(self._broker)
         if auto_create:
@@ -201,7 +202,6 @@ class Embedded(Served):
         passed_ms = now_ms - self._time.stepped_ms
         if passed_ms - self._maintained_ms >= MAINTAIN_MS:
             self._maintained_ms = passed_ms
-            keep_reserve(self._disk)
             self._broker.maintain(now_ms)
 
     # Waiting.

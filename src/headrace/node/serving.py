@@ -17,6 +17,7 @@ from headrace.core import limits
 from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.event_log import log_event
 from headrace.core.node_settings import Address, NodeSettings
+from headrace.core.ports import Disk, Entropy
 from headrace.engine.broker import Broker
 from headrace.engine.creation_rate import CreationRate
 from headrace.node.figures import node_figures
@@ -74,6 +75,18 @@ class OpenSpans(Protocol):
 DESCRIPTORS_BESIDE = 64
 
 
+def open_broker(disk: Disk, entropy: Entropy, now_ms: int, settings: NodeSettings) -> Broker:
+    with plain_refusals():
+        return Broker(
+            disk,
+            entropy,
+            now_ms,
+            free_bytes_min=settings.free_bytes_min,
+            on_full=lambda: give_up_reserve(disk),
+            keep_reserve=lambda: keep_reserve(disk),
+        )
+
+
 async def serve(
     settings: NodeSettings,
     on_ready: Callable[[Ready], None],
@@ -88,14 +101,7 @@ async def serve(
     try:
         identity = check_format(disk)
         keep_reserve(disk)
-        with plain_refusals():
-            broker = Broker(
-                disk,
-                entropy,
-                clock.now_ms(),
-                free_bytes_min=settings.free_bytes_min,
-                on_full=lambda: give_up_reserve(disk),
-            )
+        broker = open_broker(disk, entropy, clock.now_ms(), settings)
         broker.topics.auto_create_partitions = settings.auto_create_partitions
         broker.topics.check_records = settings.check_records
         broker.duties.keep(

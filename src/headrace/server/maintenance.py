@@ -93,7 +93,7 @@ class Maintenance:
     async def round(self, *, compacted_only: bool = False) -> None:
         """Everything that is due now."""
         self._slice_end = self._loop.time() + SLICE_SECONDS
-        self._broker.space.look()
+        self._broker.space.keep()
         share_bytes = self._broker.replay_share()
 
         def make(partition: Partition, now_ms: int) -> Steps:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from headrace.calls import Face
+from headrace.core.node_settings import NodeSettings
 from headrace.core.settings import TopicSettings
 from headrace.engine import state_log
 from headrace.engine.broker import Broker
 from headrace.engine.partition import Partition
 from headrace.log.segment import Segment
+from headrace.node.serving import open_broker
 from headrace.platform.clock import SystemClock
+from headrace.platform.directory import RESERVE_FILE, give_up_reserve, keep_reserve
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch, check_batch
@@ -91,6 +94,20 @@ def test_compaction_reads_in_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> 
         assert kept[-1] == 199
         assert not bench.copies()
         await bench.service.close()
+
+    play(scenario)
+
+
+def test_the_reserve_for_a_full_disk_is_made_again_while_the_node_serves() -> None:
+    async def scenario() -> None:
+        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
+        broker = open_broker(disk, entropy, clock.now_ms(), NodeSettings())
+        service = Service(broker, disk, clock, entropy, node_id=0, cluster_id="c")
+        keep_reserve(disk)
+        assert give_up_reserve(disk)
+        await service.maintenance.round()
+        assert disk.exists(RESERVE_FILE)
+        await service.close()
 
     play(scenario)
 
