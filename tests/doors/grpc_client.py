@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -31,8 +31,9 @@ class GrpcClient:
         answer = self.messages.Publish(pb.PublishRequest(topic=topic, messages=messages))
         return list(answer.places)
 
-    def lease(self, topic: str, group: str, **named: Any) -> list[Any]:
-        wanted = pb.LeaseRequest(topics=[topic], group=group, **named)
+    def lease(self, topics: str | Sequence[str], group: str, **named: Any) -> list[Any]:
+        topics = [topics] if isinstance(topics, str) else topics
+        wanted = pb.LeaseRequest(topics=topics, group=group, **named)
         return list(self.queues.Lease(wanted, timeout=SECONDS).messages)
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ import httpx
 import pytest
 from tests.doors.conftest import done, refused
 
+from headrace.core import limits
+
 
 def subscribe(http: httpx.Client, group: str, *topics: str) -> dict[str, Any]:
     body = {"group": group, "topics": list(topics), "client_id": "billing app"}
@@ -17,6 +19,25 @@ def subscribe(http: httpx.Client, group: str, *topics: str) -> dict[str, Any]:
 
 def member_path(group: str, member: dict[str, Any]) -> str:
     return f"/groups/{group}/members/{member['member_id']}"
+
+
+def test_a_topic_that_is_subscribed_to_twice_is_read_once(http: httpx.Client, topic: str) -> None:
+    member = subscribe(http, topic, topic, topic)
+    assert member["assignments"] == {topic: [0]}
+    assert member["assigned_partitions"] == [0]
+    changed = {"topics": [topic] * 3}
+    again = done(http.put(f"{member_path(topic, member)}/topics", json=changed))
+    assert again["assignments"] == {topic: [0]}
+
+
+def test_a_subscription_names_so_many_topics(http: httpx.Client, topic: str) -> None:
+    names = [f"{topic}-{number}" for number in range(limits.TOPICS_PER_CALL_MAX + 1)]
+    member = subscribe(http, topic, topic)
+    for answer in (
+        http.post("/subscribe", json={"group": topic, "topics": names}),
+        http.put(f"{member_path(topic, member)}/topics", json={"topics": names}),
+    ):
+        assert "1,001 topics in one call; at most 1,000" in refused(answer, 429, "limit-exceeded")
 
 
 def test_a_topic_is_made_listed_changed_grown_and_deleted(http: httpx.Client, name: str) -> None:

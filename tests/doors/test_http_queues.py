@@ -9,6 +9,8 @@ import httpx
 import pytest
 from tests.doors.conftest import DoorsProcess, done, refused
 
+from headrace.core import limits
+
 
 def publish(http: httpx.Client, topic: str, *values: Any, **attributes: Any) -> None:
     body = {"messages": [{"value": value, **attributes} for value in values]}
@@ -111,6 +113,13 @@ def test_dead_letters_are_listed_shown_redriven_and_purged(http: httpx.Client, t
     assert done(http.post(f"{path}/purge", json={"reason": "nothing like it"}))["purged"] == 0
     assert done(http.post(f"{path}/purge", json={"all": True}))["purged"] == 3
     assert done(http.get(path))["messages"] == []
+
+
+@pytest.mark.parametrize("act", ["redrive", "purge"])
+def test_one_request_names_so_many_dead_letters(http: httpx.Client, topic: str, act: str) -> None:
+    ids = [f"{topic}.dlq:0:0"] * (limits.LISTED_ITEMS_MAX + 1)
+    answer = http.post(f"/topics/{topic}/dead-letters/{act}", json={"ids": ids})
+    assert "10000" in refused(answer, 400, "invalid-argument")
 
 
 def test_priorities_are_served_in_order_and_counted(http: httpx.Client, topic: str) -> None:

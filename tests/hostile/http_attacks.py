@@ -29,6 +29,20 @@ async def many_values_in_one_body(target: Target) -> None:
     await target.ask("POST", f"/topics/{BOMBED}/messages", content)
 
 
+async def one_topic_named_200_000_times(target: Target) -> None:
+    """Lists of one name, as long as a body may be, wherever topics are named."""
+    names = ["held"] * 200_000
+    group = target.fresh("repeater")
+    await target.ask("POST", f"/queues/{group}/lease", {"topics": names, "wait": 5})
+    await target.ask("POST", "/subscribe", {"topics": names, "group": f"{group}-s"})
+    dequeue = {"op": "dequeue", "id": 1, "topics": names, "group": group, "credit": 10}
+    async with target.connect(target.http) as peer:
+        await peer.send(target.upgrade())
+        await peer.reader.readuntil(b"\r\n\r\n")
+        await peer.send(masked(TEXT, json.dumps(dequeue).encode()))
+        await peer.reader.read(65_536)
+
+
 async def heads_that_never_end(target: Target) -> None:
     async with target.connect(target.http) as peer:
         await peer.send(b"GET /topics HTTP/1.1\r\n")

@@ -35,6 +35,7 @@ ATTACKS = (
     Attack(kafka_attacks.catastrophic_patterns),
     Attack(http_attacks.deep_json, 3),
     Attack(http_attacks.many_values_in_one_body, 5),
+    Attack(http_attacks.one_topic_named_200_000_times, 3),
     # No requests at all.
     Attack(kafka_attacks.bad_frames),
     Attack(kafka_attacks.names_that_are_no_text),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from headrace.calls.served import Served
+from headrace.core.name_lists import distinct_topics
 from headrace.core.values import (
     DeadLetter,
     DelayedMessage,
@@ -42,6 +43,7 @@ class LetterCalls(Served):
         """What became of the delayed messages of these topics; without names, of all
         topics where there were any."""
         known = self._broker.topics
+        topics = None if topics is None else distinct_topics(topics)
 
         def find() -> list[Partition]:
             named = known if topics is None else chain(*map(self._partitions_named, topics))

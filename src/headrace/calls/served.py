@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from headrace.core.errors import UnknownGroup
+from headrace.core.name_lists import distinct_topics
 from headrace.core.ports import Clock
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker, Deleted
@@ -117,4 +118,4 @@ class Served(ABC):
         return self._broker.topics.partitions(self._broker.topics.named(topic))
 
     def _topics_named(self, names: Sequence[str]) -> list[Topic]:
-        return [self._broker.topics.named(name) for name in names]
+        return [self._broker.topics.named(name) for name in distinct_topics(names)]

@@ -49,7 +49,14 @@ from headrace.core.errors import (
     UnknownTopic,
 )
 from headrace.core.limits import ERROR_CHARACTERS_MAX, LEASE_MESSAGES_MAX, NAME_CHARACTERS_MAX
-from headrace.core.values import Delivery, LeaseRequest, QueueStatistics, Receipt, check_name
+from headrace.core.name_lists import distinct_topics
+from headrace.core.values import (
+    Delivery,
+    LeaseRequest,
+    QueueStatistics,
+    Receipt,
+    check_name,
+)
 
 T = TypeVar("T")
 
@@ -80,7 +87,7 @@ def topic_names(topics: str | Iterable[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(check_name("topic", name) for name in given))
     if not names:
         raise InvalidArgument("name at least one topic")
-    return names
+    return tuple(distinct_topics(names))
 
 
 class Queue(Generic[T]):
@@ -386,8 +393,9 @@ class Queue(Generic[T]):
 
     def add_topics(self, *topics: str) -> None:
         added = topic_names(topics)
+        changed = topic_names((*self._topics, *added))
         self.check().open_queue(self.group, added, self.consumer, None)
-        self._topics = topic_names((*self._topics, *added))
+        self._topics = changed
 
     def remove_topics(self, *topics: str) -> None:
         """Take nothing more from these. What is leased already stays leased."""

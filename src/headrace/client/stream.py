@@ -405,7 +405,7 @@ class Stream(Generic[T]):
         with self._lock:
             backend = self.check()
             added = tuple(name for name in topic_names(topics) if name not in self._topics)
-            changed = (*self._topics, *added)
+            changed = topic_names((*self._topics, *added))
             if self._membership is None:
                 self._progress.place(starting_offsets(backend, self._places(backend, added), start))
             else:

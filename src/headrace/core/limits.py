@@ -28,6 +28,9 @@ TOPICS_MAX: Final = 10_000
 REFUSED_TOPICS_MAX: Final = 10_000
 REFUSED_TOPIC_MS: Final = 60 * 60 * 1000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
+# Topics that one call may name, at any door. Each may have as many partitions, all of which
+# the call looks at.
+TOPICS_PER_CALL_MAX: Final = 1_000
 GROUPS_MAX: Final = 10_000
 # Queue groups that read one topic: each is shown every message as it comes, and holds at
 # least a byte of it.

@@ -19,6 +19,7 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
+from headrace.core.name_lists import distinct_topics
 from headrace.core.values import Delivery, LeaseRequest
 from headrace.engine.leasing import check_lease
 from headrace.server.aftermath import Aftermath
@@ -45,6 +46,7 @@ async def open_leasing(
     if not topics:
         raise InvalidArgument("name at least one topic to lease from")
     # What is wrong is said before a group is made for it.
+    topics = distinct_topics(topics)
     check_lease(consumer, 1, visibility_ms)
     await scan_ahead(calls, topics)
     await calls.run_in_slices(

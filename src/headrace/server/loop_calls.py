@@ -29,6 +29,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles
+from headrace.core.name_lists import distinct_topics
 from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
@@ -190,15 +191,11 @@ class Watch:
     def __init__(self, service: Service, topics: Sequence[str]) -> None:
         self.news = asyncio.Event()
         self._service = service
-        self._names = topics
+        self._names = distinct_topics(topics)
         self._seen: list[tuple[bytes, int] | None] = []
         self._partitions: list[Partition] = []
         self._listen()
         service.watch(self._on_changed)
-
-    @property
-    def partition_count(self) -> int:
-        return len(self._partitions)
 
     def _on_changed(self) -> None:
         self._listen()

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.core.name_lists import distinct_topics
 from headrace.engine.partition import Partition
 from headrace.server.wait_queue import Waiter, WaitQueue
 
@@ -38,7 +39,7 @@ class Sought:
 
     def __init__(self, service: Service, topics: Sequence[str] | None) -> None:
         self._service = service
-        self._topics = topics
+        self._topics = None if topics is None else distinct_topics(topics)
         self._seen: list[tuple[bytes, int] | None] = []
         self.partitions: Sequence[Partition] = ()
         self.refresh()
@@ -66,6 +67,12 @@ class Sought:
             for partition in topics.partitions(topic)
         ]
         return True
+
+
+def count_partitions(service: Service, topics: Sequence[str]) -> int:
+    """How many partitions these topics have together; no list of them is made."""
+    known = service.broker.topics.catalog.topics
+    return sum(known[name].partitions for name in topics if name in known)
 
 
 class SoughtPartitions(Sought):

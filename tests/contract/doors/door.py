@@ -117,7 +117,7 @@ class Door(Protocol):
 
     def lease(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         group: str,
         count: int = 10,
         *,

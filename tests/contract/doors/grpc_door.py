@@ -97,7 +97,7 @@ class GrpcDoor:
 
     def lease(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         group: str,
         count: int = 10,
         *,
@@ -106,7 +106,9 @@ class GrpcDoor:
     ) -> list[Leased]:
         named = {} if visibility is None else {"visibility_ms": round(visibility * 1000)}
         with _refusing():
-            found = self._client.lease(topic, group, count=count, settings=_text(settings), **named)
+            found = self._client.lease(
+                topics, group, count=count, settings=_text(settings), **named
+            )
         return [
             Leased(
                 _seen(each.id, each), each.receipt, each.attempt, each.max_attempts,

@@ -69,7 +69,7 @@ class HttpDoor:
 
     def lease(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         group: str,
         count: int = 10,
         *,
@@ -77,7 +77,7 @@ class HttpDoor:
         settings: Mapping[str, Any] = {},
     ) -> list[Leased]:
         body = {
-            "topics": [topic], "count": count, "visibility": visibility, "settings": settings
+            "topics": names(topics), "count": count, "visibility": visibility, "settings": settings
         }  # fmt: skip
         return list(map(leased, self._ask("POST", f"/queues/{group}/lease", body)["messages"]))
 
@@ -238,6 +238,10 @@ def _headers_in(shown: Mapping[str, Any]) -> dict[str, bytes | None]:
 
 def _milliseconds(moment: str | None) -> int | None:
     return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def names(topics: str | Sequence[str]) -> list[str]:
+    return [topics] if isinstance(topics, str) else list(topics)
 
 
 def leased(shown: Mapping[str, Any]) -> Leased:

@@ -79,7 +79,7 @@ class SdkDoor:
 
     def lease(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         group: str,
         count: int = 10,
         *,
@@ -87,7 +87,7 @@ class SdkDoor:
         settings: Mapping[str, Any] = {},
     ) -> list[Leased]:
         with _refusing():
-            queue = self._handle.queue(topic, group, visibility=visibility, **settings)
+            queue = self._handle.queue(topics, group, visibility=visibility, **settings)
             self._last = queue
             leased = queue.lease(count)
         for each in leased:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from tests.contract.doors.door import Act, Leased, New, Place, Refused
-from tests.contract.doors.http_door import HttpDoor, leased, new_body, places
+from tests.contract.doors.http_door import HttpDoor, leased, names, new_body, places
 from websockets.sync.client import connect
 
 WAIT_SECONDS = 60
@@ -74,7 +74,7 @@ class SocketDoor(HttpDoor):
 
     def lease(
         self,
-        topic: str,
+        topics: str | Sequence[str],
         group: str,
         count: int = 10,
         *,
@@ -83,7 +83,7 @@ class SocketDoor(HttpDoor):
     ) -> list[Leased]:
         """One subscription for each: stopped, it has sent what was ready."""
         opened = self._exchange(
-            op="dequeue", topics=[topic], group=group, credit=count, visibility=visibility,
+            op="dequeue", topics=names(topics), group=group, credit=count, visibility=visibility,
             settings=settings,
         )  # fmt: skip
         stopped = self._send(op="stop", subscription=opened["id"])

@@ -6,6 +6,7 @@ from tests.contract.doors.door import Act, Door, Leased, New
 from tests.contract.doors.socket_door import BESIDE
 from tests.contract.doors.test_messages import refused
 
+from headrace.core import limits
 from headrace.testing import ManualClock
 from headrace.wire.http import frames
 
@@ -42,6 +43,29 @@ def test_a_lease_takes_no_more_than_it_was_asked_to(door: Door, topic: str, grou
     door.publish(topic, *(New(b"%d" % number) for number in range(5)))
     assert values(door.lease(topic, group, 2)) == [b"0", b"1"]
     assert values(door.lease(topic, group, 10)) == [b"2", b"3", b"4"]
+
+
+def test_a_topic_that_is_named_twice_gives_each_message_once(
+    door: Door, topic: str, group: str
+) -> None:
+    door.publish(topic, New(b"a"), New(b"b"), New(b"c"))
+    leased = door.lease([topic, topic], group)
+    assert values(leased) == [b"a", b"b", b"c"]
+    assert door.settle("ack", receipts(leased)) == [None] * 3
+    assert (door.counts(group).leased, door.counts(group).delivered) == (0, 3)
+
+
+def test_more_topics_than_one_call_may_name_are_refused_before_a_group_is_made(
+    door: Door, topic: str, group: str
+) -> None:
+    most = limits.TOPICS_PER_CALL_MAX
+    names = [f"{topic}-{number}" for number in range(most)]
+    with refused("limit-exceeded", f"{most + 1:,} topics", f"at most {most:,}"):
+        door.lease([topic, *names], group)
+    assert group not in door.groups()
+    # As many as there may be are looked for.
+    with refused("unknown-topic"):
+        door.lease(names, group)
 
 
 def test_a_nacked_message_comes_back_after_its_delay(

@@ -15,6 +15,7 @@ from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.node_settings import NodeSettings
 from headrace.core.values import Outgoing
 from headrace.engine.broker import Broker
+from headrace.engine.topics import Topics
 from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
@@ -170,6 +171,67 @@ def test_watches_are_limited_in_number_in_size_and_in_partitions(
         granted = other.send("watch", [TOPIC])
         await let_others_run()
         assert granted not in other.answers()
+
+    on_a_node(scenario)
+
+
+def test_a_topic_that_is_named_twice_is_watched_and_leased_from_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two of the watch, and two of the lease.
+    monkeypatch.setattr(limits, "REMOTE_WATCHED_PARTITIONS_MAX", 4)
+
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        watch = client.send("watch", [TOPIC, TOPIC])
+        first = client.send("lease", GROUP, [TOPIC, TOPIC], "worker", 10, None, 20_000, None)
+        await let_others_run()
+        assert not client.answers().keys() & {watch, first}
+        await client.ask("publish", TOPIC, [Outgoing(b"%d" % number) for number in range(3)])
+        again = await client.ask("lease", GROUP, [TOPIC] * 3, "worker", 10, None, 0, None)
+        leased = [*client.answers()[first], *again]
+        assert sorted(each.value for each in leased) == [b"0", b"1", b"2"]
+        assert {each.attempt for each in leased} == {1}
+
+    on_a_node(scenario)
+
+
+def test_every_call_that_names_topics_may_name_so_many() -> None:
+    names = [f"t{number}" for number in range(limits.TOPICS_PER_CALL_MAX + 1)]
+
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        await client.ask("join_stream", "readers", [TOPIC], "member", "earliest")
+        for call in (
+            ("watch", names),
+            ("open_queue", "new", names, "worker", None),
+            ("lease", GROUP, names, "worker", 1, None, 20_000, None),
+            ("next_due_ms", GROUP, names),
+            ("join_stream", "readers", names, "other", "earliest"),
+            ("change_stream", "readers", "member", names),
+            ("queue_statistics", GROUP, names),
+            ("delayed_totals", names),
+        ):
+            with pytest.raises(LimitExceeded, match="1,001 topics in one call; at most 1,000"):
+                await client.ask(*call)
+
+    on_a_node(scenario)
+
+
+def test_partitions_of_a_wait_are_counted_before_they_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(node: Node) -> None:
+        client = await node.client()
+        monkeypatch.setattr(limits, "REMOTE_WATCHED_PARTITIONS_MAX", 1)
+        monkeypatch.setattr(Topics, "partitions", lambda *_: pytest.fail("they are listed"))
+        for call in (
+            ("watch", [TOPIC]),
+            ("lease", GROUP, [TOPIC], "worker", 1, None, 20_000, None),
+        ):
+            with pytest.raises(LimitExceeded, match="too many partitions"):
+                await client.ask(*call)
+        monkeypatch.undo()
 
     on_a_node(scenario)
 

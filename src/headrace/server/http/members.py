@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from headrace.core import limits
@@ -33,7 +33,7 @@ class UnknownMember(HeadraceError, LookupError):
 
 
 class Member:
-    def __init__(self, group: str, id: str, topics: list[str]) -> None:
+    def __init__(self, group: str, id: str, topics: Sequence[str]) -> None:
         self.group = group
         self.id = id
         self.topics = topics

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.calls import Face
+from headrace.core import limits
 from headrace.core.values import LaneStatistics, QueueStatistics
 from headrace.server.http.route import Call
 from headrace.server.http.shown import moment
@@ -66,11 +67,19 @@ async def delay(call: Call) -> group_bodies.DelayStatistics:
                 next_due=moment(due_ms),
             )
         )
-    totals = await call.run(Face.delayed_totals, names)
+    totals = []
+    for some in [None] if names is None else _in_parts(names):
+        totals += await call.run(Face.delayed_totals, some)
     return group_bodies.DelayStatistics(
         groups=found,
         topics=[group_bodies.DelayTotals(**each._asdict()) for each in totals],
     )
+
+
+def _in_parts(names: list[str]) -> list[list[str]]:
+    """A group may read more topics than one call may name."""
+    most = limits.TOPICS_PER_CALL_MAX
+    return [names[start : start + most] for start in range(0, len(names), most)]
 
 
 async def priority(call: Call) -> group_bodies.PriorityStatistics:

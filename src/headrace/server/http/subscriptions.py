@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument, StaleGeneration
+from headrace.core.name_lists import distinct_topics
 from headrace.core.values import StreamRecord
 from headrace.server.http.members import HEARTBEAT_SECONDS, SESSION_SECONDS, Member
 from headrace.server.http.route import Call
@@ -15,10 +16,11 @@ async def subscribe(call: Call) -> group_bodies.Subscribed:
     wanted: group_bodies.Subscribe = call.body
     if not wanted.topics:
         raise InvalidArgument("name at least one topic to subscribe to")
-    member = Member(wanted.group, call.members.new_id(wanted.client_id), wanted.topics)
+    topics = distinct_topics(wanted.topics)
+    member = Member(wanted.group, call.members.new_id(wanted.client_id), topics)
     call.members.add(member)
     try:
-        await call.run(Face.join_stream, member.group, wanted.topics, member.id, wanted.reset)
+        await call.run(Face.join_stream, member.group, topics, member.id, wanted.reset)
     except BaseException:
         call.members.remove(member)
         raise
@@ -43,8 +45,9 @@ async def change(call: Call) -> group_bodies.Subscribed:
     wanted: group_bodies.ChangedSubscription = call.body
     if not wanted.topics:
         raise InvalidArgument("keep at least one topic, or leave")
-    await call.run(Face.change_stream, member.group, member.id, wanted.topics)
-    member.topics = wanted.topics
+    topics = distinct_topics(wanted.topics)
+    await call.run(Face.change_stream, member.group, member.id, topics)
+    member.topics = topics
     return await _assign(call, member)
 
 

@@ -22,6 +22,7 @@ from headrace.calls import Face
 from headrace.calls.batches import Outcome
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
+from headrace.core.name_lists import distinct_topics
 from headrace.core.overview_values import NodeFigures
 from headrace.core.settings import OffsetReset
 from headrace.core.steps import Steps
@@ -50,7 +51,7 @@ from headrace.server.times import offset_at
 from headrace.server.tracing import trace, traces
 from headrace.server.transacting import transact
 from headrace.server.version import VERSION
-from headrace.server.waiting import Sought, Stop
+from headrace.server.waiting import Sought, Stop, count_partitions
 from headrace.wire.remote.codec import Request
 from headrace.wire.remote.methods import (
     DelayedPage,
@@ -152,11 +153,12 @@ class Session:
             raise LimitExceeded(
                 f"one connection watches at most {limits.REMOTE_WATCHES_MAX} sets of topics"
             )
+        topics = distinct_topics(topics)
+        # Before a list of them is made.
+        count = count_partitions(self._service, topics)
+        self._check_watched(count)
         holdings = self._holdings
         with Watch(self._service, topics) as watch:
-            count = watch.partition_count
-            if holdings.watched_partitions + count > limits.REMOTE_WATCHED_PARTITIONS_MAX:
-                raise LimitExceeded("too many partitions are being watched; look again later")
             holdings.watched_partitions += count
             self._watches.add(watch)
             self._polls.add(watch.news.set)
@@ -218,6 +220,7 @@ class Session:
     async def _open_queue(
         self, group: str, topics: Sequence[str], consumer: str, settings: dict[str, Any] | None
     ) -> None:
+        topics = distinct_topics(topics)
         self._check_room(Owned("queue", group, consumer))
         before = self._owners.get(Owned("queue", group, consumer))
         if before is not None and before is not self:
@@ -229,6 +232,7 @@ class Session:
         self._own(Owned("queue", group, consumer))
 
     async def _lease(self, **arguments: Any) -> list[Delivery]:
+        arguments["topics"] = distinct_topics(arguments["topics"])
         wanted = LeaseRequest(**arguments)
         group, topics, consumer, count, visibility_ms, wait_ms, nonce = wanted
         check_lease(consumer, count, visibility_ms)
@@ -240,9 +244,11 @@ class Session:
             # Another thread of the client has closed the queue before this was sent.
             return []
         self._own(Owned("queue", group, consumer))
-        sought, stop = Sought(self._service, topics), Stop()
+        count_held = 0
         if wait_ms:
-            self._check_wait(len(sought.partitions))
+            count_held = count_partitions(self._service, topics)
+            self._check_wait(count_held)
+        sought, stop = Sought(self._service, topics), Stop()
 
         def is_wanted() -> bool:
             return not self._is_closed and not stop.is_set
@@ -255,7 +261,7 @@ class Session:
                 self._calls, wanted, is_wanted=is_wanted, among=among, sizes=self._sizes
             )
 
-        holdings, count_held = self._holdings, len(sought.partitions) if wait_ms else 0
+        holdings = self._holdings
         holdings.watched_partitions += count_held
         self._waits[stop] = (group, consumer, nonce)
         self._polls.add(stop.set)
@@ -271,6 +277,9 @@ class Session:
             raise LimitExceeded(
                 f"one connection waits for at most {limits.REMOTE_WATCHES_MAX} leases at once"
             )
+        self._check_watched(partition_count)
+
+    def _check_watched(self, partition_count: int) -> None:
         watched = self._holdings.watched_partitions + partition_count
         if watched > limits.REMOTE_WATCHED_PARTITIONS_MAX:
             raise LimitExceeded("too many partitions are being watched; look again later")

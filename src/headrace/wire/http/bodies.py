@@ -12,10 +12,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from headrace.core import limits
+
 Seconds = Annotated[float, Meta(ge=0)]
 # Said in the document and checked further in, where the error says what to do.
 Name = Annotated[str, Meta(extra_json_schema={"pattern": "^[a-zA-Z0-9._-]{1,249}$"})]
-Names = Annotated[list[Name], Meta(extra_json_schema={"minItems": 1})]
+Names = Annotated[
+    list[Name], Meta(extra_json_schema={"minItems": 1, "maxItems": limits.TOPICS_PER_CALL_MAX})
+]
 Count = Annotated[int, Meta(ge=1)]
 Index = Annotated[int, Meta(ge=0)]
 Offset = Annotated[int, Meta(ge=0)]
@@ -305,7 +309,7 @@ class LetterChoice(Body):
     """Which dead letters: by id, or all of them, or those of a group whose reason
     or error has a text in it."""
 
-    ids: list[str] | None = None
+    ids: Annotated[list[str], Meta(max_length=limits.LISTED_ITEMS_MAX)] | None = None
     all: bool = False
     group: str | None = None
     reason: str | None = None
