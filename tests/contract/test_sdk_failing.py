@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from tests.contract.conftest import SdkBackend
 
 import headrace
+from headrace.client.message import error_text
 from headrace.platform.clock import SystemClock
 
 
@@ -81,6 +83,130 @@ def test_texts_that_utf8_cannot_hold_are_kept_as_far_as_it_can(orders: headrace.
         assert [message.error for message in queue.receive()] == ["lone ?"]
     [letter] = orders.dead_letters("orders")
     assert letter.error == "lone ?"
+
+
+# Loops whose body raises, without `with message:`.
+
+
+@pytest.mark.parametrize(
+    ("ends", "attempt"),
+    [(ValueError("bad"), 2), (SystemExit(1), 2), (KeyboardInterrupt(), 1)],
+    ids=["error", "exit", "interrupt"],
+)
+def test_a_queues_block_that_raises_fails_what_its_loop_was_at_and_nothing_else(
+    orders: headrace.Headrace, ends: BaseException, attempt: int
+) -> None:
+    orders.publish_many("orders", [b"%d" % number for number in range(8)])
+    with pytest.raises(type(ends)), orders.queue("orders", backoff_ms=0, prefetch=4) as queue:
+        for message in queue:
+            if message.value == b"5":
+                raise ends
+            message.ack()
+    with orders.queue("orders") as queue:
+        left = {each.value: (each.attempt, each.error) for each in queue.receive()}
+    assert left.pop(b"5") == (attempt, error_text(ends) if attempt > 1 else None)
+    assert left == {b"6": (1, None), b"7": (1, None)}
+
+
+def test_a_message_that_ends_its_program_each_time_ends_in_the_dead_letters(
+    orders: headrace.Headrace,
+) -> None:
+    orders.publish("orders", b"bad")
+    for _attempt in range(3):
+        with (
+            pytest.raises(SystemExit),
+            orders.queue("orders", max_attempts=3, backoff_ms=0) as queue,
+        ):
+            for _ in queue:
+                raise SystemExit(1)
+    [letter] = orders.dead_letters("orders")
+    assert (letter.raw, letter.attempts) == (b"bad", 3)
+
+
+def test_what_a_loop_collected_and_nobody_settled_fails_together(
+    orders: headrace.Headrace,
+) -> None:
+    orders.publish_many("orders", [b"%d" % number for number in range(5)])
+    collected = []
+    with pytest.raises(ValueError, match="bad"), orders.queue("orders", backoff_ms=0) as queue:
+        for message in queue:
+            collected.append(message)
+            if len(collected) == 4:
+                queue.ack(collected[0].receipt)
+                collected[1].release()
+                raise ValueError("bad")
+    with orders.queue("orders") as queue:
+        attempts = {each.value: each.attempt for each in queue.receive()}
+    assert attempts == {b"1": 1, b"2": 2, b"3": 2, b"4": 1}
+
+
+def test_a_handles_block_that_raises_fails_what_its_loops_were_at(sdk_backend: SdkBackend) -> None:
+    with pytest.raises(ValueError, match="bad"), sdk_backend.open() as handle:
+        handle.create_topic("orders", 1)
+        handle.publish("orders", b"x")
+        for _ in handle.queue("orders", backoff_ms=0):
+            raise ValueError("bad")
+    with sdk_backend.open() as handle, handle.queue("orders") as queue:
+        [again] = queue.receive()
+        assert (again.attempt, again.error) == (2, "ValueError: bad")
+
+
+def test_a_list_that_was_received_goes_back_uncounted(orders: headrace.Headrace) -> None:
+    """Nobody knows which of them was being handled."""
+    orders.publish_many("orders", [b"1", b"2"])
+    with pytest.raises(ValueError, match="bad"), orders.queue("orders") as queue:
+        for _ in queue.receive(max=2):
+            raise ValueError("bad")
+    with orders.queue("orders") as queue:
+        assert [each.attempt for each in queue.receive()] == [1, 1]
+
+
+@pytest.mark.parametrize("by", ["the queue's block", "a task of a group", "the handle's block"])
+def test_an_async_block_that_raises_fails_what_its_loop_was_at(
+    sdk_backend: SdkBackend, by: str
+) -> None:
+    async def consume(queue: headrace.AsyncQueue[Any]) -> None:
+        async for message in queue:
+            if message.value == b"5":
+                raise ValueError("bad")
+            await message.ack()
+
+    async def fail(handle: headrace.AsyncHeadrace) -> None:
+        if by == "the handle's block":
+            await consume(await handle.queue("orders", backoff_ms=0, prefetch=4))
+        async with handle.queue("orders", backoff_ms=0, prefetch=4) as queue:
+            if by == "the queue's block":
+                await consume(queue)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(consume(queue))
+
+    async def main() -> None:
+        with pytest.raises((ValueError, ExceptionGroup)):
+            async with sdk_backend.open_async() as handle:
+                await handle.create_topic("orders", 1)
+                await handle.publish_many("orders", [b"%d" % number for number in range(8)])
+                await fail(handle)
+        async with sdk_backend.open_async() as handle, handle.queue("orders") as queue:
+            left = {each.value: each.attempt for each in await queue.receive()}
+            assert left == {b"5": 2, b"6": 1, b"7": 1}
+
+    asyncio.run(main())
+
+
+def test_an_async_loop_that_is_cancelled_fails_nothing(sdk_backend: SdkBackend) -> None:
+    async def main() -> None:
+        async with sdk_backend.open_async() as handle:
+            await handle.create_topic("orders", 1)
+            await handle.publish("orders", b"x")
+            with pytest.raises(asyncio.CancelledError):
+                async with handle.queue("orders") as queue:
+                    async for _ in queue:
+                        raise asyncio.CancelledError
+            async with handle.queue("orders") as queue:
+                [again] = await queue.receive()
+                assert again.attempt == 1
+
+    asyncio.run(main())
 
 
 # Closing.

@@ -96,11 +96,13 @@ class AsyncQueue(Generic[T]):
             last = ahead[-1]
             leases = Leases(tuple(ahead))
             self.keep(leases)
+            self._queue.in_hand.add(leases)
             try:
                 while ahead and not self.closed:
                     if is_late(ahead[0], self.now_ms()):
                         prefetch.on_late()
                         break
+                    leases.handed += 1
                     yield AsyncMessage(ahead.popleft(), self, leases)
                 else:
                     prefetch.on_batch_handled(last, self.now_ms())
@@ -292,6 +294,8 @@ class AsyncQueue(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None and not self.closed:
+            await self._calls.run(self._queue.fail_in_hand, error)
         await self.close()
 
     def __repr__(self) -> str:

@@ -389,6 +389,8 @@ class AsyncHeadrace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None and not self.closed:
+            await self._run(self._handle.fail_in_hand, error)
         await self.close()
 
     def __repr__(self) -> str:

@@ -446,7 +446,15 @@ class Headrace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self.fail_in_hand(error)
         self.close()
+
+    def fail_in_hand(self, error: BaseException) -> None:
+        """As `Queue.fail_in_hand`, for all queues that are open."""
+        for each in self.connection.opened():
+            if isinstance(each, Queue):
+                each.fail_in_hand(error)
 
     def __repr__(self) -> str:
         return f"<Headrace {self._place}{' closed' if self.closed else ''}>"

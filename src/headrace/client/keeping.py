@@ -49,7 +49,10 @@ logger = logging.getLogger("headrace.queue")
 class Leases:
     """What one call has leased, as far as nobody has settled it."""
 
-    __slots__ = ("_deliveries", "_over", "deadline_ms", "due", "handled", "lease_ms", "lost")
+    __slots__ = (
+        "__weakref__", "_deliveries", "_over", "deadline_ms", "due", "handed", "handled",
+        "lease_ms", "lost",
+    )  # fmt: skip
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
         self._deliveries = deliveries
@@ -64,6 +67,8 @@ class Leases:
         # call when they are lost; and why those that are lost are.
         self.handled: dict[int, OnLost | None] = {}
         self.lost: dict[int, HeadraceError] = {}
+        # How many a loop has handed out, in their order.
+        self.handed = 0
         # When it is extended next, by the keeper's time.
         self.due = 0.0
 
@@ -79,9 +84,16 @@ class Leases:
         self.lease_ms = max(1, lease_ms)
 
     def left(self) -> list[Delivery]:
+        return self._not_over(self._deliveries)
+
+    def in_hand(self) -> list[Delivery]:
+        """What of it a loop has handed out and nobody has settled."""
+        return self._not_over(self._deliveries[: self.handed])
+
+    def _not_over(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         over = set(map(id, self._over))
         over.update(self.lost)
-        return [each for each in self._deliveries if id(each) not in over]
+        return [each for each in deliveries if id(each) not in over]
 
     def error_of(self, delivery: Delivery) -> HeadraceError | None:
         """Why the lease on it was lost, if it was."""

@@ -26,8 +26,15 @@ from typing import Any, Generic, TypeVar, overload
 from headrace.client.backend import Backend, LeaseAnswered, Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.group_settings import tell_of_changes
+from headrace.client.in_hand import InHand
 from headrace.client.keeping import Leases, OnLost
-from headrace.client.message import Ending, Message, error_of
+from headrace.client.message import (
+    Ending,
+    Message,
+    error_of,
+    error_text,
+    is_the_message_to_blame,
+)
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.settling import Act, Settleable, Settleables, Settler
 from headrace.client.times import Duration, duration_ms, optional_duration_ms
@@ -57,6 +64,7 @@ from headrace.core.values import (
     Receipt,
     check_name,
 )
+from headrace.core.wording import counted
 
 T = TypeVar("T")
 
@@ -113,6 +121,7 @@ class Queue(Generic[T]):
         self._connection = connection
         self._settler = Settler(group, self.consumer)
         self.bell = Bell()
+        self.in_hand = InHand()
         # The last lease met a topic that did not exist.
         self._was_topic_gone = False
         backend = connection.reach()
@@ -161,11 +170,13 @@ class Queue(Generic[T]):
             last = ahead[-1]
             leases = Leases(tuple(ahead))
             self.keep(leases)
+            self.in_hand.add(leases)
             try:
                 while ahead and not self.closed:
                     if is_late(ahead[0], self._clock.now_ms()):
                         prefetch.on_late()
                         break
+                    leases.handed += 1
                     yield Message(ahead.popleft(), self, leases)
                 else:
                     prefetch.on_batch_handled(last, self._clock.now_ms())
@@ -420,6 +431,20 @@ class Queue(Generic[T]):
             # Deleted meanwhile, and the leases with it.
             return
 
+    def fail_in_hand(self, error: BaseException) -> None:
+        """A block around loops has ended with this error. What they have handed out and
+        nobody has settled is nacked, where the error costs a message an attempt."""
+        if self._connection.is_forked or self.closed or not is_the_message_to_blame(error):
+            return
+        receipts = self.in_hand.receipts()
+        try:
+            for start in range(0, len(receipts), LEASE_MESSAGES_MAX):
+                some = receipts[start : start + LEASE_MESSAGES_MAX]
+                self.check().nack(self.group, some, delay_ms=None, error=error_text(error))
+        except HeadraceError as failure:
+            # What went wrong inside is what the caller must see.
+            error.add_note(f"and nacking {counted(len(receipts), 'message')} failed: {failure}")
+
     def __enter__(self) -> Queue[T]:
         return self
 
@@ -429,6 +454,8 @@ class Queue(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self.fail_in_hand(error)
         self.close()
 
     def __repr__(self) -> str:
