@@ -6,7 +6,7 @@
 
 What one call has leased is kept as one: while a handler is at work on the first, those
 that it will handle next do not come to somebody else. One thread a handle does it, one
-call for all that are due; it is a thread, so a handler that blocks its event loop keeps
+call for all that are due and of one length; it is a thread, so a handler that blocks its event loop keeps
 its lease too. On a clock that tests move the extension happens on the way, by whoever
 moves it.
 
@@ -27,7 +27,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.waiting import SteeredClock
@@ -46,45 +46,55 @@ OnLost = Callable[[Delivery, HeadraceError], None]
 logger = logging.getLogger("headrace.queue")
 
 
+class Term:
+    """Of what one call has leased, that which is leased for one length of time."""
+
+    __slots__ = ("deadline_ms", "deliveries", "due", "lease_ms")
+
+    def __init__(self, lease_ms: int, deliveries: Sequence[Delivery]) -> None:
+        self.lease_ms = max(1, lease_ms)
+        self.deliveries = deliveries
+        self.deadline_ms = min([each.deadline_ms for each in deliveries])
+        # When it is extended next, by the keeper's time.
+        self.due = math.inf
+
+
 class Leases:
     """What one call has leased, as far as nobody has settled it."""
 
     __slots__ = (
-        "__weakref__", "_deliveries", "_over", "deadline_ms", "due", "handed", "handled",
-        "lease_ms", "lost",
+        "__weakref__", "_deliveries", "_over", "handed", "handled", "lease_ms", "lost", "terms",
     )  # fmt: skip
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
         self._deliveries = deliveries
         # Appended to by threads that settle; looked at when an extension is due.
         self._over: list[Delivery] = []
-        # Messages may have a visibility of their own: the shortest counts.
-        self.lease_ms = min(
-            (each.deadline_ms - each.delivered_at_ms for each in deliveries), default=1
-        )
-        self.deadline_ms = min((each.deadline_ms for each in deliveries), default=0)
+        # By length: messages may have a visibility of their own, which they keep.
+        self.terms = _terms_of(deliveries)
+        # The shortest.
+        self.lease_ms = min((each.lease_ms for each in self.terms.values()), default=1)
         # By the identity of the delivery: those that a handler is at work on, and what to
         # call when they are lost; and why those that are lost are.
         self.handled: dict[int, OnLost | None] = {}
         self.lost: dict[int, HeadraceError] = {}
         # How many a loop has handed out, in their order.
         self.handed = 0
-        # When it is extended next, by the keeper's time.
-        self.due = 0.0
 
-    def is_late(self, now_ms: int) -> bool:
-        """Whether half of the lease is gone."""
-        return 2 * (self.deadline_ms - now_ms) <= self.lease_ms
+    def term_of(self, delivery: Delivery) -> Term:
+        return self.terms[delivery.deadline_ms - delivery.delivered_at_ms]
+
+    def is_late(self, delivery: Delivery, now_ms: int) -> bool:
+        """Whether half of the lease on it is gone."""
+        term = self.term_of(delivery)
+        return 2 * (term.deadline_ms - now_ms) <= term.lease_ms
 
     def on_settled(self, delivery: Delivery) -> None:
         self._over.append(delivery)
 
-    def on_extended(self, deadline_ms: int, lease_ms: int) -> None:
-        self.deadline_ms = deadline_ms
-        self.lease_ms = max(1, lease_ms)
-
-    def left(self) -> list[Delivery]:
-        return self._not_over(self._deliveries)
+    def left(self, term: Term | None = None) -> list[Delivery]:
+        """Of one term, or of all."""
+        return self._not_over(self._deliveries if term is None else term.deliveries)
 
     def in_hand(self) -> list[Delivery]:
         """What of it a loop has handed out and nobody has settled."""
@@ -98,6 +108,17 @@ class Leases:
     def error_of(self, delivery: Delivery) -> HeadraceError | None:
         """Why the lease on it was lost, if it was."""
         return self.lost.get(id(delivery))
+
+
+def _terms_of(deliveries: Sequence[Delivery]) -> dict[int, Term]:
+    lengths = [each.deadline_ms - each.delivered_at_ms for each in deliveries]
+    if len(set(lengths)) == 1:
+        # Nearly always.
+        return {lengths[0]: Term(lengths[0], deliveries)}
+    by_length: dict[int, list[Delivery]] = {}
+    for length, each in zip(lengths, deliveries, strict=True):
+        by_length.setdefault(length, []).append(each)
+    return {length: Term(length, some) for length, some in by_length.items()}
 
 
 class LeaseKeeper:
@@ -130,8 +151,10 @@ class LeaseKeeper:
             leases.handled[id(delivery)] = on_lost
             if leases not in self._kept:
                 self._kept[leases] = queue
-                left_ms = max(0, leases.deadline_ms - self._clock.now_ms())
-                self._plan(leases, min(left_ms, leases.lease_ms) / 2000)
+                now_ms = self._clock.now_ms()
+                for term in leases.terms.values():
+                    left_ms = max(0, term.deadline_ms - now_ms)
+                    self._plan(term, min(left_ms, term.lease_ms) / 2000)
 
     def drop(self, leases: Leases, delivery: Delivery | None) -> None:
         with self._changed:
@@ -144,8 +167,8 @@ class LeaseKeeper:
         a clock that is moved, whose owner says when."""
         with self._changed:
             if self._steered is None:
-                for leases in self._kept:
-                    self._plan(leases, 0)
+                for term in self._terms():
+                    self._plan(term, 0)
 
     def forget(self, queue: object) -> None:
         """Keep nothing of a queue any more: it is closed."""
@@ -162,14 +185,22 @@ class LeaseKeeper:
 
     # When.
 
-    def _plan(self, leases: Leases, seconds: float) -> None:
-        leases.due = self._now() + max(0.001, seconds)
+    def _terms(self) -> Iterator[Term]:
+        for leases in self._kept:
+            yield from leases.terms.values()
+
+    def _first_due(self) -> float | None:
+        first = min((term.due for term in self._terms()), default=math.inf)
+        return None if first == math.inf else first
+
+    def _plan(self, term: Term, seconds: float) -> None:
+        term.due = self._now() + max(0.001, seconds)
         if self._steered is not None:
             self._set_alarm(self._steered)
         elif self._thread is None:
             self._thread = threading.Thread(target=self._run, name="headrace-keeper", daemon=True)
             self._thread.start()
-        elif self._wakes_at is None or leases.due < self._wakes_at:
+        elif self._wakes_at is None or term.due < self._wakes_at:
             self._changed.notify()
 
     def _forget(self, forgotten: Sequence[Leases]) -> None:
@@ -182,7 +213,7 @@ class LeaseKeeper:
         return time.monotonic() if self._steered is None else self._steered.now_ms() / 1000
 
     def _set_alarm(self, clock: SteeredClock) -> None:
-        first = min((each.due for each in self._kept), default=None)
+        first = self._first_due()
         if first != self._wakes_at:
             clock.remove_alarm(self._extend_due)
             self._wakes_at = first
@@ -195,7 +226,7 @@ class LeaseKeeper:
                 if self._is_closed:
                     return
                 now = time.monotonic()
-                self._wakes_at = min((each.due for each in self._kept), default=None)
+                self._wakes_at = self._first_due()
                 if self._wakes_at is None or self._wakes_at > now:
                     self._changed.wait(None if self._wakes_at is None else self._wakes_at - now)
                     continue
@@ -205,28 +236,30 @@ class LeaseKeeper:
 
     def _extend_due(self) -> None:
         now = self._now()
-        together: dict[tuple[Queue[Any], int], list[Leases]] = {}
+        together: dict[tuple[Queue[Any], int], list[tuple[Leases, Term]]] = {}
         with self._changed:
             if self._steered is not None:
                 # The alarm that rang.
                 self._wakes_at = None
             for leases, queue in self._kept.items():
-                if leases.due <= now:
-                    together.setdefault((queue, leases.lease_ms), []).append(leases)
+                for term in leases.terms.values():
+                    if term.due <= now:
+                        together.setdefault((queue, term.lease_ms), []).append((leases, term))
         for (queue, lease_ms), due in together.items():
             self._extend(queue, lease_ms, due)
 
-    def _extend(self, queue: Queue[Any], lease_ms: int, due: list[Leases]) -> None:
-        held = [(leases, each) for leases in due for each in leases.left()]
-        handled = {each for leases in due for each in list(leases.handled)}
+    def _extend(self, queue: Queue[Any], lease_ms: int, due: list[tuple[Leases, Term]]) -> None:
+        held = [(leases, term, each) for leases, term in due for each in leases.left(term)]
+        handled = {each for leases, _ in due for each in list(leases.handled)}
         pause = lease_ms / 2000
         begun_ms = self._clock.now_ms()
         lost: list[tuple[Leases, Delivery, HeadraceError]] = []
         try:
-            outcomes = queue.extend_kept([each.receipt for _, each in held], lease_ms)
-            for leases in due:
-                leases.on_extended(begun_ms + lease_ms, lease_ms)
-            for (leases, delivery), outcome in zip(held, outcomes, strict=True):
+            receipts = [each.receipt for _, _, each in held]
+            outcomes = queue.extend_kept(receipts, lease_ms) if receipts else []
+            for _, term in due:
+                term.deadline_ms = begun_ms + lease_ms
+            for (leases, _, delivery), outcome in zip(held, outcomes, strict=True):
                 if outcome is not None:
                     lost.append((leases, delivery, outcome))
         except Closed:
@@ -236,8 +269,8 @@ class LeaseKeeper:
             # The node is away, and may be back before the lease is over.
             pause = min(RETRY_SECONDS, lease_ms / 10_000)
             now_ms = self._clock.now_ms()
-            for leases, delivery in held:
-                if leases.deadline_ms <= now_ms:
+            for leases, term, delivery in held:
+                if term.deadline_ms <= now_ms:
                     lost.append((leases, delivery, _ended(delivery, error)))
         except Exception:
             # Whatever it is, other leases are not to suffer.
@@ -258,11 +291,14 @@ class LeaseKeeper:
             ]
             for leases, delivery, reason in lost:
                 leases.lost[id(delivery)] = reason
-            for leases in due:
-                if leases in self._kept and leases.left():
-                    self._plan(leases, pause)
-                else:
+            for leases, term in due:
+                term.due = math.inf
+                if leases in self._kept and leases.left(term):
+                    self._plan(term, pause)
+                elif not leases.left():
                     self._forget([leases])
+            if self._steered is not None:
+                self._set_alarm(self._steered)
         for on_lost, delivery, reason in tell:
             (on_lost or _log_loss)(delivery, reason)
 

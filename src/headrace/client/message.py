@@ -134,10 +134,11 @@ class LeasedView(RecordView[T]):
         error = self._leases.error_of(self._stored)
         if error is not None:
             raise StaleReceipt(f"the lease on {self.id} is over: {error}") from error
-        return self._queue.auto_extend and self._leases.is_late(self._queue.now_ms())
+        return self._queue.auto_extend and self._leases.is_late(self._stored, self._queue.now_ms())
 
     def lease_seconds(self) -> float:
-        return self._leases.lease_ms / 1000
+        """How long it is leased for, and extended by."""
+        return self._leases.term_of(self._stored).lease_ms / 1000
 
     def _enter_span(self) -> None:
         self._span = processing(self)

@@ -137,7 +137,7 @@ class Station:
         if self._waiting:
             oldest = self._waiting[0]
             held_seconds = (self._clock.now_ms() - oldest.delivery.delivered_at_ms) / 1000
-            limit_seconds = waiting_seconds_max(oldest.lease_seconds())
+            limit_seconds = waiting_seconds_max(oldest.leases.lease_ms / 1000)
             self._waiting_too_long.set(max(0.0, limit_seconds - held_seconds))
         else:
             self._waiting_too_long.cancel()

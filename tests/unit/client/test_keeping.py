@@ -87,14 +87,38 @@ def test_what_came_with_it_is_extended_by_the_same_call_unless_it_is_settled(
     assert queue.asked == [(15, [0, 1, 2], LEASE_MS), (30, [0, 2], LEASE_MS)]
 
 
-def test_the_shortest_lease_counts(
+def test_each_is_extended_by_its_own_length_and_those_of_one_length_together(
+    keeper: LeaseKeeper, clock: ManualClock, queue: FakeQueue
+) -> None:
+    lengths_ms = (12_000, 4_000, 12_000)
+    first, second, third = (
+        delivery(clock, offset, lease_ms) for offset, lease_ms in enumerate(lengths_ms)
+    )
+    leases = Leases([first, second, third])
+    keeper.keep(leases, real(queue), first)
+    clock.skip(6)
+    together = [(2, [1], 4_000), (4, [1], 4_000), (6, [1], 4_000), (6, [0, 2], 12_000)]
+    assert sorted(queue.asked) == sorted(together)
+    # Of one length nothing is left: it is not asked for any more.
+    leases.on_settled(second)
+    clock.skip(6)
+    assert queue.asked[4:] == [(12, [0, 2], 12_000)]
+
+
+def test_only_what_has_ended_by_the_clock_is_lost(
     keeper: LeaseKeeper, clock: ManualClock, queue: FakeQueue
 ) -> None:
     long, short = delivery(clock, 0), delivery(clock, 1, lease_ms=4_000)
     leases = Leases([long, short])
-    keeper.keep(leases, real(queue), long)
-    clock.skip(2)
-    assert queue.asked == [(2, [0, 1], 4_000)]
+    lost: list[int] = []
+    for each in (long, short):
+        keeper.keep(leases, real(queue), each, lambda lost_one, _: lost.append(lost_one.offset))
+    queue.answer = Unreachable("nobody there")
+    clock.skip(5)
+    assert lost == [1]
+    assert (leases.is_late(long, clock.now_ms()), leases.error_of(long)) == (False, None)
+    clock.skip(26)
+    assert lost == [1, 0]
 
 
 def test_who_begins_late_is_extended_soon(
@@ -103,11 +127,11 @@ def test_who_begins_late_is_extended_soon(
     message = delivery(clock)
     leases = Leases([message])
     clock.skip(28)
-    assert leases.is_late(clock.now_ms())
+    assert leases.is_late(message, clock.now_ms())
     keeper.keep(leases, real(queue), message)
     clock.skip(1)
     assert [at for at, _, _ in queue.asked] == [29]
-    assert not leases.is_late(clock.now_ms())
+    assert not leases.is_late(message, clock.now_ms())
 
 
 def test_a_lease_that_the_node_ended_is_lost_and_said_once(
@@ -141,7 +165,7 @@ def test_a_node_that_is_away_for_less_than_a_lease_costs_nothing(
     queue.answer = None
     clock.skip(60)
     assert lost == []
-    assert leases.deadline_ms > clock.now_ms()
+    assert not leases.is_late(message, clock.now_ms())
 
 
 def test_a_node_that_is_away_for_longer_than_a_lease_has_ended_it(

@@ -347,6 +347,38 @@ def test_a_message_keeps_the_lease_of_its_own_length(handle: Handle, clock: Manu
     assert acked(handle) == (0, 0)
 
 
+def test_a_lease_that_came_with_a_shorter_one_is_not_shortened(
+    handle: Handle, clock: ManualClock
+) -> None:
+    handle.create_topic("jobs", 1)
+    handle.publish("jobs", b"short", visibility=1)
+    handle.publish("jobs", b"long", visibility=3600)
+    with handle.queue("jobs") as queue:
+        short, long = queue.receive(max=2)
+        with short:
+            clock.skip(10)
+        # Nobody keeps it, and it has most of its hour left.
+        clock.skip(1800)
+        with long:
+            assert long.attempt == 1
+            clock.skip(7200)
+    assert acked(handle) == (0, 0)
+
+
+def test_a_block_that_is_entered_late_does_not_shorten_its_lease(
+    handle: Handle, clock: ManualClock
+) -> None:
+    handle.create_topic("jobs", 1)
+    handle.publish("jobs", b"long", visibility=3600)
+    handle.publish("jobs", b"short", visibility=1)
+    with handle.queue("jobs") as queue:
+        long, _ = queue.receive(max=2)
+        clock.skip(2)
+        # It is early for this one, and what its block would extend it by is its own.
+        assert not long.needs_extension()
+        assert long.lease_seconds() == 3600
+
+
 def test_nothing_is_begun_on_a_lease_that_is_over(handle: Handle, clock: ManualClock) -> None:
     handle.publish("jobs", b"x")
     with handle.queue("jobs") as queue:
