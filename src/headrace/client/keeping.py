@@ -6,9 +6,9 @@
 
 What one call has leased is kept as one: while a handler is at work on the first, those
 that it will handle next do not come to somebody else. One thread a handle does it, one
-call for all that are due and of one length; it is a thread, so a handler that blocks its event loop keeps
-its lease too. On a clock that tests move the extension happens on the way, by whoever
-moves it.
+call for all that are due and of one length; it is a thread, so a handler that blocks its
+event loop keeps its lease too. On a clock that tests move the extension happens on the
+way, by whoever moves it.
 
 A node that was away is asked as soon as it is back: it may have ended what we hold.
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from headrace.calls import Face
 from headrace.core import limits
@@ -30,20 +31,48 @@ class Orphans:
         self._calls = calls
         self._service = calls.service
         self._graces: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        # How often each is on its way back, and who of them has a grace when it fails.
+        self._returning: Counter[tuple[str, str]] = Counter()
+        self._owed: set[tuple[str, str]] = set()
+
+    @contextlib.contextmanager
+    def returning(self, group: str, consumer: str) -> Iterator[None]:
+        """Somebody came back as this consumer, and its queue is being opened, which may
+        take longer than a grace. So no grace goes on meanwhile: one that there is, or
+        that begins, begins at the end of this."""
+        name = (group, consumer)
+        self._returning[name] += 1
+        if self.end_grace(group, consumer):
+            self._owed.add(name)
+        try:
+            yield
+        finally:
+            self._returning[name] -= 1
+            if not self._returning[name]:
+                del self._returning[name]
+                if name in self._owed:
+                    self.begin_grace(group, consumer)
 
     def begin_grace(self, group: str, consumer: str) -> None:
         """Its connection is gone, or it is taking over from one that it gave up."""
         self.end_grace(group, consumer)
+        if (group, consumer) in self._returning:
+            self._owed.add((group, consumer))
+            return
         self._graces[group, consumer] = self._service.loop.call_later(
             self._service.lease_grace_ms / 1000, self._on_over, group, consumer
         )
 
     def end_grace(self, group: str, consumer: str) -> bool:
         """It is there again, or has taken leave; whether there was a grace."""
-        timer = self._graces.pop((group, consumer), None)
-        if timer is None:
+        name = (group, consumer)
+        timer = self._graces.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        elif name in self._owed:
+            self._owed.remove(name)
+        else:
             return False
-        timer.cancel()
         return True
 
     async def come_back(self, group: str, consumer: str, in_hand: Sequence[Receipt]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.asking import ManualLoop
 from tests.unit.server.test_remote_session import GROUP, TOPIC, Client, Node, let_others_run
 
-from headrace.core.errors import StaleReceipt
+from headrace.core.errors import StaleReceipt, UnknownTopic
 from headrace.core.values import Outgoing
 from headrace.server.remote import session
 
@@ -154,5 +154,53 @@ def test_a_queue_that_is_opened_too_late_for_its_connection_takes_nothing_from_t
         await let_others_run()
         await pass_by(loop, 2 * GRACE_SECONDS)
         assert await new.ask("ack", GROUP, [leased.receipt]) == [None]
+
+    on_a_node(scenario)
+
+
+@pytest.mark.parametrize("breaks", ["before", "while it comes back"])
+def test_a_client_that_comes_back_in_time_keeps_its_leases_however_long_its_queue_takes_to_open(
+    monkeypatch: pytest.MonkeyPatch, breaks: str
+) -> None:
+    async def scenario(node: Node, loop: ManualLoop) -> None:
+        old, leased = await working(node)
+        if breaks == "before":
+            old.connection.connection_lost(None)
+            await pass_by(loop, GRACE_SECONDS - 0.1)
+        held = asyncio.Event()
+
+        async def hold(*_: Any) -> None:
+            await held.wait()
+
+        monkeypatch.setattr(session, "scan_ahead", hold)
+        new = Client(node.door)
+        opened = new.send("open_queue", GROUP, [TOPIC], "worker", None)
+        await let_others_run()
+        if breaks == "while it comes back":
+            old.connection.connection_lost(None)
+        await pass_by(loop, 3 * GRACE_SECONDS)
+        held.set()
+        await let_others_run()
+        assert opened in new.answers()
+        await pass_by(loop, 3 * GRACE_SECONDS)
+        assert await new.ask("ack", GROUP, [leased.receipt]) == [None]
+
+    on_a_node(scenario)
+
+
+def test_a_client_that_does_not_get_back_has_its_grace_anew() -> None:
+    async def scenario(node: Node, loop: ManualLoop) -> None:
+        old, leased = await working(node)
+        old.connection.connection_lost(None)
+        await pass_by(loop, GRACE_SECONDS - 0.1)
+        new = Client(node.door)
+        with pytest.raises(UnknownTopic):
+            await new.ask("open_queue", GROUP, ["nowhere"], "worker", None)
+        await pass_by(loop, GRACE_SECONDS - 0.1)
+        other = await back(node, "other")
+        assert await lease(other, "other") == []
+        await pass_by(loop, 0.2)
+        [again] = await lease(other, "other")
+        assert (again.offset, again.attempt) == (leased.offset, 2)
 
     on_a_node(scenario)

@@ -53,9 +53,10 @@ class Streams:
         wanted = first.open
         credit = _checked(wanted.credit, least=0)
         in_hand = receipts_in_hand(list(wanted.in_hand))
-        leasing = await leasing_for(
-            self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
-        )
+        with self._orphans.returning(wanted.group, wanted.consumer):
+            leasing = await leasing_for(
+                self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
+            )
         name = (leasing.group, leasing.consumer)
         stream = _Stream(self._calls, leasing, writer, credit)
         before = self._open.get(name)

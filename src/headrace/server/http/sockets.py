@@ -273,16 +273,17 @@ class _Socket:
     async def _dequeue(self, request: frames.Dequeue, form: Form) -> frames.Done:
         self._check_room(request.id)
         in_hand = receipts_in_hand(request.in_hand)
-        leasing = await open_leasing(
-            self._calls,
-            self._aftermath,
-            request.group,
-            request.topics,
-            self._consumer,
-            request.settings,
-            milliseconds_in("visibility", request.visibility),
-            bytes_max=limits.SOCKET_FEED_BYTES_MAX,
-        )
+        with self._orphans.returning(request.group, self._consumer):
+            leasing = await open_leasing(
+                self._calls,
+                self._aftermath,
+                request.group,
+                request.topics,
+                self._consumer,
+                request.settings,
+                milliseconds_in("visibility", request.visibility),
+                bytes_max=limits.SOCKET_FEED_BYTES_MAX,
+            )
         if request.group not in self._groups:
             self._groups.add(request.group)
             await self._orphans.come_back(request.group, self._consumer, in_hand)

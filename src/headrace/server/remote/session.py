@@ -226,8 +226,9 @@ class Session:
         if before is not None and before is not self:
             # It has come back, and nobody hears what its old connection still waits for.
             before.stop_waits(group, consumer)
-        await scan_ahead(self._calls, topics)
-        await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
+        with self._holdings.orphans.returning(group, consumer):
+            await scan_ahead(self._calls, topics)
+            await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
         self._left.pop(Owned("queue", group, consumer), None)
         self._own(Owned("queue", group, consumer))
 
