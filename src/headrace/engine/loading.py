@@ -20,7 +20,7 @@ from headrace.core.errors import CorruptLog
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.replay import Replay
-from headrace.engine.soundness import damage_text, is_damage
+from headrace.engine.soundness import damage_text, is_damage, is_refused
 
 if TYPE_CHECKING:
     from headrace.engine.partition import Partition
@@ -88,11 +88,13 @@ def _stop(partition: Partition, error: Exception) -> None:
         partition.state.log.close()
         partition.state = None
     partition.views = {}
+    advice = "see what can be saved: headrace repair"
+    if is_refused(error):
+        advice = "give its files to the user that it runs as (chown -R)"
     stopped = CorruptLog(
         f"the queues of {partition.topic.name}:{partition.index} are stopped, because what they "
         f"did cannot be read ({damage_text(error)}); its messages are kept, and can be published "
-        "and streamed. Stop the process that has the directory open, then see what can be saved: "
-        "headrace repair"
+        f"and streamed. Stop the process that has the directory open, then {advice}"
     )
     stopped.__cause__ = error
     partition.stop_queues(stopped)

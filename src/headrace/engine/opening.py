@@ -24,7 +24,7 @@ from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import load_window
 from headrace.engine.producer import ProducerState
 from headrace.engine.producer_note import ProducerNote
-from headrace.engine.soundness import damage_text, is_damage
+from headrace.engine.soundness import damage_text, is_damage, is_refused
 from headrace.log import Log, LogSettings, UnreadableLog
 
 # What the node itself goes by.
@@ -51,14 +51,19 @@ def open_messages(
             raise
         text = damage_text(error)
         if topic.name in NEEDED_WHOLE:
+            if is_refused(error):
+                raise
             raise CorruptLog(
                 f"{topic.name} cannot be read, without which nothing can be done here: {text}. "
                 "Nothing was changed; the file is damaged or missing, so put it back from a copy"
             ) from error
+        advice = "put the file back from a copy; or delete the topic"
+        if is_refused(error):
+            advice = "give its files to the user that it runs as (chown -R)"
         damage = CorruptLog(
             f"{topic.name}:{index} is stopped, because its messages cannot be read ({text}); its "
             "files are left as they are, and other partitions serve. Stop the process that has "
-            "the directory open and put the file back from a copy; or delete the topic"
+            f"the directory open and {advice}"
         )
         damage.__cause__ = error
         log = UnreadableLog(disk, path, LogSettings.of(topic.settings), damage)

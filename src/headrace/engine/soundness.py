@@ -27,9 +27,27 @@ DAMAGE = (
 )
 
 
+# What the system says of a file or folder that is not what it was, or is not ours to use.
+# EROFS is not among them, nor is what a process or a disk has run out of: files, memory,
+# room. That is no partition's own, and stopping all of them one by one would hide it.
+_OF_ONE_FILE = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EIO", "EACCES", "EPERM", "ENOENT", "ENOTDIR", "EISDIR", "ELOOP", "ENAMETOOLONG",
+        "EBADMSG", "ENODATA", "ESTALE", "EUCLEAN",
+    )
+    if hasattr(errno, name)
+)  # fmt: skip
+
+
 def is_damage(error: Exception) -> bool:
     """Whether what was read is damaged, or cannot be read at all."""
-    return isinstance(error, DAMAGE) or (isinstance(error, OSError) and error.errno == errno.EIO)
+    return isinstance(error, DAMAGE) or (isinstance(error, OSError) and error.errno in _OF_ONE_FILE)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the system has it, and does not let us use it: nothing of it may be damaged."""
+    return isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM)
 
 
 def damage_text(error: Exception) -> str:

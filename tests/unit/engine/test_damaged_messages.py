@@ -3,11 +3,15 @@ so, its files are left alone, all else serves, and with the file back it goes on
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from headrace.core.errors import CorruptLog, HeadraceError
+from headrace.core.ports import File
 from headrace.core.values import Delivery, MessageId, Outgoing
 from headrace.engine.catalog import CURSOR_TOPIC
 from headrace.node import Node
@@ -173,6 +177,30 @@ def questions(node: Node) -> list[Callable[[], object]]:
         lambda: node.status(place, GROUP),
         lambda: node.delete_records(TOPIC, 0, 1),
     ]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ELOOP, errno.EISDIR])
+def test_messages_that_the_system_does_not_open_stop_their_partition_alone(
+    shop: Shop, number: int
+) -> None:
+    name = log_name(shop.disk, shop.folder)
+    shop.node.close()
+    opened = shop.disk.open
+
+    def refuse(path: str, **words: Any) -> File:
+        if path == name:
+            raise OSError(number, os.strerror(number), path)
+        return opened(path, **words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shop.disk, "open", refuse)
+        shop.node = shop.open()
+        ((topic, partition, reason),) = shop.node.stopped_partitions()
+        assert (topic, partition) == (TOPIC, 0) and os.strerror(number) in reason
+        assert shop.lease(1) and not shop.lease(0)
+        shop.node.close()
+    shop.node = shop.open()
+    assert shop.node.stopped_partitions() == [] and shop.lease(0)
 
 
 def test_rot_under_a_lease_stops_its_partition_when_a_directory_opens(shop: Shop) -> None:

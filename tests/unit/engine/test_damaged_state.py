@@ -3,12 +3,15 @@ serves, and a repair saves what is left without delivering anything again as if 
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from headrace.core.errors import CorruptLog, InUse
+from headrace.core.errors import CorruptLog, InUse, ReadOnly
+from headrace.core.ports import File
 from headrace.core.values import Delivery, MessageId, Outgoing
 from headrace.engine import state
 from headrace.engine.queue import QueueView
@@ -145,6 +148,61 @@ def test_a_damaged_state_log_stops_the_queues_of_its_partition_and_nothing_else(
     with pytest.raises(CorruptLog, match="repair"):
         shop.node.status(MessageId(TOPIC, 0, 0), GROUP)
     assert [each.stopped for each in shop.node.overview().topics if each.name == TOPIC] == [1]
+
+
+class RefusingDisk(MemoryDisk):
+    """Refuses to open files below one folder. Permission bits would not stop tests that
+    run as root."""
+
+    def __init__(self, content: MemoryDisk, folder: str, number: int) -> None:
+        super().__init__()
+        self.names, self.folders = content.names, content.folders
+        self._folder, self.number = folder, number
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
+    ) -> File:
+        if self.number and path.startswith(self._folder):
+            raise OSError(self.number, os.strerror(self.number), path)
+        return super().open(path, create=create, read_only=read_only, note=note)
+
+
+OF_ONE_FILE = [
+    errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EUCLEAN,
+]  # fmt: skip
+OF_THE_PROCESS = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS]
+
+
+@pytest.mark.parametrize("number", OF_ONE_FILE, ids=errno.errorcode.get)
+def test_a_state_log_that_the_system_does_not_open_stops_the_queues_of_its_partition(
+    shop: Shop, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.node.close()
+    disk = shop.disk = RefusingDisk(shop.disk, f"{shop.folder}/state/", number)
+    shop.node = shop.open()
+    assert "orders:0 are stopped" in caplog.text and os.strerror(number) in caplog.text
+    assert {each.partition for each in shop.lease()} == {1}
+    shop.node.publish(TOPIC, shop.messages(1))
+    assert len(shop.node.read(TOPIC, 0, 0)[0]) == 9
+    # Nothing is damaged: with the cause gone, the queues are as they were.
+    shop.node.close()
+    disk.number = 0
+    shop.node = shop.open()
+    assert shop.node.stopped_queues() == []
+    assert shop.states(0)[:3] == ["acked", "acked", "pending"]
+
+
+@pytest.mark.parametrize("number", OF_THE_PROCESS, ids=errno.errorcode.get)
+def test_what_the_system_refuses_to_the_whole_process_stops_no_queues(
+    shop: Shop, number: int
+) -> None:
+    shop.node.close()
+    disk = shop.disk = RefusingDisk(shop.disk, f"{shop.folder}/state/", number)
+    with pytest.raises((OSError, ReadOnly), match="state/"):
+        shop.open()
+    disk.number = 0
+    shop.node = shop.open()
+    assert shop.node.stopped_queues() == []
 
 
 @every_damage
