@@ -43,11 +43,13 @@ LONG_KEY: Final = 2
 MANY_HEADERS: Final = 3
 LONG_HEADERS: Final = 4
 NO_KEY: Final = 5
+LONG_RECORD: Final = 6
 
 _FAULTS: Final = {
     LONG_KEY: f"a key has at most {limits.KEY_BYTES_MAX} bytes",
     MANY_HEADERS: f"a record has at most {limits.HEADERS_MAX} headers",
     LONG_HEADERS: f"headers have at most {limits.HEADER_BYTES_MAX} bytes together",
+    LONG_RECORD: f"a record has at most {limits.RECORD_BYTES_MAX} bytes",
 }
 _COUNT_AT: Final = HEADER_BYTES - 4
 # The time that those of the records count from, and the latest.
@@ -148,6 +150,8 @@ def _find_fault(data: bytes, count: int, rules: int, base_ms: int, times: list[i
         end = position + (raw >> 1)
         if raw & 1 or (end > size and not rules & PART):
             return CORRUPT
+        if rules & LIMITS and raw >> 1 > limits.RECORD_BYTES_MAX:
+            return LONG_RECORD
         # The time, then the offset.
         raw = data[position + 1]
         position += 2

@@ -10,6 +10,7 @@ from headrace.core import limits
 cdef int64_t KEY_BYTES_MAX = limits.KEY_BYTES_MAX
 cdef int64_t HEADERS_MAX = limits.HEADERS_MAX
 cdef int64_t HEADER_BYTES_MAX = limits.HEADER_BYTES_MAX
+cdef int64_t RECORD_BYTES_MAX = limits.RECORD_BYTES_MAX
 
 cdef int WITHIN = 0
 cdef int CORRUPT = 1
@@ -17,6 +18,7 @@ cdef int LONG_KEY = 2
 cdef int MANY_HEADERS = 3
 cdef int LONG_HEADERS = 4
 cdef int NO_KEY = 5
+cdef int LONG_RECORD = 6
 
 cdef int LIMITS = 1
 cdef int KEYED = 2
@@ -104,6 +106,8 @@ cdef int find(
             return cut_off(field, stop, 5, rules)
         if raw & 1 or (not rules & PART and <int64_t>(raw >> 1) > stop - position):
             return CORRUPT
+        if rules & LIMITS and <int64_t>(raw >> 1) > RECORD_BYTES_MAX:
+            return LONG_RECORD
         end = position + (raw >> 1)
         # Attributes, the time, the offset.
         if stop - position < 1:

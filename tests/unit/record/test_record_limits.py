@@ -17,11 +17,13 @@ from headrace.record.record_limits import (
     LIMITS,
     LONG_HEADERS,
     LONG_KEY,
+    LONG_RECORD,
     MANY_HEADERS,
     NO_KEY,
     PART,
     WITHIN,
 )
+from headrace.record.varint import encode_varint as varint
 
 Find = Callable[[bytes, int, int, int], tuple[int, int]]
 Places = list[tuple[int, int]]
@@ -37,6 +39,16 @@ def with_headers(count: int, size: int = 0) -> NewRecord:
 
 def block_of(*records: NewRecord) -> bytes:
     return bytes(build_batch(records)[HEADER_BYTES:])
+
+
+def block_beyond(record_bytes: int) -> bytes:
+    """One record of so many bytes, which `build_batch` does not make."""
+    for value_bytes in range(record_bytes - 20, record_bytes):
+        value = varint(value_bytes) + bytes(value_bytes)
+        body = b"\0\0\0" + varint(-1) + value + b"\0"
+        if len(body) == record_bytes:
+            return varint(record_bytes) + body
+    raise AssertionError("no value makes it so long")
 
 
 def fault_of(find: Find, block: bytes, count: int, rules: int) -> int:
@@ -62,6 +74,18 @@ def test_every_limit_holds_at_its_border(find: Find, record: NewRecord, fault: i
     assert fault_of(find, block, 3, LIMITS) == fault
     # Where no queue reads the topic there are none.
     assert fault_of(find, block, 3, 0) == WITHIN
+
+
+@twins
+def test_a_record_that_is_too_long_is_found_whatever_makes_it_so(find: Find) -> None:
+    """A compressed batch of a kilobyte can hold it. No letter could be written of it."""
+    most = limits.RECORD_BYTES_MAX
+    assert fault_of(find, block_beyond(most), 1, LIMITS) == WITHIN
+    beyond = block_beyond(most + 1)
+    assert fault_of(find, beyond, 1, LIMITS) == LONG_RECORD
+    assert fault_of(find, beyond, 1, 0) == WITHIN
+    # Its length alone says so.
+    assert fault_of(find, beyond[:100], 1, LIMITS | PART) == LONG_RECORD
 
 
 @twins

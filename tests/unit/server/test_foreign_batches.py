@@ -9,6 +9,7 @@ import pytest
 from tests.unit.server.asking import Asking, run
 
 from headrace.calls import Face
+from headrace.core import limits
 from headrace.core.settings import CheckedRecords
 from headrace.core.trace_values import MessageTrace
 from headrace.core.values import Delivery, Headers, MessageId, Outgoing
@@ -246,5 +247,32 @@ def test_an_id_against_duplicates_where_none_are_dropped_is_refused(codec: Codec
         # A value that looks like it is only a value.
         assert (await shop.produce(("note", b"headrace-dedup-id"))).error_code == Error.NONE
         assert len(await shop.lease()) == 1
+
+    run(scenario)
+
+
+def huge(value_bytes: int) -> bytearray:
+    """A few kilobytes that hold one record beyond what `build_batch` makes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "RECORD_BYTES_MAX", 2 * value_bytes)
+        return build_batch([NewRecord(None, bytes(value_bytes))], codec=Codec.ZSTD)
+
+
+@pytest.mark.parametrize("queue", [False, True])
+def test_a_record_beyond_the_limit_is_refused_where_a_queue_reads_however_few_bytes_it_takes(
+    queue: bool,
+) -> None:
+    async def scenario() -> None:
+        shop = Shop(MemoryDisk(), ManualClock())
+        await shop.make(queue=queue)
+        answer = await shop.produce_batch(huge(limits.RECORD_BYTES_MAX + 1))
+        if not queue:
+            assert answer.error_code == 0
+            return
+        assert answer.error_code == Error.MESSAGE_TOO_LARGE
+        assert f"at most {limits.RECORD_BYTES_MAX} bytes" in answer.error_message
+        # With a few bytes for the record itself, this is all that may be.
+        answer = await shop.produce_batch(huge(limits.RECORD_BYTES_MAX - 100))
+        assert answer.error_code == 0
 
     run(scenario)
