@@ -1,7 +1,8 @@
 """A client that sends requests without waiting is answered as if it had waited for each.
 
 Two worlds that are alike get the same requests on one connection: the first all at once,
-on a disk that takes its time, the second one by one. Every answer is the same in both.
+on a disk that takes its time, the second one by one. Every answer is the same in both,
+also where the first connection has used its share of the loop and stands in line with others.
 The rule is in server/kafka/turns.py. Where a connection is cut, which is all that a
 failed Produce without acks can cause, answers that were not sent yet are lost with it.
 """
@@ -11,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import product
+from math import gcd
 from typing import Any
 
 import pytest
@@ -39,7 +41,7 @@ from tests.property.api_requests import (
 )
 from tests.unit.server.asking import ManualLoop
 from tests.unit.server.connected import Line, feed
-from tests.unit.server.rich_shares import make_rich
+from tests.unit.server.rich_shares import make_poor, make_poorest, make_rich
 
 from headrace.core.node_settings import NodeSettings
 from headrace.core.ports import File
@@ -118,12 +120,12 @@ class SeededEntropy:
 class World:
     """A node with something in it, and one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_shares: Callable[[], None]) -> None:
         self.gate = Gate()
         disk, entropy = SlowDisk(self.gate), SeededEntropy()
         clock = ManualClock(START, autoskip=False)
         self.broker = Broker(disk, entropy, clock.now_ms())
-        make_rich()
+        make_shares()
         self.service = Service(self.broker, disk, clock, entropy, node_id=1, cluster_id="c")
         self.door = Door(self.service, NodeSettings(data=".", rebalance_delay_ms=0), HANDLERS)
         self.connection, self.line = Connection(self.door), Line()
@@ -275,22 +277,30 @@ def _decode(asked: Ask, answer: bytes) -> Any:
     return decode_response(asked.key, asked.version, answer, at)
 
 
-def check(*numbers: int) -> None:
-    """That these requests are answered alike, sent at once and one by one."""
+# How much of the loop is left for a connection that sends all at once.
+ACCOUNTS = (make_rich, make_poor, make_poorest)
+
+
+def check(*numbers: int, account: Callable[[], None] = make_rich) -> None:
+    """That these requests are answered alike, sent at once on a connection with such an account
+    and one by one on a rich one."""
 
     async def play(*, at_once: bool) -> tuple[list[Any], str | None]:
-        world = World()
+        world = World(account if at_once else make_rich)
         try:
             known = requests(await world.furnish())
             ask_for = world.all_at_once if at_once else world.one_by_one
-            return await ask_for([known[number] for number in numbers]), world.line.ended
+            answers = await ask_for([known[number] for number in numbers])
+            # Nothing stands behind the polls that come next.
+            assert not world.connection.is_hurried or world.line.ended, labels
+            return answers, world.line.ended
         finally:
             await world.close()
 
+    labels = [LABELS[number] for number in numbers], account
     with asyncio.Runner(loop_factory=ManualLoop) as runner:
         pipelined, is_cut = runner.run(play(at_once=True))
         waited, is_cut_too = runner.run(play(at_once=False))
-    labels = [LABELS[number] for number in numbers]
     assert is_cut == is_cut_too, labels
     if is_cut:
         waited = waited[: len(pipelined)]
@@ -333,14 +343,44 @@ def test_a_request_sees_what_the_one_before_it_changed(first: str, second: str) 
     check(LABELS.index(first), LABELS.index(second))
 
 
-@given(st.lists(st.integers(0, COUNT - 1), min_size=2, max_size=12))
-def test_requests_sent_at_once_are_answered_as_if_sent_one_by_one(numbers: list[int]) -> None:
-    check(*numbers)
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_poll_that_ended_for_a_request_behind_it_hurries_no_other(
+    account: Callable[[], None],
+) -> None:
+    check(LABELS.index("Fetch that waits"), LABELS.index("Metadata"), account=account)
+
+
+@given(st.lists(st.integers(0, COUNT - 1), min_size=2, max_size=12), st.sampled_from(ACCOUNTS))
+def test_requests_sent_at_once_are_answered_as_if_sent_one_by_one(
+    numbers: list[int], account: Callable[[], None]
+) -> None:
+    check(*numbers, account=account)
+
+
+def pairs(examples: int) -> list[tuple[int, int]]:
+    """Of requests: all that there are from 2,000 examples on, otherwise some, in which each
+    request is the first one and the second one."""
+    step = max(1, 2_000 // examples)
+    # With a factor in common with the number of requests, some would never be the second.
+    while gcd(step, COUNT) > 1:
+        step += 1
+    return list(product(range(COUNT), range(COUNT)))[::step]
+
+
+@pytest.mark.parametrize("profile", ["fast", "ci", "long"])
+def test_every_request_is_the_first_and_the_second_of_a_pair_in_every_run(profile: str) -> None:
+    chosen = pairs(settings.get_profile(profile).max_examples)
+    assert {first for first, _ in chosen} == set(range(COUNT))
+    assert {second for _, second in chosen} == set(range(COUNT))
+    assert {account_of(*pair) for pair in chosen} == set(ACCOUNTS)
+
+
+def account_of(first: int, second: int) -> Callable[[], None]:
+    return ACCOUNTS[(first + second) % len(ACCOUNTS)]
 
 
 def test_every_pair_of_apis_is_answered_as_if_the_second_had_waited() -> None:
     """All of them in `make properties`; otherwise some, spread over the APIs."""
     assert settings.default is not None
-    step = max(1, 2_000 // settings.default.max_examples)
-    for pair in list(product(range(COUNT), repeat=2))[::step]:
-        check(*pair)
+    for pair in pairs(settings.default.max_examples):
+        check(*pair, account=account_of(*pair))

@@ -20,8 +20,7 @@ one grow.
 A frame's bytes may be overwritten once its handler has returned: the codec copies
 what it keeps, but for records, which are written before Produce returns.
 
-Rejected: asyncio's streams. They copy every byte once more and cost three times as
-much for small requests.
+Rejected: asyncio's streams. They copy each byte once more; small requests cost three times as much.
 """
 
 from __future__ import annotations
@@ -460,7 +459,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_in_line = False
         # What else it waits for by now resumes it itself.
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX):
-            self._is_paused = False
+            self._is_paused = self.is_hurried = False
+            self._next_key = None
             self._go_on()
 
     def _go_on(self) -> None:
