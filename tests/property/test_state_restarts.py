@@ -2,11 +2,11 @@
 
 A seeded script works on a topic with several queue groups, with chunks of 16 offsets
 instead of 65,536 and segments of a few messages, so that short histories cross their
-borders: messages are published, leased, settled, delayed, called off and redriven while retention,
-DeleteRecords and compaction take the log away from under them. Snapshots come early or
-late, so that a state log may speak of much that is gone. Every few steps the directory
-is opened beside the node and compared with it, and now and then the node itself starts
-again, closed or killed.
+borders: messages are published, leased, settled, delayed, called off and redriven, some
+of it in transactions, while retention, DeleteRecords and compaction take the log away
+from under them. Snapshots come early or late, so that a state log may speak of much that
+is gone. Every few steps the directory is opened beside the node and compared with it, and
+now and then the node itself starts again, closed or killed.
 
 A single seed:  HEADRACE_STATE_SEED=17 pytest tests/property/test_state_restarts.py
 """
@@ -30,7 +30,7 @@ from headrace.engine.queue import QueueView
 from headrace.engine.runs import above, runs_of
 from headrace.engine.window import LEASED, READY, RETRYING, STATE_MASK, WAITING, is_done
 from headrace.node import Node
-from headrace.record import attribute_headers
+from headrace.record import NewRecord, attribute_headers, build_batch, read_header
 from headrace.testing import FaultDisk
 from headrace.testing.fault_disk import keep_everything
 
@@ -38,6 +38,7 @@ CHUNK_BITS = 4
 STEPS = 60
 TOPIC = "orders"
 GROUPS = ("ann", "bob", "cid")
+PRODUCERS = (7, 8)
 GROUP_SETTINGS = {"visibility_ms": 1_000, "max_attempts": 3, "backoff_ms": 100}
 # Totals are told to people; a cancel of what a group never saw is not its own.
 COMPARED_TOTALS = ("delivered", "redelivered", "acked", "nacked", "lease_expired", "expired")
@@ -104,14 +105,20 @@ class Script:
         if len(self.groups) < len(GROUPS):
             name = GROUPS[len(self.groups)]
             self.groups.append(name)
+            isolation = self.random.choice(["read_committed", "read_uncommitted"])
             # What a group saw is the same before and after, with a fixed cap of leases.
-            self.node.open_queue(name, [TOPIC], "worker", GROUP_SETTINGS)
+            self.node.open_queue(
+                name, [TOPIC], "worker", {**GROUP_SETTINGS, "isolation": isolation}
+            )
 
     def run(self) -> None:
         moves = [
             (8, self.publish),
             (8, self.lease),
             (8, self.settle),
+            (2, self.write_in_transaction),
+            (3, self.ack_in_transaction),
+            (3, self.end_transactions),
             (3, self.pass_time),
             (2, self.cancel),
             (4, self.redrive),
@@ -138,18 +145,20 @@ class Script:
 
     def publish(self) -> None:
         pick = self.random
-        outgoing = []
         plain = pick.random() < 0.6
-        for _ in range(pick.choice([1, 5, 40])):
-            headers = attribute_headers(
-                priority=None if plain else pick.choice([None, 0, 4]),
-                delay_ms=None if plain else pick.choice([None, None, 150, 5_000]),
-                ttl_ms=None if plain else pick.choice([None, None, 100, 3_000]),
-                max_attempts=None if plain else pick.choice([None, None, 1]),
-            )
-            key = pick.choice([b"a", b"b", b"c", b"d"] if self.is_compacted else [None, b"a", b"b"])
-            outgoing.append(Outgoing(b"x" * pick.choice([1, 50]), key, headers))
+        outgoing = [self._outgoing(plain=plain) for _ in range(pick.choice([1, 5, 40]))]
         self.node.publish(TOPIC, outgoing)
+
+    def _outgoing(self, *, plain: bool) -> Outgoing:
+        pick = self.random
+        headers = attribute_headers(
+            priority=None if plain else pick.choice([None, 0, 4]),
+            delay_ms=None if plain else pick.choice([None, None, 150, 5_000]),
+            ttl_ms=None if plain else pick.choice([None, None, 100, 3_000]),
+            max_attempts=None if plain else pick.choice([None, None, 1]),
+        )
+        key = pick.choice([b"a", b"b", b"c", b"d"] if self.is_compacted else [None, b"a", b"b"])
+        return Outgoing(b"x" * pick.choice([1, 50]), key, headers)
 
     def lease(self) -> None:
         group = self.random.choice(self.groups)
@@ -158,19 +167,12 @@ class Script:
         self.held.setdefault(group, []).extend(leased)
 
     def settle(self) -> None:
-        """Some of what a group holds, in runs or scattered; stale ones too."""
-        if not self.held:
-            return
-        pick = self.random
-        group = pick.choice(sorted(self.held))
-        held = self.held.pop(group)
-        if pick.random() < 0.3:
-            pick.shuffle(held)
-        size = pick.randint(0, len(held))
-        chosen, self.held[group] = held[:size], held[size:]
+        """Some of what a group holds; stale ones too."""
+        group, chosen = self._some_held()
         receipts = [delivery.receipt for delivery in chosen]
         if not receipts:
             return
+        pick = self.random
         how = pick.choice(["ack", "ack", "ack", "nack", "release", "extend", "reject"])
         if how == "nack":
             self.node.nack(group, receipts, delay_ms=pick.choice([None, 0, 5_000]), error="no")
@@ -181,6 +183,63 @@ class Script:
             self.node.reject(group, receipts, reason="poison")
         else:
             getattr(self.node, how)(group, receipts)
+
+    def _some_held(self) -> tuple[str, list[Delivery]]:
+        """Some of what a group was given, in runs or scattered: it does not have them any more."""
+        if not self.held:
+            return "", []
+        pick = self.random
+        group = pick.choice(sorted(self.held))
+        held = self.held.pop(group)
+        if pick.random() < 0.3:
+            pick.shuffle(held)
+        size = pick.randint(0, len(held))
+        chosen, self.held[group] = held[:size], held[size:]
+        return group, chosen
+
+    def write_in_transaction(self) -> None:
+        partition = self._partition(self.random.randrange(self.partitions))
+        producer = self.random.choice(PRODUCERS)
+        with self.node._writing() as (now_ms, commit):
+            outgoing = [self._outgoing(plain=False) for _ in range(self.random.choice([1, 3, 20]))]
+            records = [NewRecord(each.key, each.value, each.headers, now_ms) for each in outgoing]
+            active = partition.producers.active()
+            last = [each.last_sequence for each in active if each.producer_id == producer]
+            batch = build_batch(
+                records,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=last[0] + 1 if last else 0,
+                transactional=True,
+            )
+            appended = partition.append(batch, read_header(batch), now_ms)
+            commit.data.append((partition, appended.next_offset))
+
+    def ack_in_transaction(self) -> None:
+        group, chosen = self._some_held()
+        receipts = [delivery.receipt for delivery in chosen]
+        producer = self.random.choice(PRODUCERS)
+        if receipts:
+            with self.node._writing() as (now_ms, commit):
+                broker = self.node._broker
+                broker.settling.ack_in_transaction(
+                    broker.groups.named(group), receipts, producer, 0, now_ms, commit
+                )
+
+    def end_transactions(self) -> None:
+        """A producer's marker comes to all partitions, or to one of them first."""
+        producer, commits = self.random.choice(PRODUCERS), self.random.random() < 0.5
+        partitions = [self._partition(index) for index in range(self.partitions)]
+        for partition in self.random.sample(partitions, self.random.randint(1, len(partitions))):
+            self._end(partition, producer, commit=commits)
+
+    def _end(self, partition: Partition, producer: int, *, commit: bool) -> None:
+        with self.node._writing() as (now_ms, written):
+            ended = partition.end_transaction(
+                producer, 0, commit=commit, coordinator_epoch=0, now_ms=now_ms
+            )
+            written.data.append((partition, ended.next_offset))
+            written.state.append((partition, ended.state_end))
 
     def cancel(self) -> None:
         partition = self.random.randrange(self.partitions)
@@ -237,6 +296,7 @@ class Script:
     # What must hold.
 
     def compare(self) -> None:
+        self._end_lost_transactions()
         self._tick(self.node)
         beside = self._open(read_only=True)
         try:
@@ -254,6 +314,15 @@ class Script:
         finally:
             beside.close()
 
+    def _end_lost_transactions(self) -> None:
+        """A transaction that began with what the log has lost holds up readers from there on
+        until it is ended. A restart can only know of the rest of it."""
+        for partition in self._all(self.node):
+            start = partition.log.start_offset
+            for opened in partition.open_transactions():
+                if opened.first_offset < start and not _holds(partition, start, opened.producer_id):
+                    self._end(partition, opened.producer_id, commit=True)
+
     def _tick(self, node: Node) -> None:
         """Time passes for a node when it is asked; what that began is finished by a write."""
         for _ in range(2):
@@ -270,6 +339,12 @@ class Script:
             for each in self._all(self.node)
             if each.topic.name == TOPIC and each.index == index
         )
+
+
+def _holds(partition: Partition, offset: int, producer_id: int) -> bool:
+    """Whether the batch there is of this producer's transaction."""
+    data = partition.log.read(offset, 1)
+    return bool(data) and read_header(data).producer_id == producer_id
 
 
 def dump_of(partition: Partition, view: QueueView) -> Dump:
@@ -291,6 +366,11 @@ def dump_of(partition: Partition, view: QueueView) -> Dump:
         ),
         "failures": {o: failure for o, failure in view.failures.items() if o in live},
         "redrives": {o: times for o, times in view.redrives.items() if o in there},
+        "held": sorted(
+            (held.producer, held.grant, held.who, above(held.runs, start))
+            for held in view.held_acks
+            if above(held.runs, start)
+        ),
         "moves": {number: above(move.runs, start) for number, move in view.moves.items()},
         "numbers": (view.next_grant, view.next_move),
         "totals": {name: view.totals[name] for name in COMPARED_TOTALS},

@@ -87,14 +87,14 @@ def apply_decision(view: QueueView, event: events.HeldDecided) -> None:
     """What a marker means for the acks of one group."""
     for held in view.held_acks.take(event.producer):
         waited = view.held_acks.since.pop(held.grant, [])
-        # What the log has lost at its start is nobody's any more.
-        runs = above(held.runs, view.window.start)
-        if not runs:
-            continue
         if event.commit:
             for start, end, since in waited:
                 since.count(view.to_ack, [start, end], event.at)
-            view.apply(events.Acked(view.group_id, held.who, event.at, runs))
+            view.apply(events.Acked(view.group_id, held.who, event.at, held.runs))
+            continue
+        # What the log has lost at its start is nobody's any more.
+        runs = above(held.runs, view.window.start)
+        if not runs:
             continue
         split, attempts = count_attempts(view.window, runs, more=0)
         number = held.grant

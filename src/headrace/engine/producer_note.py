@@ -50,7 +50,8 @@ class ProducerNote:
         log.aborted.adopt(parts)
         for data, position in iterate_batches(log, start, log.end_offset):
             header = read_header(data, position)
-            if header.producer_id >= 0 and header.base_offset >= start:
+            # Records may have been deleted up to the middle of the first.
+            if header.producer_id >= 0 and header.next_offset > start:
                 batch = data[position : position + header.size_bytes]
                 replay_batch(log, producers, batch, header)
         self._noted_bytes = log.size_bytes

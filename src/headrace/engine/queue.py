@@ -272,6 +272,9 @@ class QueueView:
         them, while the event waited to be synced or, in a replay, at any time since."""
         count_event(self.totals, event)
         if isinstance(event, events.MessageEvent) and event.runs:
+            if isinstance(event, events.AckHeld):
+                # Whole: how many were acked is counted when it is decided.
+                self.held_acks.hold(event)
             if event.runs[0] < self.window.start and not isinstance(event, events.Revived):
                 event = clipped(event, self.window.start)
         match event:
@@ -309,8 +312,6 @@ class QueueView:
                 self._finish(event.runs, CANCELLED)
             case events.AckHeld():
                 self.reserve(event.runs)
-                if event.runs:
-                    self.held_acks.hold(event)
                 self.next_grant = max(self.next_grant, event.grant + 1)
             case events.Revived():
                 self._on_revived(event)

@@ -258,3 +258,20 @@ def test_what_is_deleted_or_belongs_to_a_deleted_group_is_decided_quietly(bench:
     bench.node.delete_group(bench.group)
     acking.end(commit=True)
     acking.crash()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_is_deleted_while_its_ack_is_held_counts_alike_after_a_restart(
+    bench: Bench, commit: bool
+) -> None:
+    acking = Acking(bench)
+    bench.publish(b"a", b"b")
+    acking.hold(bench.receipts())
+    acking.writer.sync()
+    bench.node.delete_records(bench.topic, 0, 1)
+    acking.end(commit=commit)
+    before = bench.node.queue_statistics(bench.group)
+    assert before.acked == (2 if commit else 0)
+    acking.crash()
+    after = bench.node.queue_statistics(bench.group)
+    assert (after.acked, after.delivered) == (before.acked, before.delivered)

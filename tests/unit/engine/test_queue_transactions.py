@@ -94,6 +94,21 @@ def test_a_restart_does_not_show_what_is_undecided(
     assert bench.values() == ([b"behind"] if isolation == COMMITTED else [])
 
 
+def test_records_deleted_up_to_the_middle_of_a_transaction_do_not_show_the_rest_of_it(
+    bench: Bench,
+) -> None:
+    writer = begin(bench)
+    writer.write(1, b"gone", b"open")
+    writer.sync()
+    bench.node.delete_records(bench.topic, 0, 1)
+    bench.crash()
+    assert bench.values() == []
+    writer = Writer(bench.partition(), bench.clock.time_ms)
+    writer.abort(1)
+    writer.sync()
+    assert bench.values() == []
+
+
 def test_a_long_transaction_holds_back_more_than_memory_keeps(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
