@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ def patient(orders: Run, start: Start, tmp_path: Path) -> tuple[subprocess.Popen
     """A worker that was told to end while its command runs, and a pipe that ends that."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    worker = start(*WORK, "--exec", f"echo begun; cat {pipe}")
+    worker = start(*WORK, "--exec", f"echo begun; cat {quote(str(pipe))}")
     begun(worker)
     worker.send_signal(signal.SIGTERM)
     assert worker.stderr is not None

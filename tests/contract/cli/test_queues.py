@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -87,7 +88,8 @@ def test_several_topics_are_worked_at_once(orders: Run) -> None:
 def test_a_command_gets_the_value_and_its_place(orders: Run, tmp_path: Path) -> None:
     [message_id] = orders("publish", "orders", "hello", "--key", "k").stdout.split()
     out = tmp_path / "out"
-    command = f'cat > {out}; echo " $HEADRACE_ID $HEADRACE_KEY $HEADRACE_ATTEMPT" >> {out}'
+    told = quote(str(out))
+    command = f'cat > {told}; echo " $HEADRACE_ID $HEADRACE_KEY $HEADRACE_ATTEMPT" >> {told}'
     orders("work", "orders", "--group", "billing", "--count", "1", "--exec", command)
     assert out.read_text() == f"hello {message_id} k 1\n"
     assert state_of(orders, message_id)["state"] == "acked"
@@ -128,8 +130,8 @@ def test_many_commands_run_at_once(orders: Run, tmp_path: Path) -> None:
     orders("publish", "orders", *"abcd")
     # Each waits for all four to have begun: alone, one would wait for ever.
     meet = (
-        f"touch {tmp_path}/begun.$HEADRACE_ID; "
-        f"while [ $(ls {tmp_path} | grep -c begun) -lt 4 ]; do sleep 0.01; done"
+        f"cd {quote(str(tmp_path))}; touch begun.$HEADRACE_ID; "
+        "while [ $(ls | grep -c begun) -lt 4 ]; do sleep 0.01; done"
     )
     orders("work", "orders", "--count", "4", "--concurrency", "4", "--exec", meet)
     assert document_of(orders("queue", "stats", "default", "--json"))["acked"] == 4
