@@ -127,8 +127,8 @@ def check_connections(world: World) -> None:
 def check_cuts(world: World) -> None:
     reasons = {
         "kafka": ("body", "answer", "idle", "address", "full", "memory"),
-        "http": ("head", "body", "answer", "full", "address", "memory"),
-        "websocket": ("answer", "memory"),
+        "http": ("head", "body", "answer", "idle", "full", "address", "memory"),
+        "websocket": ("body", "answer", "memory"),
         "grpc": ("address", "body", "full", "memory"),
     }
     expected = {

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import zlib
 
 from tests.hostile.kafka_attacks import BOMBED
 from tests.hostile.target import EXPECTED, Target, masked
 
-TEXT, BEGINNING, GOING_ON = 0x81, 0x01, 0x00
+TEXT, BEGINNING, GOING_ON, PING, PONG = 0x81, 0x01, 0x00, 0x89, 0x8A
+
+ZEROS = bytes(8 * 1024 * 1024)
+_packer = zlib.compressobj(wbits=-12)
+# Without the four bytes that every message would end with.
+ZEROS_DEFLATED = (_packer.compress(ZEROS) + _packer.flush(zlib.Z_SYNC_FLUSH))[:-4]
 
 
 async def deep_json(target: Target) -> None:
@@ -126,6 +132,39 @@ async def fragments_without_end(target: Target) -> None:
         for _ in range(2_000):
             await peer.send(masked(GOING_ON, bytes(32_000)))
         await peer.reader.read()
+
+
+async def fragments_of_a_crowd(target: Target) -> None:
+    """Messages of 250 WebSockets, each of which begins with two megabytes, or with eight where
+    the node lets them be deflated, and goes on with nothing. All of them answer pings."""
+    async with target.crowd(target.http, 250) as peers:
+        for peer in peers:
+            await peer.send(target.upgrade(deflate=True))
+            with contextlib.suppress(*EXPECTED):
+                head = await peer.reader.readuntil(b"\r\n\r\n")
+                is_deflated = b"permessage-deflate" in head
+                kind = BEGINNING | 0x40 if is_deflated else BEGINNING
+                await peer.send(
+                    masked(kind, ZEROS_DEFLATED if is_deflated else ZEROS[: len(ZEROS) // 4])
+                )
+        for _ in range(6):
+            await target.pause(2)
+            for peer in peers:
+                with contextlib.suppress(*EXPECTED):
+                    await peer.send(masked(GOING_ON, b"") * 1_000 + masked(PONG, b""))
+
+
+async def sockets_with_frames_of_nothing(target: Target) -> None:
+    """Whole messages without content, and pings, as many as fit into a packet."""
+    async with target.crowd(target.http, 20) as peers:
+        for peer in peers:
+            await peer.send(target.upgrade())
+            await peer.reader.readuntil(b"\r\n\r\n")
+            peer.go_deaf()
+        for _ in range(20):
+            for peer in peers:
+                peer.writer.write((masked(PING, b"") + masked(TEXT, b"")) * 5_000)
+            await target.pause(0.5)
 
 
 async def sockets_that_talk_nonsense(target: Target) -> None:

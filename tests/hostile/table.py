@@ -44,6 +44,8 @@ ATTACKS = (
     Attack(http_attacks.heads_that_never_end),
     Attack(http_attacks.bodies_that_never_end, 5),
     Attack(http_attacks.fragments_without_end, 5),
+    Attack(http_attacks.fragments_of_a_crowd, 5),
+    Attack(http_attacks.sockets_with_frames_of_nothing, 5),
     Attack(grpc_attacks.no_http_at_all),
     Attack(grpc_attacks.streams_reset_at_once),
     Attack(grpc_attacks.settings_and_pings_without_end),

@@ -94,12 +94,13 @@ class Target:
             f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
         ).encode() + content
 
-    def upgrade(self) -> bytes:
-        """What turns an HTTP connection into a WebSocket."""
+    def upgrade(self, *, deflate: bool = False) -> bytes:
+        """What turns an HTTP connection into a WebSocket, compressed if the node agrees."""
+        wish = "sec-websocket-extensions: permessage-deflate\r\n" if deflate else ""
         return (
             f"GET /ws HTTP/1.1\r\nhost: {self.http}\r\nupgrade: websocket\r\n"
             "connection: upgrade\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-            "sec-websocket-version: 13\r\n\r\n"
+            f"{wish}sec-websocket-version: 13\r\n\r\n"
         ).encode()
 
 

@@ -17,9 +17,9 @@ A client address may have so many connections at one door, so that one machine c
 take all the places. Those of this machine are not counted, since a proxy, or every
 client of a small installation, may be one of them.
 
-Likewise large frames that are arriving at the Kafka door, and bodies at the HTTP door, which
-hold memory for as long as they take: when they have most of the room that there is, those
-are cut that get on slowest, so that others find some.
+Likewise large frames that are arriving at the Kafka door, and bodies and messages of WebSockets
+at the HTTP door, which hold memory for as long as they take: when they have most of the room
+that there is, those are cut that get on slowest, so that others find some.
 
 Rejected: a limit on the whole time of a body. Large bodies over slow lines are honest, and
 nobody minds them while there is room.
@@ -62,6 +62,10 @@ class Watch:
         else:
             return now - self._began >= limit_seconds
         return False
+
+    def reset(self) -> None:
+        """Something else is waited for from now on."""
+        self._began = None
 
     @property
     def began(self) -> float:

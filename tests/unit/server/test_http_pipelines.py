@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from websockets.protocol import State
 
 from headrace.core import limits
-from headrace.server.http.protocol import GuardedWebSocket
+from headrace.server.http.websocket import GuardedWebSocket
 
 POLL = b"GET /consume?topic=orders&wait=20 HTTP/1.1\r\nhost: localhost\r\n\r\n"
 SMALL = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"

@@ -16,6 +16,7 @@ from headrace.core.node_settings import NodeSettings
 from headrace.server.grpc import outgoing
 from headrace.server.grpc.hanging_up import hang_up
 from headrace.server.grpc.outgoing import DEAF_SECONDS, LARGE_BYTES, Outgoing
+from headrace.server.http.arriving import Budget
 from headrace.server.http.protocol import Guard, Noting
 from headrace.server.metrics.counting import Counts
 from headrace.server.service import Service
@@ -154,7 +155,7 @@ def test_a_client_of_http_that_reads_nothing_is_cut_before_the_next_sweep(
     monkeypatch.setattr(limits, "UNTAKEN_BYTES_MAX", 100_000)
     loop = Loop()
     service = cast(Service, SimpleNamespace(loop=loop, counts=Counts()))
-    guard = Guard(service, NodeSettings())
+    guard = Guard(service, NodeSettings(), Budget())
     deaf, reading, new = (Http(guard) for _ in range(3))
     deaf.pause_writing()
     reading.pause_writing()

@@ -11,6 +11,7 @@ page its Origin. Both have to be ours.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -44,7 +45,7 @@ from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import OTHER, Endpoint
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.requests import Requests, accepted_id
-from headrace.server.shares import Account, Metered
+from headrace.server.shares import LINE_SECONDS, Account, Metered
 
 logger = logging.getLogger("headrace.http")
 
@@ -53,9 +54,8 @@ LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 def make_app(
     calls: Calls, members: Members, facts: Facts, aftermath: Aftermath, gate: Gate,
-    scrapes: Scrapes, extra: Iterable[BaseRoute] = (),
+    scrapes: Scrapes, budget: Budget, extra: Iterable[BaseRoute] = (),
 ) -> ASGIApp:  # fmt: skip
-    budget = Budget()
     calls.service.held_bytes["bodies"] = lambda: budget.size_bytes
     requests = calls.service.requests
     counts = calls.service.counts
@@ -224,8 +224,16 @@ class Gate:
 def _in_turn(receive: Receive, account: Account) -> Receive:
     """Each message of a WebSocket is a request, and waits for the connection's turn."""
 
+    rested = perf_counter()
+
     async def receive_in_turn() -> Any:
+        nonlocal rested
         message = await receive()
+        if perf_counter() - rested > LINE_SECONDS:
+            # Where nothing is waited for, one message after the other is handled, in one step,
+            # and only at its end is the account charged.
+            await asyncio.sleep(0)
+            rested = perf_counter()
         await account.turn()
         return message
 

@@ -1,19 +1,20 @@
-"""Bodies of requests that are arriving: what all of them may hold together.
+"""Bodies of requests and messages of WebSockets that are arriving: what all of them may hold
+together.
 
-Whoever finds no room is refused. When most of it is taken, those that come slowest make
+What finds no room is refused. When most of it is taken, those that come slowest make
 room for the others, as at the Kafka door (`stalls.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 
 from headrace.core import limits
 from headrace.core.errors import LimitExceeded
-from headrace.server.stalls import ROOM_PART, find_slowest
+from headrace.server.stalls import ROOM_PART, Sender, find_slowest
 
 # All of them are looked at no more often than that, however many chunks come.
 LOOK_SECONDS = 0.1
@@ -21,6 +22,13 @@ LOOK_SECONDS = 0.1
 
 class BodyTooLarge(LimitExceeded):
     code = "body-too-large"
+
+
+class Arriving(Sender, Protocol):
+    """What holds room for something that is arriving."""
+
+    def give_up(self) -> int:
+        """Let others have the room; how much of it is still held for a while."""
 
 
 class _Body:
@@ -50,7 +58,7 @@ class Budget:
         self.size_bytes = 0
         # Of those that were given up and have not let go yet.
         self._leaving_bytes = 0
-        self._bodies: set[_Body] = set()
+        self._arriving: set[Arriving] = set()
         self._looked = float("-inf")
 
     async def read_body(self, request: Request, bytes_max: int) -> bytes:
@@ -79,8 +87,7 @@ class Budget:
                 self.size_bytes += len(chunk)
                 if size > bytes_max:
                     raise _too_large(bytes_max)
-                self._make_room(body)
-                if self.size_bytes - self._leaving_bytes > limits.HTTP_BODIES_BYTES_MAX:
+                if not self._has_room(body):
                     raise LimitExceeded("too much is being received at once; try again later")
                 chunks.append(chunk)
                 if body is not None:
@@ -97,7 +104,7 @@ class Budget:
         finally:
             self.size_bytes -= size
             if body is not None:
-                self._bodies.discard(body)
+                self._arriving.discard(body)
                 self._leaving_bytes -= body.given_up_bytes
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -105,20 +112,31 @@ class Budget:
         task = asyncio.current_task()
         assert task is not None
         body = _Body(task, task.get_loop().time(), size)
-        self._bodies.add(body)
+        self._arriving.add(body)
         return body
 
-    def _make_room(self, asking: _Body | None) -> None:
+    def hold(self, message: Arriving, more: int) -> bool:
+        """Hold so many bytes more for it, or fewer; whether there was room for them."""
+        self.size_bytes += more
+        if message.room_bytes:
+            self._arriving.add(message)
+        else:
+            self._arriving.discard(message)
+        return more <= 0 or self._has_room(message)
+
+    def _has_room(self, asking: Arriving | None) -> bool:
+        """Whether all is within the limit, when the slowest have made room."""
         room = int(limits.HTTP_BODIES_BYTES_MAX * ROOM_PART)
         surplus = self.size_bytes - self._leaving_bytes - room
         if surplus <= 0:
-            return
+            return True
         now = asyncio.get_running_loop().time()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            for body in find_slowest(self._bodies - {asking}, now, surplus):
-                self._bodies.discard(body)
-                self._leaving_bytes += body.give_up()
+            for each in find_slowest(self._arriving - {asking}, now, surplus):
+                self._arriving.discard(each)
+                self._leaving_bytes += each.give_up()
+        return self.size_bytes - self._leaving_bytes <= limits.HTTP_BODIES_BYTES_MAX
 
 
 def _too_large(bytes_max: int) -> LimitExceeded:

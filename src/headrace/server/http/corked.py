@@ -55,6 +55,10 @@ class CorkedTransport:
             self.written_bytes += len(data)
             self._transport.write(data)
 
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
     def close(self) -> None:
         self._flush()
         self._transport.close()

@@ -18,10 +18,12 @@ from headrace.core.errors import HeadraceError
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.app import Gate, hosts_of, make_app
+from headrace.server.http.arriving import Budget
 from headrace.server.http.facts import Facts
 from headrace.server.http.members import Member, Members
-from headrace.server.http.protocol import Guard, GuardedHttp, GuardedWebSocket
+from headrace.server.http.protocol import Guard, GuardedHttp
 from headrace.server.http.sockets import Sockets
+from headrace.server.http.websocket import GuardedWebSocket
 from headrace.server.listening import Listening, bind
 from headrace.server.live import Live
 from headrace.server.loop_calls import Calls
@@ -46,7 +48,8 @@ class HttpDoor:
         self._aftermath = Aftermath()
         self._survey = Survey(service)
         self._live = Live(service, self._survey)
-        self._guard = Guard(service, settings)
+        self._bodies = Budget()
+        self._guard = Guard(service, settings, self._bodies)
         self.address = Address("", 0)
         self._server: _Server
         self._listening: Listening
@@ -72,6 +75,7 @@ class HttpDoor:
                 self._aftermath,
                 gate,
                 self._scrapes,
+                self._bodies,
                 [WebSocketRoute("/ws", sockets.serve)],
             ),
             http=cast(Any, partial(GuardedHttp, guard=self._guard)),
@@ -81,9 +85,11 @@ class HttpDoor:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=75,
             timeout_graceful_shutdown=CLOSE_SECONDS,
             ws_max_size=limits.HTTP_BODY_BYTES_MAX,
+            # A kilobyte could become a megabyte, in one piece; and each connection would keep
+            # the state of two compressors.
+            ws_per_message_deflate=False,
         )
         for name in ("uvicorn.error", "uvicorn.access"):
             # What strangers send is theirs to be told, not ours to write down.

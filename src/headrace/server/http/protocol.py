@@ -5,8 +5,8 @@
 
 Those that are in stay in, however many knock: uvicorn's own limit refuses requests of all.
 
-A connection between two requests is closed by uvicorn after `timeout_keep_alive`, and a
-WebSocket that does not answer pings after two of them.
+A connection between two requests is closed after IDLE_SECONDS. Uvicorn's own timer would not
+do: any byte stops it, also an empty line, with which no request begins.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from headrace.core import limits
 from headrace.core.node_settings import NodeSettings
+from headrace.server.http.arriving import Budget
 from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.problems import PROBLEM_TYPE
 from headrace.server.http.route import IS_GONE, encode
@@ -32,8 +32,7 @@ from headrace.server.sweeping import Sweeper
 from headrace.wire.http.group_bodies import Problem
 
 SWEEP_SECONDS = 1.0
-# What WebSockets call the end of a connection that broke (RFC 6455, 7.4.1).
-BROKEN_CODE = 1006
+IDLE_SECONDS = 75
 # Where an application finds the account of the connection, in the scope of its request.
 ACCOUNT = "headrace.account"
 # What Linux says of a connection whose other side has ended; others say so to who reads.
@@ -43,12 +42,14 @@ _ENDED = getattr(select, "POLLRDHUP", 0)
 class Guard:
     """Who is let in, and who is cut. One for a door."""
 
-    def __init__(self, service: Service, settings: NodeSettings) -> None:
+    def __init__(self, service: Service, settings: NodeSettings, bodies: Budget) -> None:
         self._loop = service.loop
+        # What is arriving.
+        self.bodies = bodies
         self._cuts = service.counts.cuts
-        for reason in ("head", "body", "answer", "full", "address", "memory"):
+        for reason in ("head", "body", "answer", "idle", "full", "address", "memory"):
             self._cuts["http", reason] += 0
-        for reason in ("answer", "memory"):
+        for reason in ("body", "answer", "memory"):
             self._cuts["websocket", reason] += 0
         self._stall_seconds = settings.stall_timeout_ms / 1000 or float("inf")
         self._connections_max = settings.connections_max
@@ -59,20 +60,20 @@ class Guard:
         self._connections: set[Any] = set()
         self.untaken: Untaken[Any] = Untaken(
             limits.UNTAKEN_BYTES_MAX,
-            lambda connection: _is_answer_stalled(connection, self._loop.time(), float("inf")),
+            lambda connection: is_answer_stalled(connection, self._loop.time(), float("inf")),
             lambda connection: self.cut(connection, "memory"),
         )
         self._is_bounding = False
-        self._sweeper = Sweeper(
+        self.sweeper = Sweeper(
             SWEEP_SECONDS, lambda: self._connections, self._look_at, self.untaken.bound
         )
 
     def open(self, connections: set[Any]) -> None:
         self._connections = connections
-        self._sweeper.start(self._loop)
+        self.sweeper.start(self._loop)
 
     def close(self) -> None:
-        self._sweeper.stop()
+        self.sweeper.stop()
 
     def _look_at(self, connection: Any) -> None:
         reason = connection.stall(self._loop.time(), self._stall_seconds)
@@ -99,14 +100,17 @@ class Guard:
             connection.transport.write(_FULL)
             connection.transport.close()
             return False
-        if not self.addresses.admit(_host(connection)):
+        if not self.addresses.admit(host_of(connection)):
             self.cut(connection, "address")
             return False
         return True
 
     def cut(self, connection: Any, reason: str) -> None:
         self._cuts[connection.door, reason] += 1
-        connection.transport.abort()
+        if reason == "idle":
+            connection.transport.close()
+        else:
+            connection.transport.abort()
 
 
 class Noting(asyncio.BaseProtocol):
@@ -148,6 +152,7 @@ class GuardedHttp(Noting, HttpToolsProtocol):
         self._answering: Any = None
         self._pipelined = 0
         self._head, self._body, self.answer_watch = Watch(), Watch(), Watch()
+        self._idle = Watch()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -157,7 +162,7 @@ class GuardedHttp(Noting, HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_admitted:
-            self._guard.addresses.leave(_host(self))
+            self._guard.addresses.leave(host_of(self))
         self._guard.untaken.forget(self)
         super().connection_lost(exc)
         answering = self._answering
@@ -199,7 +204,18 @@ class GuardedHttp(Noting, HttpToolsProtocol):
         waits = not self._in_head and not self.flow.read_paused
         if self._body.is_stalled(now, limit_seconds, self._received, waits=waits):
             return "body"
-        return "answer" if _is_answer_stalled(self, now, limit_seconds) else ""
+        if is_answer_stalled(self, now, limit_seconds):
+            return "answer"
+        cycle = self.cycle
+        is_answered = self._in_head and cycle is not None and cycle.response_complete
+        unsent = self.transport.get_write_buffer_size()
+        waits = is_answered and not self._is_head_due and not unsent
+        return "idle" if self._idle.is_stalled(now, IDLE_SECONDS, 0, waits=waits) else ""
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # What uvicorn has just begun: `stall` sees to idle connections.
+        self._unset_keepalive_if_required()
 
     def handle_websocket_upgrade(self) -> None:
         # From here on it is the WebSocket's connection.
@@ -209,6 +225,7 @@ class GuardedHttp(Noting, HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._head_bytes = 0
         self._in_head = self._is_head_due = True
+        self._idle.reset()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -261,54 +278,14 @@ class GuardedHttp(Noting, HttpToolsProtocol):
             self.flow.resume_reading()
 
 
-class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
-    """Takes over a connection that GuardedHttp has admitted."""
-
-    door = "websocket"
-
-    def __init__(self, *args: Any, guard: Guard, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._guard = guard
-        self.account = shares_of(self.loop).open_account()
-        self.answer_watch = Watch()
-
-    async def run_asgi(self) -> None:
-        cast(Any, self.scope)[ACCOUNT] = self.account
-        await super().run_asgi()
-
-    def data_received(self, data: bytes) -> None:
-        began = perf_counter()
-        super().data_received(data)
-        self.account.charge(began)
-
-    def handle_parser_exception(self) -> None:
-        # Uvicorn takes it for granted that a reason was sent, which is not so before the
-        # WebSocket is accepted.
-        if self.conn.close_sent is None:
-            self.transport.abort()
-        else:
-            super().handle_parser_exception()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._guard.addresses.leave(_host(self))
-        self._guard.untaken.forget(self)
-        if self.conn.close_rcvd is None:
-            # Uvicorn says 1005, as of a client that has closed it without saying why.
-            self.queue.put_nowait({"type": "websocket.disconnect", "code": BROKEN_CODE})
-        super().connection_lost(exc)
-
-    def stall(self, now: float, limit_seconds: float) -> str:
-        return "answer" if _is_answer_stalled(self, now, limit_seconds) else ""
-
-
-def _is_answer_stalled(connection: Any, now: float, limit_seconds: float) -> bool:
+def is_answer_stalled(connection: Any, now: float, limit_seconds: float) -> bool:
     unsent = connection.transport.get_write_buffer_size()
     taken = connection.transport.written_bytes - unsent
     watch: Watch = connection.answer_watch
     return watch.is_stalled(now, limit_seconds, taken, waits=unsent > 0)
 
 
-def _host(connection: Any) -> str:
+def host_of(connection: Any) -> str:
     return connection.client[0] if connection.client else ""
 
 

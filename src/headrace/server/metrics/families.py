@@ -65,7 +65,7 @@ CONNECTIONS = Family(
 CUTS = Family(
     "headrace_connections_cut", "counter", ("door", "reason"),
     "Connections that were cut: a head, body or answer got nowhere, idle, too many (full, "
-    "address), or too much that nobody takes (memory).",
+    "address), or too much that arrives or that nobody takes (memory).",
 )  # fmt: skip
 
 HELD_BYTES = Family(
