@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from headrace.server.kafka.door import Door
 from headrace.server.kafka.rooms import SPARE_BYTES
 from headrace.server.kafka.slot import Slot
 from headrace.server.kafka.turns import FETCH, PRODUCE, SHARE_FETCH
+from headrace.server.shares import Account, shares_of
 from headrace.wire.remote.methods import API_KEY
 
 METADATA = 3
@@ -154,6 +156,35 @@ def test_a_request_of_another_api_starts_when_those_before_it_are_answered(befor
         assert payloads(bench) == [b"one", b"two", b"three"]
         assert bench.line.sent == b"12"
         assert bench.line.is_reading_now
+
+    play(scenario)
+
+
+def test_a_poll_that_was_ended_for_the_next_request_ends_no_later_ones() -> None:
+    async def scenario(bench: Bench) -> None:
+        connection = bench.connection
+        line = shares_of(asyncio.get_running_loop()).line
+        connection.account = Account(line)
+        ended: list[bool] = []
+        connection.polls.add(lambda: ended.append(True))
+        # It has used little, and after its poll much; and others stand in line before it.
+        connection.account.spend(-1.0, perf_counter())
+        bench.send(frame(b"poll", FETCH))
+        line.join(lambda: None)
+        connection.account.spend(2.0, perf_counter())
+        bench.send(frame(b"other", METADATA))
+        assert (ended, connection.is_hurried) == ([True], True)
+        # The answer comes while it stands in line.
+        bench.answer(0, [b"1"])
+        while len(payloads(bench)) < 2:
+            await asyncio.sleep(0)
+        assert not connection.is_hurried
+        bench.answer(1, [b"2"])
+        while not bench.line.is_reading_now:
+            await asyncio.sleep(0)
+        bench.send(frame(b"poll", FETCH) + frame(b"another", FETCH))
+        await asyncio.sleep(0)
+        assert payloads(bench)[2:] == [b"poll", b"another"]
 
     play(scenario)
 

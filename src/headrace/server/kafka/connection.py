@@ -75,8 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         # The room of a frame that does not fit into the scratch, how much of it
         # has arrived, and the frame's size.
         self._large: bytearray | None = None
-        self.large_arrived = 0
-        self._large_size = 0
+        self.large_arrived = self._large_size = 0
         # When it began to arrive.
         self.large_began = 0.0
         self._slots: deque[Slot] = deque()
@@ -100,16 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         # It has used its share of the loop, and stands in line with others.
         self._is_in_line = False
-        self._is_stopping = False
+        self._is_stopping = self.is_closed = False
         self._is_writable = True
-        self.is_closed = False
         # What went either way, by which a sweep sees who has stalled.
-        self.received_bytes = 0
-        self._frames = 0
-        self._sent_bytes = 0
+        self.received_bytes = self._frames = self._sent_bytes = 0
         self._body, self.answer_watch = Watch(), Watch()
-        self.seen_received_bytes = 0
-        self.quiet_sweeps = 0
+        self.seen_received_bytes = self.quiet_sweeps = 0
         # Whoever holds something for this connection lets go of it at its end.
         self.on_closed: list[Callable[[], None]] = []
 
@@ -132,8 +127,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._slots.clear()
-        self._open_requests = 0
-        self._held_bytes = 0
+        self._open_requests = self._held_bytes = 0
         self._unsent = []
         self._take_kept()
         self._drop_large()
@@ -449,8 +443,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         if self._is_paused and self.transport is not None and not self.is_closed:
-            self._is_paused = self.is_hurried = False
-            self._next_key = None
+            self._end_pause()
             # Frames that came before the pause are handled before any that come
             # now, but not from within the handler of whoever resumes.
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -459,9 +452,13 @@ class Connection(asyncio.BufferedProtocol):
         self._is_in_line = False
         # What else it waits for by now resumes it itself.
         if self._is_paused and self._may_read(OPEN_REQUESTS_MAX):
-            self._is_paused = self.is_hurried = False
-            self._next_key = None
+            self._end_pause()
             self._go_on()
+
+    def _end_pause(self) -> None:
+        # With all that was so because a request waited behind others.
+        self._is_paused = self.is_hurried = False
+        self._next_key = None
 
     def _go_on(self) -> None:
         if self._is_paused or self.is_closed or self.transport is None:
@@ -479,8 +476,7 @@ class Connection(asyncio.BufferedProtocol):
         """Cut the connection: its peer does not speak our language."""
         if not self.is_closed and self.transport is not None:
             self._door.complain("connection closed", self, reason)
-            self.is_closed = True
-            self.transport.abort()
+            self.abort()
 
     def stop_reading(self) -> None:
         """Take no more requests; what is under way is still answered."""
