@@ -171,27 +171,24 @@ class Addresses:
     """How many connections each client address has at a door."""
 
     def __init__(self, count_max: int) -> None:
-        """0 allows any number."""
-        self._count_max = count_max
+        """0 allows any number. It may change."""
+        self.count_max = count_max
         self._counts: Counter[str] = Counter()
 
     def admit(self, host: str) -> bool:
         """Count one more; every one that is counted `leave`s once."""
-        if not self._is_counted(host):
+        if not _is_elsewhere(host):
             return True
-        if self._counts[host] >= self._count_max:
+        if self.count_max and self._counts[host] >= self.count_max:
             return False
         self._counts[host] += 1
         return True
 
     def leave(self, host: str) -> None:
-        if self._is_counted(host):
+        if _is_elsewhere(host):
             self._counts[host] -= 1
             if self._counts[host] <= 0:
                 del self._counts[host]
-
-    def _is_counted(self, host: str) -> bool:
-        return bool(self._count_max) and _is_elsewhere(host)
 
 
 @lru_cache(1_024)

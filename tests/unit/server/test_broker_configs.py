@@ -9,6 +9,7 @@ from tests.unit.server.asking import Asking, run
 from tests.unit.server.configuring import BROKER, alter, describe
 
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.connection import Connection
 from headrace.wire.kafka.generated.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -145,6 +146,48 @@ def test_the_longest_transaction_can_change() -> None:
         asking = Asking(MemoryDisk())
         assert await alter(asking, BROKER, "1", transaction_max_timeout_ms=5_000) == (0, None)
         assert asking.door.transactions.timeout_ms_max == 5_000
+
+    run(scenario)
+
+
+def test_how_many_connections_an_address_may_have_can_change() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+
+        def is_admitted() -> bool:
+            connection = Connection(asking.door)
+            connection.peer_host = "10.0.0.9"
+            return asking.door.admit(connection)
+
+        name = "max.connections.per.ip"
+        assert [is_admitted(), is_admitted()] == [True, True]
+        assert await alter(asking, BROKER, "1", **as_told(name, 3)) == (0, None)
+        assert [is_admitted(), is_admitted()] == [True, False]
+        assert await alter(asking, BROKER, "1", **as_told(name, 2**31 - 1)) == (0, None)
+        assert [is_admitted(), is_admitted()] == [True, True]
+        # As with Kafka, where it would let nobody in.
+        code, message = await alter(asking, BROKER, "1", **as_told(name, 0))
+        assert code == INVALID_CONFIG and name in (message or "")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("producer.id.expiration.ms", "86400000"),
+        ("group.consumer.assignment.interval.ms", "1000"),
+        ("group.share.assignment.interval.ms", "1000"),
+    ],
+)
+def test_names_of_kafkas_without_a_meaning_here_are_kept_and_shown(name: str, default: str) -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        shown = (await describe(asking, BROKER, "1"))[name]
+        assert (shown.value, shown.source, shown.is_read_only) == (default, DEFAULT, False)
+        assert await alter(asking, BROKER, "", **as_told(name, 2_000)) == (0, None)
+        shown = (await describe(asking, BROKER, "1"))[name]
+        assert (shown.value, shown.source) == ("2000", NODES)
 
     run(scenario)
 

@@ -121,6 +121,28 @@ def test_a_value_that_was_set_shows_as_set_and_goes_back_when_deleted() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+def test_a_pause_between_two_assignments_is_kept_and_shown(kind: str) -> None:
+    """There is none here: whoever asks for one gets the assignment sooner."""
+
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        name = f"{kind}.assignment.interval.ms"
+        assert (await describe(asking, GROUP, "g"))[name].synonyms == [
+            (f"group.{name}", "1000", DEFAULT)
+        ]
+        told: dict[str, Any] = {name: 5_000}
+        assert await alter(asking, GROUP, "g", **told) == (0, None)
+        assert (await describe(asking, GROUP, "g"))[name].synonyms == [
+            (name, "5000", OF_GROUP),
+            (f"group.{name}", "1000", DEFAULT),
+        ]
+        told[name] = -1
+        assert (await alter(asking, GROUP, "g", **told))[0] == INVALID_CONFIG
+
+    run(scenario)
+
+
 def test_what_a_group_is_not_told_the_node_says() -> None:
     async def scenario() -> None:
         asking = Asking(MemoryDisk())

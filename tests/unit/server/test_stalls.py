@@ -49,6 +49,18 @@ def test_an_address_has_so_many_places_and_this_machine_any_number() -> None:
     assert all(Addresses(0).admit("10.0.0.1") for _ in range(9))
 
 
+def test_connections_count_also_that_came_while_there_was_no_bound() -> None:
+    addresses = Addresses(0)
+    assert all(addresses.admit("10.0.0.1") for _ in range(3))
+    addresses.count_max = 2
+    assert not addresses.admit("10.0.0.1")
+    addresses.leave("10.0.0.1")
+    assert not addresses.admit("10.0.0.1")
+    addresses.leave("10.0.0.1")
+    assert addresses.admit("10.0.0.1")
+    assert not addresses.admit("10.0.0.1")
+
+
 @asynccontextmanager
 async def open_door(**settings: Any) -> AsyncIterator[tuple[HttpDoor, Service]]:
     disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()

@@ -66,7 +66,7 @@ _OURS = {
         Ours("max.connections", "connections_max", Kind.INT, "connections beyond are refused"),
         Ours(
             "max.connections.per.ip", "connections_per_address_max", Kind.INT,
-            "how many of them one client address may have", False, str(2**31 - 1),
+            "how many of them one client address may have", unlimited=str(2**31 - 1),
         ),
         Ours(
             "connections.max.idle.ms", "connections_max_idle_ms", Kind.LONG,
@@ -162,6 +162,11 @@ _IDLE = {
         Idle("leader.replication.throttled.rate", Kind.LONG, None),
         Idle("follower.replication.throttled.rate", Kind.LONG, None),
         Idle("replica.alter.log.dirs.io.max.bytes.per.second", Kind.LONG, None),
+        *(
+            Idle(f"group.{kind}.{bound}assignment.interval.ms", Kind.INT, default)
+            for kind in ("consumer", "share")
+            for bound, default in (("", "1000"), ("min.", "0"), ("max.", "15000"))
+        ),
         Idle("background.threads", Kind.INT, "10"),
         Idle("log.cleaner.backoff.ms", Kind.LONG, "15000"),
         Idle("log.cleaner.dedupe.buffer.size", Kind.LONG, "134217728"),
@@ -175,6 +180,8 @@ _IDLE = {
         Idle("num.network.threads", Kind.INT, "3"),
         Idle("num.recovery.threads.per.data.dir", Kind.INT, "2"),
         Idle("num.replica.fetchers", Kind.INT, "1"),
+        # So many of them are remembered, for however long.
+        Idle("producer.id.expiration.ms", Kind.INT, "86400000"),
         Idle("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit"),
         Idle("sasl.kerberos.min.time.before.relogin", Kind.LONG, "60000"),
         Idle("sasl.kerberos.ticket.renew.jitter", Kind.DOUBLE, "0.05"),
@@ -274,6 +281,8 @@ def _checked(name: str, value: str) -> str:
     is_dynamic = not name.startswith(PREFIX) if ours is None else ours.is_dynamic
     if not is_dynamic or name in _FIXED:
         raise InvalidArgument(f"{name} cannot change at run time: {_AT_START}")
+    if ours is not None and ours.unlimited is not None and value.strip("+0") == "":
+        raise InvalidConfig(f"{name}: 0 would let nobody in; {ours.unlimited} is any number")
     if idle is not None:
         _check_kind(name, idle.kind, value)
     elif ours is None:

@@ -166,6 +166,7 @@ class Door:
     def _on_settings(self, settings: NodeSettings) -> None:
         self.service.broker.topics.auto_create_partitions = settings.auto_create_partitions
         self.transactions.timeout_ms_max = settings.transaction_timeout_max_ms
+        self._addresses.count_max = settings.connections_per_address_max
 
     async def open(self) -> None:
         """Listen; OSError when the address is taken."""

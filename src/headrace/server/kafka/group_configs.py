@@ -27,6 +27,7 @@ from headrace.server.kafka.configs import (
     Fixed,
     Given,
     InvalidConfig,
+    Kept,
     Kind,
     Mapped,
     Source,
@@ -156,9 +157,18 @@ def queue_table(node: NodeSettings) -> Table[GroupSettings]:
             "leases_per_consumer_max": "how many messages one consumer may hold",
             "starvation_ms": "after how long a waiting lane earns a message",
         },
+        kept=(
+            Kept(
+                f"{kind}.assignment.interval.ms", "1000", Kind.INT,
+                "means nothing: there is no pause between two assignments", low=0,
+            )
+            for kind in ("consumer", "share")
+        ),
         default_names={
             name: f"group.{name}"
             for name in (
+                "consumer.assignment.interval.ms",
+                "share.assignment.interval.ms",
                 "share.delivery.count.limit",
                 "share.partition.max.record.locks",
                 "share.record.lock.duration.ms",
