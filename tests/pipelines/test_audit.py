@@ -13,10 +13,11 @@ from tests.pipelines.conftest import NOON, record, records
 from headrace.pipelines.audit import run as auditing
 from headrace.pipelines.audit.report import report_of
 from headrace.pipelines.audit.run import AuditSettings, judge, run
-from headrace.pipelines.ledger import Done
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+DONE = "batch long, done_at timestamp"
 
 
 def test_an_audit_finds_what_is_missing_and_what_came_twice(spark: SparkSession) -> None:
@@ -29,9 +30,9 @@ def test_an_audit_finds_what_is_missing_and_what_came_twice(spark: SparkSession)
     lake = records(
         spark, [record(b"x", offset=n, partition=p, topic="orders") for p, n in there]
     ).selectExpr("*", "cast(0 as long) as batch")
-    done = Done("archive-orders", 0, "q", 18, 18, 0, 0, None, {}, NOON, NOON + timedelta(seconds=4))
+    done = spark.createDataFrame([(0, NOON + timedelta(seconds=4))], DONE)
     ends = {"orders/0": 10, "orders/1": 8}
-    found = judge(spark, topic, lake, ends, [done], contents=topic)
+    found = judge(topic, lake, ends, done, contents=topic)
     assert not found.is_complete
     assert [tuple(each) for each in found.verdicts] == [
         ("orders", 0, 10, 10, 1, 1, 1, 0),
@@ -79,9 +80,9 @@ def test_an_audit_notices_whatever_was_changed_and_says_where(
     theirs += [row(p, offset=1, **each) for p, each in zip(places, changes, strict=True)]
     topic = records(spark, ours)
     lake = records(spark, theirs).selectExpr("*", "cast(0 as long) as batch")
-    done = Done("archive-orders", 0, "q", 1, 1, 0, 0, None, {}, NOON, NOON)
+    done = spark.createDataFrame([(0, NOON)], DONE)
     ends = {f"orders/{partition}": 10 for partition in range(len(changes) + 1)}
-    found = judge(spark, topic, lake, ends, [done], contents=topic)
+    found = judge(topic, lake, ends, done, contents=topic)
     assert not found.is_complete and not any(v.missing or v.duplicates for v in found.verdicts)
     assert [(each.partition, each.hour) for each in found.changed] == [
         (partition, "2026-11-15 12:00") for partition in range(len(changes) + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.datafiles import DataFile, Shape, TaskFiles, file_prefix
-from headrace.pipelines.ledger import Done, Ledger, check_written
+from headrace.pipelines.file_reading import read_batches
+from headrace.pipelines.ledger import Done, Ledger, check_written, writers_of
 from headrace.pipelines.table import TableLog, open_log, open_table
 
 SHAPE = Shape(("date",), "at")
@@ -122,8 +124,8 @@ def test_a_ledger_is_read_back_and_refuses_another_checkpoint(tmp_path: Path, fo
         ledger.write(done(batch))
     Ledger(str(tmp_path), format, "other").write(done(9, writer="other"))
     again = Ledger(str(tmp_path), format, "w")
-    assert again.batches() == [done(0), done(1), done(2)]
     assert again.last() == done(2) and again.has(2) and not again.has(3)
+    assert again.totals() == (3, 15, 9, 3, 3)
     again.check_query("q", "here")
     with pytest.raises(InvalidArgument, match="another checkpoint than 'here'"):
         again.check_query("another", "here")
@@ -132,6 +134,33 @@ def test_a_ledger_is_read_back_and_refuses_another_checkpoint(tmp_path: Path, fo
         check_written(str(tmp_path), format, "x")
     with pytest.raises(InvalidArgument, match="run the archive first"):
         check_written(str(tmp_path / "elsewhere"), format, "w")
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_of_a_ledger_no_more_is_read_than_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compacted: bool
+) -> None:
+    """It has a row for each batch that ever was, and each has the ends of all partitions."""
+    read: list[tuple[int, list[str]]] = []
+
+    def reading(*arguments: Any) -> Iterator[Any]:
+        for batch in read_batches(*arguments):
+            read.append((batch.num_rows, batch.schema.names))
+            yield batch
+
+    ledger = Ledger(str(tmp_path), "delta", "w")
+    for batch in range(9):
+        ledger.write(Done("w", batch, "q", 1, 1, 0, 0, None, {"t/0": batch}, MORNING, MORNING))
+    if is_compacted:
+        assert ledger._table.compact() == 8
+    monkeypatch.setattr("headrace.pipelines.table.read_batches", reading)
+    again = Ledger(str(tmp_path), "delta", "w")
+    last = again.last()
+    assert last is not None and (last.batch, last.ends) == (8, {"t/0": 8})
+    assert sum(rows for rows, _ in read) == 1
+    read.clear()
+    assert again.totals().batches == 9 and writers_of(str(tmp_path), "delta") == ["w"]
+    assert read and not any("ends" in names for _, names in read)
 
 
 @pytest.mark.parametrize("format", FORMATS)

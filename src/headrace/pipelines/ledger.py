@@ -23,7 +23,7 @@ from headrace.core.errors import InvalidArgument
 from headrace.pipelines.table import LakeTable, open_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TABLE = "batches"
 _SCHEMA = (
@@ -54,6 +54,16 @@ class Done(NamedTuple):
         return (self.done_at - self.started_at).total_seconds()
 
 
+class Totals(NamedTuple):
+    """Sums over all batches."""
+
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_late: int = 0
+    rows_bad: int = 0
+
+
 class Ledger:
     def __init__(
         self,
@@ -72,8 +82,7 @@ class Ledger:
 
     def last(self) -> Done | None:
         if not self._loaded:
-            mine = self.batches()
-            self._last = mine[-1] if mine else None
+            self._last = self._done(self.last_batch())
             self._loaded = True
         return self._last
 
@@ -85,14 +94,32 @@ class Ledger:
         last = self._table.last_batch(self.writer)
         return -1 if last is None else last
 
-    def batches(self) -> list[Done]:
-        """Every batch of this writer, in order."""
-        found = [
-            Done(**(row | {"ends": json.loads(row["ends"])}))
-            for row in self._table.rows()
-            if row["writer"] == self.writer
-        ]
-        return sorted(found, key=lambda done: done.batch)
+    def _done(self, batch: int) -> Done | None:
+        """Each row has the ends of all partitions, so no other one is read."""
+        if batch < 0:
+            return None
+        found = self._table.record_batches(bounds=[{"batch": (batch, batch + 1)}])
+        for row in (row for rows in found for row in rows.to_pylist()):
+            if row["writer"] == self.writer:
+                return Done(**(row | {"ends": json.loads(row["ends"])}))
+        return None
+
+    def totals(self) -> Totals:
+        import pyarrow.compute as pc
+
+        total = Totals()
+        counted = Totals._fields[1:]
+        for rows in self._table.record_batches(("writer", *counted)):
+            mine = rows.filter(pc.equal(rows["writer"], self.writer))
+            more = (pc.sum(mine[name], min_count=0).as_py() for name in counted)
+            pairs = zip(total, (mine.num_rows, *more), strict=True)
+            total = Totals(*(before + after for before, after in pairs))
+        return total
+
+    def times(self, spark: SparkSession) -> DataFrame:
+        """When each batch was done, as a DataFrame: `batch` and `done_at`."""
+        rows = self._table.read(spark, columns=("writer", "batch", "done_at"))
+        return rows.where(rows["writer"] == self.writer).drop("writer")
 
     def check_query(self, query: str, checkpoint: str, tables: Sequence[LakeTable] = ()) -> None:
         """InvalidArgument when the tables were written from another checkpoint. Before the
@@ -138,7 +165,10 @@ def now() -> datetime:
 def writers_of(lake: str, format: str, storage: Mapping[str, str] | None = None) -> list[str]:
     """Which pipelines have written to the lake."""
     ledger = Ledger(lake, format, "", storage)
-    return sorted({row["writer"] for row in ledger._table.rows()})
+    found: set[str] = set()
+    for rows in ledger._table.record_batches(("writer",)):
+        found.update(rows["writer"].unique().to_pylist())
+    return sorted(found)
 
 
 def check_written(

@@ -38,22 +38,23 @@ def status_of(values: Mapping[str, Any]) -> Status:
             f"{name} does not run on and on, so it has no status; its report says what it found"
         )
     settings.check_reach()
-    batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
+    ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
+    last, totals = ledger.last(), ledger.totals()
     lag, unreachable = None, None
     if settings.servers:
         try:
-            lag = lag_of(settings, batches[-1] if batches else None)
+            lag = lag_of(settings, last)
         except (HeadraceError, OSError) as error:
             unreachable = str(error)
     return Status(
         name,
         settings.instance,
-        len(batches),
-        batches[-1] if batches else None,
-        sum(done.rows_in for done in batches),
-        sum(done.rows_out for done in batches),
-        sum(done.rows_late for done in batches),
-        sum(done.rows_bad for done in batches),
+        totals.batches,
+        last,
+        totals.rows_in,
+        totals.rows_out,
+        totals.rows_late,
+        totals.rows_bad,
         lag,
         unreachable,
     )

@@ -14,7 +14,7 @@ again after a crash is skipped, so a row is in the table once whatever was kille
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace.core.errors import InvalidArgument, TableChanged
@@ -144,8 +144,6 @@ class LakeTable:
         """The rows; with a start or an end, only of files that can have rows of
         the time column in [start, end), so filter as well. `columns` and `bounds` are hints
         likewise: what is not wanted need not be read."""
-        from pyspark.sql.types import StructType
-
         files = [
             file
             for file in (self._log.files() if self._log.exists() else ())
@@ -154,8 +152,7 @@ class LakeTable:
         if (start_us, end_us) != (None, None):
             time = {self.shape.time_column: (start_us, end_us)}
             bounds = [{**each, **time} for each in bounds or ({},)]
-        schema = StructType([self.schema[name] for name in columns]) if columns else None
-        return self.read_files(spark, files, schema, bounds=bounds)
+        return self.read_files(spark, files, self._part(columns), bounds=bounds)
 
     def read_files(
         self,
@@ -182,10 +179,19 @@ class LakeTable:
         return self._log.files() if self._log.exists() else []
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows, read by the driver alone: for tables that stay small."""
-        schema = arrow_schema(self.schema)
-        batches = read_batches(self.store, self.files(), schema)
-        return [row for batch in batches for row in batch.to_pylist()]
+        """All rows, read by this process alone: for tables that stay small."""
+        return [row for batch in self.record_batches() for row in batch.to_pylist()]
+
+    def record_batches(
+        self, columns: Sequence[str] = (), bounds: Sequence[Bounds] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, read by this process alone as they are asked for. `bounds` as in `read`."""
+        return read_batches(self.store, self.files(), arrow_schema(self._part(columns)), bounds)
+
+    def _part(self, columns: Sequence[str]) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return StructType([self.schema[name] for name in columns]) if columns else self.schema
 
     def _schema_of_files(self) -> StructType | None:
         """What the files say, for a log that is older than schemas in logs."""

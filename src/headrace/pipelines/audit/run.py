@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from headrace.pipelines.archive.reading import seam
 from headrace.pipelines.archive.transform import below, of_topic
 from headrace.pipelines.audit.findings import Audit, Contents, Duplicate, Verdict, shown_hour
 from headrace.pipelines.audit.report import json_of, report_of
-from headrace.pipelines.ledger import Done, Ledger, check_written
+from headrace.pipelines.ledger import Ledger, check_written
 from headrace.pipelines.registry import Say
 from headrace.pipelines.running import read_batch
 from headrace.pipelines.session import spark_session
@@ -79,22 +78,22 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Audit:
     lake = below(raw_table(settings).read(spark, columns=columns), ends)
     lake = of_topic(lake, settings.topic)
     topic = read_batch(spark, settings, columns="topic,partition,offset,timestamp")
-    batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
+    ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
     contents = read_batch(spark, settings) if settings.contents else None
-    return judge(spark, topic, lake, ends, batches, contents=contents)
+    return judge(topic, lake, ends, ledger.times(spark), contents=contents)
 
 
 def judge(
-    spark: SparkSession,
     topic: DataFrame,
     lake: DataFrame,
     ends: dict[str, int],
-    batches: Sequence[Done],
+    batches: DataFrame,
     *,
     contents: DataFrame | None = None,
 ) -> Audit:
-    """Set the topic beside the lake. `ends` is where the lake says it ends; `contents` are
-    the topic's records with all their columns, where those are to be compared."""
+    """Set the topic beside the lake. `ends` is where the lake says it ends, `batches` when each
+    batch was done; `contents` are the topic's records with all their columns, where those are
+    to be compared."""
     from headrace.pipelines.audit import transform
 
     due = below(topic, ends)
@@ -107,10 +106,7 @@ def judge(
         samples = lost.orderBy(*transform.PLACE, "offset").limit(MISSING_SHOWN).collect()
     finally:
         lost.unpersist()
-    done = spark.createDataFrame(
-        [(each.batch, each.done_at) for each in batches], "batch long, done_at timestamp"
-    )
-    hours = [row.asDict() for row in transform.latency(lake, done).collect()]
+    hours = [row.asDict() for row in transform.latency(lake, batches).collect()]
     verdicts = []
     for place in sorted({*everything, *arrived}):
         total = everything.get(place, {}).get("rows", 0)

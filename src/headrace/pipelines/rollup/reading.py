@@ -37,10 +37,11 @@ class Reconciled(NamedTuple):
 def reconcile(spark: SparkSession, settings: StreamSettings) -> Reconciled:
     """Count the tables anew and set them beside the ledger."""
     tables = RollupTables(settings)
-    batches = Ledger(settings.lake, settings.format, settings.instance, settings.storage).batches()
+    ledger = Ledger(settings.lake, settings.format, settings.instance, settings.storage)
+    totals = ledger.totals()
     return Reconciled(
-        sum(done.rows_in for done in batches),
-        sum(done.rows_out for done in batches),
+        totals.rows_in,
+        totals.rows_out,
         _summed(tables.rollups["1m"].read(spark)),
         _summed(open_minutes(spark, settings)),
         tables.late.read(spark).count(),
