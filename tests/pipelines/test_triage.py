@@ -110,7 +110,9 @@ def test_dead_letters_become_a_report_and_a_plan(spark: SparkSession) -> None:
         ("redrive", "billing", "order # timed out", "{id: number}", 20),
         ("leave", "mail", "KeyError: 'id'", "text, under 100 bytes", 5),
     ]
-    assert len(findings.kinds[0].samples) == 3
+    assert [each.id for each in findings.kinds[0].samples] == [
+        f"orders.dlq:0:{number}" for number in (19, 18, 17)
+    ]
     text = report_of(findings, steps, "orders")
     # What came in a message is text in the page, and nothing is loaded from anywhere.
     assert "<script" not in text and "&lt;script&gt;" in text
