@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from tests.pipelines.conftest import record, records
+from tests.pipelines.object_store import ObjectStore
 
 from headrace.core.errors import InvalidArgument
 from headrace.pipelines.archive.job import ArchiveJob, ArchiveSettings
 from headrace.pipelines.archive.reading import read_typed
 from headrace.pipelines.archive.rebuild import rebuild
+from headrace.pipelines.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,21 +76,96 @@ def test_the_typed_table_follows_the_settings_and_keeps_what_it_has(
     assert read_typed(spark, second.settings).rdd.getNumPartitions() == 1
 
 
-def _typed(spark: SparkSession, job: ArchiveJob) -> dict[int, tuple[Any, ...]]:
+def _typed(
+    spark: SparkSession,
+    job: ArchiveJob,
+    names: Sequence[str] = ("id", "total", "note", "who", "tags"),
+) -> dict[int, tuple[Any, ...]]:
     """By offset; our reader and delta-rs have to agree."""
-    names = ("id", "total", "note", "who", "tags")
     rows = [row.asDict(recursive=True) for row in read_typed(spark, job.settings).collect()]
     found = {row["_offset"]: tuple(row[name] for name in names) for row in rows}
     assert len(found) == len(rows)
     if job.settings.format == "delta":
         from deltalake import DeltaTable, QueryBuilder
 
-        table = DeltaTable(job.settings.table_path("typed"))
+        store = Store(job.settings.table_path("typed"), job.settings.storage)
+        table = DeltaTable(store.uri, storage_options=store.delta_options())
         by_rows = table.to_pyarrow_table().to_pylist()
         query = QueryBuilder().register("typed", table).execute("SELECT * FROM typed")
         for others in (by_rows, pa.table(query.read_all()).to_pylist()):
-            assert {r["_offset"]: tuple(r[name] for name in names) for r in others} == found
+            theirs = {r["_offset"]: tuple(_plain(r[name]) for name in names) for r in others}
+            assert theirs == found
     return found
+
+
+def _plain(value: Any) -> Any:
+    """Arrow has a map as a list of pairs."""
+    is_map = isinstance(value, list) and value and isinstance(value[0], tuple)
+    return dict(value) if is_map else value
+
+
+NESTED = (
+    "id BIGINT, old_name STRING, total DECIMAL(9, 2), parts ARRAY<STRUCT<a: INT>>, "
+    "by_key MAP<STRING, STRUCT<a: INT>>"
+)
+# Another order, another name, and a field more in a list: files stay as they are.
+ADDED = (
+    "by_key MAP<STRING, STRUCT<a: INT>>, parts ARRAY<STRUCT<b: STRING, a: INT>>, "
+    "total DECIMAL(9, 2), new_name STRING, id BIGINT"
+)
+# More digits, and a field more in a map: files are written anew.
+REWRITTEN = ADDED.replace("(9, 2)", "(12, 3)").replace(
+    "<a: INT>>, parts", "<b: INT, a: INT>>, parts"
+)
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket"])
+def test_lists_maps_decimals_and_names_are_followed_in_both_stores(
+    spark: SparkSession, tmp_path: Path, s3: ObjectStore, place: str
+) -> None:
+    """In a folder Spark reads older files, and in a bucket pyarrow does."""
+    where: dict[str, Any] = {}
+    if place == "bucket":
+        where = {"lake": f"s3://{s3.new_bucket()}/lake", "storage": s3.options, "checkpoint": "/c"}
+
+    def job(value_schema: str) -> ArchiveJob:
+        return ArchiveJob(job_of(tmp_path, "delta", value_schema).settings.changed(where))
+
+    first = {
+        "id": 1,
+        "old_name": "o",
+        "total": 1.25,
+        "parts": [{"a": 1}],
+        "by_key": {"k": {"a": 1}},
+    }
+    take(spark, job(NESTED), 0, first, {"id": 2})
+    added, rewritten = job(ADDED), job(REWRITTEN)
+    typed = added.settings.table_path("typed")
+    assert [each.removeprefix(f"{typed}: ") for each in added.prepare(spark)] == [
+        "new column parts.b string",
+        "new column new_name string",
+    ]
+    second = {"id": 3, "new_name": "n", "total": 2.5, "parts": [{"b": "x", "a": 2}, {}]}
+    take(spark, added, 1, second)
+    nothing: tuple[Any, ...] = (None,) * 4
+    expected = {
+        0: (1, "o", Decimal("1.25"), [{"a": 1, "b": None}], {"k": {"a": 1}}, None),
+        1: (2, *nothing, None),
+        100: (3, None, Decimal("2.5"), [{"a": 2, "b": "x"}, {"a": None, "b": None}], None, "n"),
+    }
+    names = ("id", "old_name", "total", "parts", "by_key", "new_name")
+    assert _typed(spark, added, names) == expected
+    assert [each.removeprefix(f"{typed}: ") for each in rewritten.prepare(spark)] == [
+        "wider column total decimal(9,2) to decimal(12,3)",
+        "wider column by_key.b int",
+    ]
+    third = {"id": 4, "total": 123456789.125, "by_key": {"k": {"a": 4, "b": 5}}}
+    take(spark, rewritten, 2, third)
+    expected[0] = (*expected[0][:4], {"k": {"a": 1, "b": None}}, None)
+    expected[200] = (4, None, Decimal("123456789.125"), None, {"k": {"a": 4, "b": 5}}, None)
+    assert _typed(spark, rewritten, names) == expected
+    rewritten.compact(spark)
+    assert _typed(spark, rewritten, names) == expected
 
 
 def test_what_cannot_be_followed_is_refused_before_a_row_is_written(
