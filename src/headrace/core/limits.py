@@ -238,6 +238,10 @@ METRIC_AGES_MAX: Final = 1_000
 # What a start replays of all state logs together, as far as housekeeping can see to it:
 # a few seconds.
 STATE_REPLAY_BYTES_MAX: Final = 8 * 1024 * 1024
+# What a clean stop leaves of it, where that takes no more than so many snapshots, which are
+# some seconds.
+STATE_CLOSED_BYTES_MAX: Final = 1024 * 1024
+SNAPSHOTS_AT_CLOSE_MAX: Final = 1_000
 # Tracing: what of a partition's state log may wait to be carried over before it is
 # cut all the same, and what one search for a copy goes over.
 TRACE_UNCARRIED_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -448,8 +448,8 @@ class Broker:
 
     def close(self, now_ms: int | None = None) -> None:
         """With the time, it leaves little to be replayed."""
+        if now_ms is not None and not self.read_only:
+            close_short(self.topics, now_ms)
         for partition in self.topics:
-            if now_ms is not None and not self.read_only:
-                close_short(partition, now_ms)
             partition.close()
         self.metadata.log.close()

@@ -90,6 +90,8 @@ class StateLog:
         # Groups, by producer, whose acks a transaction will decide.
         self.holding: dict[int, set[int]] = {}
         self._bytes = 0
+        # About how much the last snapshot has.
+        self.snapshot_bytes = 0
         self._bytes_due = SNAPSHOT_BYTES_MIN
         # What has to be written before anything else, and found no room.
         self.first: tuple[Cut, int, int] | None = None
@@ -213,6 +215,7 @@ class StateLog:
         if start > self.log.start_offset:
             # What it replaces was not cut yet.
             self._snapshot = (start, end)
+        self.snapshot_bytes = self._bytes
         self._bytes_due = max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * self._bytes)
         self._bytes = 0
         # What was said before it, and was not read, may be about any message.
@@ -272,6 +275,7 @@ class StateLog:
                 batches += build_values_batch(values, now_ms)
                 values, size = [], 0
         self._snapshot = self.log.append(batches, epoch, now_ms)
+        self.snapshot_bytes = len(batches)
         self._bytes_due = max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * len(batches))
         self._bytes = 0
         self._mark(self._snapshot[1], self._data_end())

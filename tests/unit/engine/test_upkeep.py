@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,6 +75,71 @@ def test_what_a_killed_process_leaves_to_replay_is_bounded_for_all_partitions_to
     bench.crash()
     after = bench.node.queue_statistics(bench.group)
     assert (after.acked, after.ready) == (before.acked, before.ready)
+
+
+@pytest.fixture
+def little_each(bench: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """State logs of many partitions, none of which has enough to be worth a snapshot alone."""
+    monkeypatch.setattr(upkeep, "SNAPSHOT_WORTH_BYTES", 10_000)
+    monkeypatch.setattr(upkeep, "LITTLE_BYTES", 200)
+    monkeypatch.setattr(limits, "STATE_CLOSED_BYTES_MAX", 2_000)
+    bench.make(partitions=20, topic={"trace_sample": None})
+    for index in range(20):
+        bench.node.publish_values(bench.topic, [b"x"] * (2 + index // 2), partition=index)
+    while receipts := bench.receipts(1):
+        bench.node.ack(bench.group, receipts)
+    states = [bench.partition(index).state for index in range(20)]
+    assert sum(left_in(states)) > 2 * limits.STATE_REPLAY_BYTES_MAX
+    assert max(left_in(states)) < upkeep.SNAPSHOT_WORTH_BYTES
+    return states
+
+
+def left_in(states: list[Any]) -> list[int]:
+    return [state.bytes_since_snapshot for state in states]
+
+
+def test_many_partitions_with_a_little_each_stay_in_the_bound_those_with_the_most_first(
+    bench: Any, little_each: list[Any]
+) -> None:
+    before = left_in(little_each)
+    maintain(bench)
+    after = left_in(little_each)
+    assert sum(after) <= limits.STATE_REPLAY_BYTES_MAX
+    done = [size for size, left in zip(before, after, strict=True) if left < size]
+    kept = [size for size, left in zip(before, after, strict=True) if left >= size]
+    assert kept and min(done) >= max(kept)
+    # No more than had to be.
+    assert sum(after) > limits.STATE_REPLAY_BYTES_MAX - 2 * max(before)
+
+
+def test_a_close_leaves_little_also_of_many_partitions_with_a_little_each(
+    bench: Any, little_each: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The housekeeping of the start has nothing to do.
+    monkeypatch.setattr(limits, "STATE_REPLAY_BYTES_MAX", 1_000_000)
+    bench.reopen()
+    states = [bench.partition(index).state for index in range(20)]
+    assert sum(left_in(states)) <= limits.STATE_CLOSED_BYTES_MAX
+    assert bench.node.queue_statistics(bench.group).ready == 0
+
+
+def test_a_close_takes_a_bounded_number_of_snapshots(
+    bench: Any, little_each: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOTS_AT_CLOSE_MAX", 3)
+    monkeypatch.setattr(limits, "STATE_REPLAY_BYTES_MAX", 1_000_000)
+    before = sorted(left_in(little_each))
+    bench.reopen()
+    states = [bench.partition(index).state for index in range(20)]
+    assert sorted(left_in(states))[3:] == before[:-3]
+
+
+def test_what_is_less_than_the_last_snapshot_waits(bench: Any, little_each: list[Any]) -> None:
+    for state in little_each:
+        state.snapshot_bytes = 9_000
+    before = left_in(little_each)
+    maintain(bench)
+    assert all(map(operator.ge, left_in(little_each), before))
 
 
 def test_a_snapshot_that_was_torn_is_cut_and_the_one_before_it_counts(
