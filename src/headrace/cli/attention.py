@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 from headrace.cli.output import shown_duration, shown_string, typed
 from headrace.cli.top_look import Look
 from headrace.core.attention import Finding, Machine, judge
-from headrace.core.overview_values import NodeFigures
+from headrace.core.overview_values import NodeFigures, Spread
+from headrace.core.quantiles import quantile_ms
 
 # What the node itself is called in a line.
 _ABOUT = {"disk-full": "disk", "disk-low": "disk", "files-low": "files"}
@@ -33,18 +34,33 @@ def remarks(looks: Sequence[Look]) -> list[Remark]:
     if not looks:
         return []
     last = looks[-1]
-    return [_remark(each, looks) for each in judge(last.overview, machine_of(last.figures))]
+    before = looks[-2].figures if len(looks) > 1 else None
+    machine = machine_of(last.figures, before)
+    return [_remark(each, looks) for each in judge(last.overview, machine)]
 
 
-def machine_of(figures: NodeFigures | None) -> Machine:
+def machine_of(figures: NodeFigures | None, before: NodeFigures | None) -> Machine:
+    """What took long is what did since the look before."""
     if figures is None:
         return Machine()
+    if before is not None and before.started_at_ms != figures.started_at_ms:
+        before = None
     return Machine(
         figures.disk_free_bytes,
         figures.disk_floor_bytes,
         figures.open_files,
         figures.open_files_max,
+        figures.sync_failed,
+        None if before is None else _p99_ms(figures.loop_lag, before.loop_lag),
+        None if before is None else _p99_ms(figures.syncs, before.syncs),
     )
+
+
+def _p99_ms(now: Spread | None, before: Spread | None) -> float | None:
+    if now is None or before is None:
+        return None
+    since = [late - early for late, early in zip(now.counts, before.counts, strict=True)]
+    return quantile_ms(now.bounds, since, 0.99)
 
 
 def _remark(finding: Finding, looks: Sequence[Look]) -> Remark:

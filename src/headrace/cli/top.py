@@ -111,12 +111,15 @@ def _write_lines(source: Source, seconds: float, view: View) -> None:
 
 def document(frame: Frame, noted: Sequence[Remark], place: str, view: View) -> dict[str, Any]:
     figures = frame.figures
+    # Counts by bucket are for the rule about what needs attention.
+    hidden = {"syncs", "loop_lag"}
     return {
         "at": iso_time(frame.at_ms),
         "place": place,
         "node": None
         if figures is None
-        else figures._asdict() | {"cpu_share": _rounded(frame.cpu_share)},
+        else {name: each for name, each in figures._asdict().items() if name not in hidden}
+        | {"cpu_share": _rounded(frame.cpu_share)},
         "rate_in": _rounded(frame.rate_in),
         "rate_out": _rounded(frame.rate_out),
         "open_transactions": frame.open_transactions,

@@ -129,7 +129,10 @@ class History:
     def add(self, look: Look) -> Frame:
         before = self.looks[-1] if self.looks else None
         self.looks.append(look)
-        while look.overview.at_ms - self.looks[0].overview.at_ms > WINDOW_MS:
+        # Far apart they may be, but there is one before.
+        while (
+            len(self.looks) > 2 and look.overview.at_ms - self.looks[0].overview.at_ms > WINDOW_MS
+        ):
             self.looks.popleft()
         overview = look.overview
         self._rates.add(overview)

@@ -39,7 +39,8 @@ class _Seen(NamedTuple):
 
 
 class RateWindow:
-    """The looks of the last half minute. What was not there before has no rates yet."""
+    """The looks of the last half minute, at least two. What was not there before has no
+    rates yet."""
 
     def __init__(self) -> None:
         self._seen: deque[_Seen] = deque(maxlen=LOOKS_MAX)
@@ -52,7 +53,8 @@ class RateWindow:
             {each.name: each for each in overview.topics},
             {each.name: each for each in overview.groups},
         )
-        while self._seen and now.at_ms - self._seen[0].at_ms > STREAM_MS:
+        # However far apart they are, the last one stays: rates are since then.
+        while len(self._seen) > 1 and now.at_ms - self._seen[0].at_ms > STREAM_MS:
             self._seen.popleft()
         # A clock that is set back makes what was seen before it of no use.
         while self._seen and self._seen[-1].at_ms >= now.at_ms:

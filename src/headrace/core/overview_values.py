@@ -95,6 +95,14 @@ class UnreadableBatch(NamedTuple):
     why: str
 
 
+class Spread(NamedTuple):
+    """How long something took, since the node was started: how often it was within each
+    of these bounds, in seconds, and, as the last count, above them all."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
 class NodeFigures(NamedTuple):
     """The process that serves, and the disk under it. None is what could not be found
     out."""
@@ -118,3 +126,8 @@ class NodeFigures(NamedTuple):
     connections: int
     # Addresses by door.
     doors: dict[str, str]
+    # Why syncs have failed, if they have.
+    sync_failed: str | None = None
+    # Syncs, and how late the event loop came.
+    syncs: Spread | None = None
+    loop_lag: Spread | None = None

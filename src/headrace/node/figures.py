@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 from headrace.core.node_settings import NodeSettings
-from headrace.core.overview_values import NodeFigures
+from headrace.core.overview_values import NodeFigures, Spread
 from headrace.platform.process import memory_bytes_max, process_figures
-from headrace.server.metrics.counting import Histogram
+from headrace.server.metrics.counting import Counts, Histogram
 from headrace.server.version import VERSION
 
 
@@ -17,7 +17,8 @@ def node_figures(
     now_ms: int,
     doors: dict[str, str],
     connections: int,
-    syncs: Histogram,
+    sync_failed: str | None,
+    counts: Counts,
 ) -> NodeFigures:
     process = process_figures()
     total: int | None = None
@@ -39,10 +40,17 @@ def node_figures(
         memory_bytes_max(),
         free,
         total,
-        1000 * syncs.sum / count if (count := sum(syncs.counts)) else None,
+        1000 * counts.syncs.sum / count if (count := sum(counts.syncs.counts)) else None,
         settings.free_bytes_min,
         process.open_files,
         process.open_files_max,
         connections,
         doors,
+        sync_failed,
+        _spread_of(counts.syncs),
+        _spread_of(counts.loop_lag),
     )
+
+
+def _spread_of(histogram: Histogram) -> Spread:
+    return Spread(tuple(histogram.bounds), tuple(histogram.counts))

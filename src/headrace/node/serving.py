@@ -214,7 +214,8 @@ async def _serve_doors(
             service.clock.now_ms(),
             addresses,
             sum(len(getattr(door, "connections", ())) for door in opened.values()),
-            service.counts.syncs,
+            None if service.commits.failed is None else str(service.commits.failed),
+            service.counts,
         )
         told = _metrics(settings, service, scrapes)
         log_event(logger, logging.INFO, "ready", **addresses, data=settings.data)

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.core import limits
-from headrace.server.metrics.counting import Counts, Histogram
+from headrace.core.quantiles import quantile_ms
+from headrace.server.metrics.counting import Counts
 from headrace.server.service import Service
 from headrace.server.survey import Picture, Survey
 
@@ -155,11 +156,11 @@ def sample_between(
         bytes_in=(now.bytes_in - earlier.bytes_in) / seconds,
         bytes_out=(now.bytes_out - earlier.bytes_out) / seconds,
         failures=failures / seconds,
-        publish_p50_ms=quantile_ms(published, took, 0.5),
-        publish_p99_ms=quantile_ms(published, took, 0.99),
-        sync_p99_ms=quantile_ms(counts.syncs, _between(earlier.syncs, now.syncs), 0.99),
+        publish_p50_ms=quantile_ms(published.bounds, took, 0.5),
+        publish_p99_ms=quantile_ms(published.bounds, took, 0.99),
+        sync_p99_ms=quantile_ms(counts.syncs.bounds, _between(earlier.syncs, now.syncs), 0.99),
         loop_lag_p99_ms=quantile_ms(
-            counts.loop_lag, _between(earlier.loop_lag, now.loop_lag), 0.99
+            counts.loop_lag.bounds, _between(earlier.loop_lag, now.loop_lag), 0.99
         ),
         ready=ready,
         waiting=waiting,
@@ -172,22 +173,3 @@ def sample_between(
 
 def _between(earlier: Sequence[int], now: Sequence[int]) -> list[int]:
     return [late - early for early, late in zip(earlier, now, strict=True)]
-
-
-def quantile_ms(histogram: Histogram, counts: Sequence[int], share: float) -> float | None:
-    """Within its bucket it is taken to lie where its rank does; above the last bound
-    nothing more is known than that bound."""
-    total = sum(counts)
-    if not total:
-        return None
-    rank = share * total
-    below = 0
-    for index, count in enumerate(counts):
-        if below + count >= rank and count:
-            if index == len(histogram.bounds):
-                break
-            low = histogram.bounds[index - 1] if index else 0.0
-            high = histogram.bounds[index]
-            return 1000 * (low + (high - low) * (rank - below) / count)
-        below += count
-    return 1000 * histogram.bounds[-1]

@@ -16,6 +16,7 @@ from tests.interop.conftest import NodeProcess
 
 import headrace
 from headrace.cli.main import cli
+from headrace.client.connecting import open_backend
 
 Run = Callable[..., Result]
 Open = Callable[..., Session]
@@ -115,6 +116,16 @@ def open_session(node: NodeProcess) -> Iterator[Open]:
 
 def row_of(lines: list[str], name: str) -> list[str]:
     return next((line.split()[1:] for line in lines if line.startswith(f"{name} ")), [])
+
+
+def test_a_node_says_how_long_syncs_and_its_loop_take(node: NodeProcess) -> None:
+    backend = open_backend(node.bootstrap)
+    figures = backend.figures()
+    assert figures is not None and figures.sync_failed is None
+    assert figures.syncs is not None and figures.loop_lag is not None
+    assert sum(figures.syncs.counts) > 0
+    assert len(figures.loop_lag.counts) == len(figures.loop_lag.bounds) + 1
+    backend.close()
 
 
 def test_the_screen_follows_the_work_and_the_keys(node: NodeProcess, open_session: Open) -> None:

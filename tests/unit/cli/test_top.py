@@ -17,6 +17,7 @@ from headrace.core.overview_values import (
     NodeFigures,
     OpenTransaction,
     Overview,
+    Spread,
     TopicTotals,
 )
 
@@ -88,6 +89,15 @@ def test_rates_are_what_changed_between_two_looks() -> None:
     assert frame.cpu_share == pytest.approx(0.25)
 
 
+def test_looks_that_are_far_apart_have_rates_too() -> None:
+    report = group("report", kind="stream", delivered=0)
+    frame = frame_of(
+        look(0, (topic("orders", 1000),), (report,)),
+        look(90, (topic("orders", 10_000),), (report._replace(delivered=450),)),
+    )
+    assert (frame.topics[0].rate_in, frame.groups[0].rate_out, frame.rate_in) == (100, 5, 100)
+
+
 def test_one_look_has_no_rates_and_what_goes_back_is_no_traffic() -> None:
     assert frame_of(look(0, (topic("orders", 5),))).topics[0].rate_in is None
     again = frame_of(look(0, (topic("orders", 5),)), look(1, (topic("orders", 2), topic("new", 9))))
@@ -125,6 +135,39 @@ def test_looks_of_the_last_minute_are_kept() -> None:
 
 
 # Attention.
+
+
+def spread(*counts: int) -> Spread:
+    return Spread((0.1, 0.25, 1.0), counts)
+
+
+def test_slow_syncs_and_a_loop_that_lags_are_said_as_in_the_dashboard() -> None:
+    quick = look(0, node=figures(0, syncs=spread(90, 0, 50, 0), loop_lag=spread(9, 0, 0, 0)))
+    slow = look(2, node=figures(2, syncs=spread(90, 0, 150, 0), loop_lag=spread(9, 0, 10, 0)))
+    assert said(quick, slow) == [
+        "warn node: the event loop comes 992 ms late: every client feels it | headrace doctor",
+        "warn node: syncs take 992 ms: every publish waits for the disk | headrace doctor",
+    ]
+    # What was slow before the first look is over.
+    assert said(slow, slow._replace(figures=figures(4, syncs=spread(190, 0, 150, 0)))) == []
+    # A node that was started anew counts from nothing.
+    anew = figures(4, syncs=spread(0, 0, 5, 0), started_at_ms=START_MS)
+    assert said(slow, look(4, node=anew)) == []
+
+
+def test_far_looks_say_what_took_long_between_them() -> None:
+    looks = (look(at, node=figures(at, syncs=spread(0, 0, at, 0))) for at in (0, 90, 180))
+    history = History()
+    for each in looks:
+        history.add(each)
+    assert [each.what for each in remarks(history.looks)] == [
+        "syncs take 992 ms: every publish waits for the disk"
+    ]
+
+
+def test_a_failed_sync_is_said_first() -> None:
+    failed = figures(0, sync_failed="the disk refused to sync", open_files=1000)
+    assert said(look(0, node=failed))[0] == ("bad node: the disk refused to sync | headrace doctor")
 
 
 def test_nothing_is_said_of_a_node_that_is_well() -> None:

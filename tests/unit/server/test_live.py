@@ -8,10 +8,11 @@ import pytest
 from tests.unit.server.asking import Asking, run
 
 from headrace.calls import Face
+from headrace.core.quantiles import quantile_ms
 from headrace.core.values import Outgoing
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server import live
-from headrace.server.live import PUBLISHING, quantile_ms, sample_between, totals_of
+from headrace.server.live import PUBLISHING, sample_between, totals_of
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import Histogram
 from headrace.server.survey import FRESH_SECONDS, Survey
@@ -21,12 +22,12 @@ from headrace.wire.remote.methods import METHODS
 
 def test_a_quantile_lies_in_its_bucket_where_its_rank_does() -> None:
     histogram = Histogram((0.001, 0.002, 0.004))
-    assert quantile_ms(histogram, [0, 0, 0, 0], 0.5) is None
-    assert quantile_ms(histogram, [0, 10, 0, 0], 0.5) == pytest.approx(1.5)
-    assert quantile_ms(histogram, [50, 50, 0, 0], 0.5) == pytest.approx(1.0)
-    assert quantile_ms(histogram, [98, 0, 2, 0], 0.99) == pytest.approx(3.0)
+    assert quantile_ms(histogram.bounds, [0, 0, 0, 0], 0.5) is None
+    assert quantile_ms(histogram.bounds, [0, 10, 0, 0], 0.5) == pytest.approx(1.5)
+    assert quantile_ms(histogram.bounds, [50, 50, 0, 0], 0.5) == pytest.approx(1.0)
+    assert quantile_ms(histogram.bounds, [98, 0, 2, 0], 0.99) == pytest.approx(3.0)
     # Above the last bound nothing more is known.
-    assert quantile_ms(histogram, [0, 0, 0, 5], 0.99) == pytest.approx(4.0)
+    assert quantile_ms(histogram.bounds, [0, 0, 0, 5], 0.99) == pytest.approx(4.0)
 
 
 def test_publishing_by_the_sdk_is_measured_under_the_names_that_it_has() -> None:
