@@ -54,8 +54,8 @@ export interface ConnectOptions {
   /** How long a call may take, besides the time for which it is asked to wait. 30 s. */
   timeoutMs?: number;
   /**
-   * For how long loops of `consume` and `tail` look for a node that is away. As long as it
-   * takes, once it was there; 10 s for one that never was.
+   * For how long loops of `consume` and `tail` look for a node that is away, or was not there
+   * yet; as long as it takes.
    */
   retryMs?: number;
 }

@@ -11,7 +11,7 @@ export type Priority = "critical" | "high" | "normal" | "low" | "background";
 
 /** A message to publish. `value` may be bytes, text, null, or anything JSON can hold. */
 export interface NewMessage {
-  value?: unknown;
+  value: unknown;
   /** Messages with one key go to one partition, in order. */
   key?: string | Uint8Array;
   headers?: Readonly<Record<string, HeaderValue>>;

@@ -6,29 +6,35 @@ import { Disconnected, Unreachable } from "./errors.js";
 
 const PAUSE_FIRST_MS = 50;
 const PAUSE_LONGEST_MS = 2_000;
-/** For a node that was never there, unless the caller says otherwise. */
-const FIRST_MS = 10_000;
 
 export class Retry {
-  readonly #laterMs: number;
+  readonly #retryMs: number;
   #giveUpAt: number;
   #pauseMs = PAUSE_FIRST_MS;
+  /** Whether a node that was never there has to be told of: its address may be wrong. */
+  #isToBeTold = true;
 
-  /** Without `retryMs` a node that was there once is waited for as long as it takes. */
+  /** Without `retryMs` a node is waited for as long as it takes. */
   constructor(retryMs: number | undefined) {
-    this.#giveUpAt = Date.now() + (retryMs ?? FIRST_MS);
-    this.#laterMs = retryMs ?? Number.POSITIVE_INFINITY;
+    this.#retryMs = retryMs ?? Number.POSITIVE_INFINITY;
+    this.#giveUpAt = Date.now() + this.#retryMs;
   }
 
   onReached(): void {
-    this.#giveUpAt = Date.now() + this.#laterMs;
+    this.#giveUpAt = Date.now() + this.#retryMs;
     this.#pauseMs = PAUSE_FIRST_MS;
+    this.#isToBeTold = false;
   }
 
   /** Whether there is a point in trying again after this. */
   allows(failure: unknown): boolean {
     const isAway = failure instanceof Unreachable || failure instanceof Disconnected;
-    return isAway && Date.now() < this.#giveUpAt;
+    const isAllowed = isAway && Date.now() < this.#giveUpAt;
+    if (isAllowed && this.#isToBeTold) {
+      this.#isToBeTold = false;
+      process.emitWarning(`waiting for it: ${failure.message}`, "HeadraceWarning");
+    }
+    return isAllowed;
   }
 
   /** Until it is time to; a signal ends it early. */

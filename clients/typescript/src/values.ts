@@ -3,7 +3,7 @@
  *
  *     given             bytes         content-type
  *     Uint8Array        as they are   none
- *     null, undefined   none          none
+ *     null              none          none
  *     string            UTF-8         text/plain
  *     anything else     JSON          application/json
  *
@@ -28,7 +28,14 @@ export interface EncodedValue {
 }
 
 export function encodeValue(value: unknown): EncodedValue {
-  if (value === null || value === undefined) {
+  if (value === undefined) {
+    // On a compacted topic null deletes a key: that is said, and never left out.
+    throw new InvalidArgument(
+      "a message needs a value; say null for one that has none",
+      "invalid-argument",
+    );
+  }
+  if (value === null) {
     return { bytes: undefined, contentType: undefined };
   }
   if (value instanceof Uint8Array) {

@@ -10,6 +10,7 @@ import {
   InvalidArgument,
   InvalidReceipt,
   type Message,
+  type NewMessage,
   StaleReceipt,
   TopicExists,
   UnknownTopic,
@@ -70,6 +71,16 @@ test("values of every kind come back as they were given", async () => {
   assert.equal(leased[0]?.priority, "normal");
   assert.equal(message.maxAttempts, 9);
   assert.equal(message.id, `${topic}:0:6`);
+});
+
+test("a value must be said, and null too", async () => {
+  const topic = await newTopic();
+  const unsaid = [{} as NewMessage, { value: undefined }];
+  await assert.rejects(headrace.publish(topic, undefined), InvalidArgument);
+  await assert.rejects(headrace.publishMany(topic, [{ value: 1 }, ...unsaid]), /say null/);
+  await assert.rejects(headrace.transact({ publish: { [topic]: unsaid } }), InvalidArgument);
+  const [place] = await headrace.publishMany(topic, [{ value: null, key: "k" }]);
+  assert.equal(place?.id, `${topic}:0:0`);
 });
 
 function normal(value: unknown): unknown {
