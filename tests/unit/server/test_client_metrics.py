@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.server.configuring import CLIENT_METRICS, alter, describe
 
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import Codec, compress
+from headrace.server import slices
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.generated.api_versions_request import ApiVersionsRequest
 from headrace.wire.kafka.generated.get_telemetry_subscriptions_request import (
@@ -97,6 +99,74 @@ def test_subscriptions_that_match_are_asked_for_together() -> None:
         told = await asked(asking)
         assert (told.requested_metrics, told.push_interval_ms) == (("x.", "y.", "z."), 60_000)
         assert (await asked(asking, client="other")).requested_metrics == ("*",)
+
+    run(scenario)
+
+
+def test_of_a_selector_that_is_given_twice_the_last_one_counts() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        await alter(asking, CLIENT_METRICS, "a", metrics="x.", match="client_id=no,client_id=app")
+        assert (await asked(asking)).requested_metrics == ("x.",)
+
+    run(scenario)
+
+
+# Each character of a name is looked at by hundreds of states.
+HEAVY = "(a|aa){120}"
+
+
+@pytest.mark.parametrize("api", ["get", "push"])
+def test_patterns_of_subscriptions_are_matched_in_turns(
+    monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0)
+
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        for number in range(10):
+            code, _ = await alter(
+                asking, CLIENT_METRICS, f"s-{number}", metrics="*", match=f"client_id={HEAVY}"
+            )
+            assert code == 0
+        client = "a" * 230
+        told = await asked(asking, client=client)
+        assert told.requested_metrics == ("*",)
+        request: Any = GetTelemetrySubscriptionsRequest(told.client_instance_id)
+        if api == "push":
+            request = PushTelemetryRequest(
+                told.client_instance_id, told.subscription_id, metrics=payload(sent=1)
+            )
+        answer = asking.begin(GET if api == "get" else PUSH, 0, request, client)
+        turns = 0
+        while not answer.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert (await answer).error_code == 0
+        assert turns > 100
+
+    run(scenario)
+
+
+def test_a_long_software_name_is_cut_as_a_long_client_id_is() -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        await asking.ask(18, 4, ApiVersionsRequest("a" * 32_000, "1" * 32_000))
+        match = "client_software_name=a{256},client_software_version=1+"
+        await alter(asking, CLIENT_METRICS, "a", metrics="x.", match=match)
+        assert (await asked(asking)).requested_metrics == ("x.",)
+        assert asking.connection.client_software == "a" * 256 + " " + "1" * 256
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("software", [("a b", "1"), ("a", "1 2"), ("-a", "1"), ("a", "1\n")])
+def test_a_software_name_that_is_none_is_refused_as_by_kafka(software: tuple[str, str]) -> None:
+    async def scenario() -> None:
+        asking = Asking(MemoryDisk())
+        answer = await asking.ask(18, 4, ApiVersionsRequest(*software))
+        assert (answer.error_code, answer.api_keys) == (Error.INVALID_REQUEST, ())
+        assert asking.connection.client_software == ""
 
     run(scenario)
 
@@ -182,6 +252,8 @@ def test_a_subscription_is_described_and_gone_when_nothing_is_left_of_it() -> No
         {"match": "client_id"},
         {"match": "nobody=.*"},
         {"match": "client_id=("},
+        # Together more than a pattern may have.
+        {"match": "client_id=a{250},client_source_port=1{250},client_instance_id=x{100}"},
         {"retention": 1},
     ],
 )

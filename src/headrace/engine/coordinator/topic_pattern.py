@@ -79,6 +79,10 @@ class TopicPattern:
         self._states = parser.states
         self._start = parser.parse()(self._end)
 
+    @property
+    def states_count(self) -> int:
+        return len(self._states)
+
     def matches(self, name: str) -> bool:
         """Whether the whole of `name` matches."""
         judged: dict[str, bool] = {}

@@ -6,6 +6,9 @@ is advertised is used. So those of client metrics are listed while somebody has 
 to some, as they are by a Kafka that has a use for them: librdkafka writes a line for each
 client that finds them.
 
+A client's software is named as Kafka has it, in letters, digits, `-` and `.`; another name is
+an INVALID_REQUEST. One without a name, which Kafka refuses too, is taken.
+
 Features are finalised as Kafka 4.3 has them: `transaction.version`, where a client that finds
 2 lets every transaction have its own epoch, and 1 for groups of KIP-848, share groups and
 streams groups.
@@ -13,9 +16,11 @@ streams groups.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from headrace.core import limits
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.api import APIS
 from headrace.wire.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -32,14 +37,18 @@ if TYPE_CHECKING:
 TRANSACTIONS = "transaction.version"
 # The highest level of each.
 FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, TRANSACTIONS: 2}
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 # GetTelemetrySubscriptions, PushTelemetry.
 CLIENT_METRICS = frozenset((71, 72))
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if request.client_software_name:
-        software = f"{request.client_software_name} {request.client_software_version}"
-        call.connection.client_software = software
+    name, version = request.client_software_name, request.client_software_version
+    if any(text and not _SOFTWARE.fullmatch(text) for text in (name, version)):
+        return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=())
+    if name:
+        longest = limits.TELEMETRY_CLIENT_CHARACTERS_MAX
+        call.connection.client_software = f"{name[:longest]} {version[:longest]}"
     return _answer(call.door, Error.NONE)
 
 

@@ -8,6 +8,9 @@
 A subscription has an id that follows from what is asked for, so a client that asked before
 a change is told to ask again, also after a restart, without anything being kept for it.
 
+Which subscriptions match is found out in turns: what a client says of itself and how large the
+patterns are has limits, but a hundred subscriptions may be some seconds of work.
+
 Clients are asked for totals since they began, not for differences: a push that is lost, or
 comes twice, changes nothing.
 """
@@ -21,6 +24,7 @@ from zlib import crc32
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
+from headrace.core.steps import Steps
 from headrace.engine.coordinator.topic_pattern import TopicPattern
 from headrace.server.kafka.configs import Entry, Given, InvalidConfig, Kind, Resource
 from headrace.server.kafka.errors import Error
@@ -51,8 +55,15 @@ class Subscription(NamedTuple):
     interval_ms: int
     match: tuple[tuple[str, TopicPattern], ...]
 
-    def is_for(self, client: Mapping[str, str]) -> bool:
-        return all(pattern.matches(client.get(name, "")) for name, pattern in self.match)
+    def is_for(self, client: Mapping[str, str]) -> Steps[bool]:
+        for name, pattern in self.match:
+            value = client.get(name, "")
+            judged: dict[str, bool] = {}
+            for _ in pattern.match_all((value,), judged):
+                yield
+            if not judged[value]:
+                return False
+        return True
 
 
 def read_subscription(given: Given) -> Subscription:
@@ -62,7 +73,7 @@ def read_subscription(given: Given) -> Subscription:
         raise InvalidConfig(
             f"{INTERVAL} must be between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}, not {text!r}"
         )
-    match = []
+    texts = {}
     for each in _listed(given.get(MATCH, "")):
         name, separator, pattern = each.partition("=")
         if name.strip() not in SELECTORS or not separator:
@@ -70,11 +81,26 @@ def read_subscription(given: Given) -> Subscription:
                 f"{MATCH} is made of selector=pattern, with selectors {', '.join(SELECTORS)}; "
                 f"not {each!r}"
             )
-        try:
-            match.append((name.strip(), TopicPattern(pattern.strip())))
-        except InvalidArgument as error:
-            raise InvalidConfig(f"{MATCH}: {error}") from error
-    return Subscription(_listed(given.get(METRICS, "")), int(text), tuple(match))
+        # Of those for one selector the last counts, as in Kafka.
+        texts[name.strip()] = pattern.strip()
+    try:
+        match = tuple((name, TopicPattern(pattern)) for name, pattern in texts.items())
+    except InvalidArgument as error:
+        raise InvalidConfig(f"{MATCH}: {error}") from error
+    if sum(pattern.states_count for _, pattern in match) > limits.TOPIC_PATTERN_STATES_MAX:
+        raise InvalidConfig(
+            f"{MATCH}: with repetitions written out, all patterns of a subscription have at most "
+            f"{limits.TOPIC_PATTERN_STATES_MAX} states together"
+        )
+    return Subscription(_listed(given.get(METRICS, "")), int(text), match)
+
+
+def _read_or_none(given: Given) -> Subscription | None:
+    """None for one that was taken when limits were others: it asks nobody for anything."""
+    try:
+        return read_subscription(given)
+    except InvalidConfig:
+        return None
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -148,16 +174,18 @@ class ClientMetrics:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._seen: object = None
-        self._subscriptions: list[Subscription] = []
+        # By name, with what each was read from.
+        self._read: dict[str, tuple[Given, Subscription | None]] = {}
         # By the client's instance id, those who were heard of last at the end.
         self._pushed: OrderedDict[bytes, Pushed] = OrderedDict()
         self._points = 0
 
-    def asked(self, instance_id: bytes, client: Mapping[str, str]) -> Asked:
+    def asked(self, instance_id: bytes, client: Mapping[str, str]) -> Steps[Asked]:
         metrics: set[str] = set()
         interval_ms = INTERVAL_MS
         for each in self._current():
-            if each.is_for(client):
+            is_for = yield from each.is_for(client)
+            if is_for:
                 metrics.update(each.metrics)
                 interval_ms = min(interval_ms, each.interval_ms)
         names = (ALL,) if ALL in metrics else tuple(sorted(metrics))
@@ -173,13 +201,15 @@ class ClientMetrics:
     def _current(self) -> list[Subscription]:
         configs = self._service.broker.topics.catalog.configs
         if configs is not self._seen:
-            self._seen = configs
-            self._subscriptions = [
-                read_subscription(given)
-                for (kind, _), given in configs.items()
-                if kind == Resource.CLIENT_METRICS
-            ]
-        return self._subscriptions
+            self._seen, before = configs, self._read
+            self._read = {}
+            for (kind, name), given in configs.items():
+                if kind == Resource.CLIENT_METRICS:
+                    found = before.get(name)
+                    if found is None or found[0] != given:
+                        found = given, _read_or_none(given)
+                    self._read[name] = found
+        return [each for _, each in self._read.values() if each is not None]
 
     # What they said.
 

@@ -7,11 +7,15 @@ subscribed it is told so, and asks again after five minutes.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Coroutine
+from typing import Any
 
 from headrace.core import limits
+from headrace.core.steps import Steps
 from headrace.record import Codec
 from headrace.server.kafka.client_metrics import Asked
 from headrace.server.kafka.door import Call
+from headrace.server.slices import in_slices
 from headrace.wire.kafka.generated.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -25,11 +29,17 @@ ACCEPTED = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 def handle(
     call: Call, request: GetTelemetrySubscriptionsRequest
-) -> GetTelemetrySubscriptionsResponse:
+) -> Coroutine[Any, Any, GetTelemetrySubscriptionsResponse]:
+    return in_slices(_answer(call, request))
+
+
+def _answer(
+    call: Call, request: GetTelemetrySubscriptionsRequest
+) -> Steps[GetTelemetrySubscriptionsResponse]:
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         instance_id = call.service.entropy.random_bytes(16)
-    asked = asked_of(call, instance_id)
+    asked = yield from asked_of(call, instance_id)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
         subscription_id=asked.id,
@@ -41,7 +51,7 @@ def handle(
     )
 
 
-def asked_of(call: Call, instance_id: bytes) -> Asked:
+def asked_of(call: Call, instance_id: bytes) -> Steps[Asked]:
     name, _, version = call.connection.client_software.partition(" ")
     return call.door.client_metrics.asked(
         instance_id,

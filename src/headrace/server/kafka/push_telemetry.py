@@ -16,6 +16,7 @@ from headrace.record.compression import decompress
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.get_telemetry_subscriptions import ACCEPTED, asked_of
+from headrace.server.slices import in_slices
 from headrace.wire.kafka.generated.push_telemetry_request import PushTelemetryRequest
 from headrace.wire.kafka.generated.push_telemetry_response import PushTelemetryResponse
 from headrace.wire.kafka.primitives import ZERO_UUID
@@ -30,18 +31,20 @@ async def _push(call: Call, request: PushTelemetryRequest) -> Error:
     instance_id, is_last = request.client_instance_id, request.terminating
     if instance_id == ZERO_UUID:
         return Error.INVALID_REQUEST
-    metrics, asked = call.door.client_metrics, asked_of(call, instance_id)
+    # The request's bytes are others' while it waits for its turn, and while a thread opens them.
+    is_large = len(request.metrics) > limits.TELEMETRY_BYTES_MAX
+    data = b"" if is_large else bytes(request.metrics)
+    metrics = call.door.client_metrics
+    asked = await in_slices(asked_of(call, instance_id))
     if request.subscription_id != asked.id:
         return Error.UNKNOWN_SUBSCRIPTION_ID
     if request.compression_type not in (0, *ACCEPTED):
         return Error.UNSUPPORTED_COMPRESSION_TYPE
-    if len(request.metrics) > limits.TELEMETRY_BYTES_MAX:
+    if is_large:
         return Error.TELEMETRY_TOO_LARGE
     error = metrics.check_push(instance_id, asked, is_last=is_last)
     if error is not Error.NONE:
         return error
-    # The request's bytes are others' while a thread looks at them.
-    data = bytes(request.metrics)
     try:
         points = await call.service.run_apart(_open, request.compression_type, data)
     except HeadraceError:
