@@ -251,6 +251,40 @@ def test_who_waits_with_a_large_answer_for_longest_is_hung_up_on_when_it_is_too_
     asyncio.run(play())
 
 
+class Deaf(Context):
+    async def write(self, answer: bytes) -> None:
+        await self.may_take.wait()
+
+
+def test_answers_that_are_not_counted_are_no_more_than_those_that_are() -> None:
+    assert NodeSettings().connections_max * 2 * LARGE_BYTES <= limits.UNTAKEN_BYTES_MAX
+
+
+def test_many_answers_of_some_kilobytes_are_too_much_as_well(
+    hung_up: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "UNTAKEN_BYTES_MAX", 100_000)
+    monkeypatch.setattr(outgoing, "DEAF_SECONDS", 0)
+
+    async def play() -> None:
+        door = outgoing_here()
+        contexts = [Deaf(f"ipv4:10.0.0.1:{number}") for number in range(12)]
+        for context in contexts[:6]:
+            door.of(context).note_last(bytes(5_000))
+        writes = [asyncio.create_task(door.of(each).write(bytes(5_000))) for each in contexts[6:]]
+        while not hung_up:
+            await asyncio.sleep(0)
+        # The two that have waited for longest.
+        while len(hung_up) < 2:
+            await asyncio.sleep(0)
+        assert set(hung_up) == {("10.0.0.1", 0), ("10.0.0.1", 1)}
+        for context in contexts:
+            context.may_take.set()
+        await asyncio.gather(*writes)
+
+    asyncio.run(play())
+
+
 def test_the_answer_of_a_call_counts_until_the_call_is_over(
     hung_up: list[tuple[str, int]],
 ) -> None:

@@ -1,4 +1,4 @@
-"""Large answers that clients have not taken, of all calls and streams together.
+"""Answers that clients have not taken, of all calls and streams together.
 
     made --> noted --> being written --> taken: forgotten
                              '--> the sum is too much: those are hung up on whose answers
@@ -25,7 +25,8 @@ from headrace.server.grpc.hanging_up import hang_up, plain_host
 from headrace.server.grpc.peers import address_of
 from headrace.server.service import Service
 
-LARGE_BYTES: Final = 64 * 1024
+# Smaller ones of as many calls as there may be fit into the sum anyway.
+LARGE_BYTES: Final = 4 * 1024
 DEAF_SECONDS: Final = 0.25
 # The bytes, and grpc's copy of them.
 _COPIES: Final = 2
