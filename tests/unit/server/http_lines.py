@@ -38,6 +38,8 @@ class Line(asyncio.Transport):
         self.sent = b""
         self.is_reading_now = True
         self.ended: str | None = None
+        # Whether its protocol was told that it ended.
+        self.is_lost = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return (self._host, 40_000) if name == "peername" else default
@@ -73,7 +75,11 @@ class Line(asyncio.Transport):
     def _end(self, how: str) -> None:
         if self.ended is None:
             self.ended = how
-            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+            asyncio.get_running_loop().call_soon(self._lose)
+
+    def _lose(self) -> None:
+        self.is_lost = True
+        self.protocol.connection_lost(None)
 
     def receive(self, data: bytes) -> None:
         """Unlike a socket's, also while it does not read."""

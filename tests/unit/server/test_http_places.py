@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.unit.server.http_lines import UPGRADE, Bench, play, wait_until
 from tests.unit.server.test_http_pipelines import POLL, SMALL
 from tests.unit.server.test_stalls import open_door
 
@@ -81,3 +82,23 @@ def test_requests_beyond_what_connections_can_have_are_told_so_until_there_is_ro
             writer.close()
 
     asyncio.run(play())
+
+
+def test_an_address_has_so_many_connections_and_upgraded_ones_are_among_them() -> None:
+    async def scenario(bench: Bench) -> None:
+        lines = [bench.connect("10.0.0.1") for _ in range(3)]
+        assert [line.ended for line in lines] == [None, None, "aborted"]
+        assert bench.cuts == {("http", "address"): 1}
+        # Others are served, and this machine's own are not counted.
+        others = [bench.connect("10.0.0.2"), *(bench.connect() for _ in range(5))]
+        assert [line.ended for line in others] == [None] * 6
+        # A WebSocket keeps the place of the connection that it was, and frees it once.
+        lines[0].receive(UPGRADE + b"\r\n")
+        await wait_until(lambda: b"welcome" in lines[0].sent)
+        assert bench.connect("10.0.0.1").ended == "aborted"
+        lines[0].close()
+        await wait_until(lambda: lines[0].is_lost)
+        assert bench.connect("10.0.0.1").ended is None
+        assert bench.connect("10.0.0.1").ended == "aborted"
+
+    play(scenario, connections_per_address_max=2)
