@@ -158,8 +158,8 @@ class ArchiveJob:
         last = latest.last_batch(self.ledger.writer)
         if (-1 if last is None else last) < self.ledger.last_batch():
             raise InvalidArgument(
-                f"{latest.location} lacks batches that were archived without upsert = true; make "
-                "it with: headrace pipeline rebuild, then run the archive again"
+                f"what was archived without upsert = true is not in {latest.location}; make it "
+                "with: headrace pipeline rebuild, then run the archive again"
             )
 
     def _check_alone(self, latest: LakeTable, others: list[str]) -> None:
