@@ -22,7 +22,7 @@ SHORT_TESTS := tests/test_tidy.py tests/unit tests/property
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check lint format bench bench-kafka bench-doors screenshots tools wheel crash power-loss rot transactions \
-	load hostile spark-soak ecosystem properties soak clean
+	load hostile spark-soak ecosystem properties elsewhere soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +96,10 @@ ecosystem: $(STAMP) ## Kafka's tools, frameworks and collectors on a node, besid
 
 properties: $(STAMP) ## every property at length: 2,000 examples each
 	@HEADRACE_LONG=1 $(PYTEST) -q -n $(PARALLEL) --dist loadgroup tests/property tests/interop/test_wire_kio.py --timeout 0 $(ARGS)
+
+elsewhere: $(STAMP) ## most of the suite in another place, zone and locale, without root and a terminal
+	@HEADRACE_ELSEWHERE="$${HEADRACE_ELSEWHERE:-tests/unit tests/property tests/contract tests/crash tests/docs tests/doors}" \
+		$(PYTEST) -q tests/packaging/test_elsewhere.py --timeout 0 $(ARGS)
 
 soak: crash power-loss rot transactions ## all long soaks, one after the other
 

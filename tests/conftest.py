@@ -15,6 +15,7 @@ accepted.
     HEADRACE_KILLS=n      how often a crash test kills
     HEADRACE_FLIPS=n      how many bits a rot test flips
     HEADRACE_ECOSYSTEM=1  also what runs for minutes in tests/ecosystem/beside
+    HEADRACE_ELSEWHERE=x  which tests run in another place and time zone (test_elsewhere.py)
     HEADRACE_NO_SKIPS=1   a skip is a failure
     HEADRACE_FLAKY_MAX=n  what failed is tried again, alone; n may pass that way (second_try.py)
     CI=1                  properties try the same examples each time

@@ -54,6 +54,7 @@ LONGEST = (
     "tests/docs/test_pages.py",
     "tests/interop/test_groups_confluent.py",
     "wheel",
+    "tests/packaging/test_elsewhere.py",
     "tests/hostile/test_hostile.py",
     "tests/packaging/test_second_try.py",
     "tests/packaging/test_test_run.py",
