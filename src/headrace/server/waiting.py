@@ -30,6 +30,8 @@ Found = TypeVar("Found")
 # Told how many wait for the same messages, the looking one included. None: whatever
 # there is, this consumer cannot take it now.
 Look = Callable[[int], Awaitable[list[Found] | None]]
+# What is overdue wakes no sooner one that could not take it.
+UNABLE_SECONDS = 0.1
 # What messages come by: a partition, or a change that only one waiter has to see.
 Source = Partition | object
 
@@ -155,7 +157,8 @@ class _Line:
     def end_turn(self, place: _Place, found: Sequence[object] | None) -> None:
         self.queue.end_turn("found" if found else "unable" if found is None else "nothing")
         if not found:
-            self._arm(place.sought.partitions)
+            # One that cannot take anything may not even have let time pass.
+            self._arm(place.sought.partitions, UNABLE_SECONDS if found is None else 0.001)
         self.advance()
 
     def advance(self) -> None:
@@ -199,8 +202,9 @@ class _Line:
         # The group itself may be gone.
         self._on_due()
 
-    def _arm(self, partitions: Sequence[Partition]) -> None:
-        """Look again when time alone may have made something ready."""
+    def _arm(self, partitions: Sequence[Partition], overdue_seconds: float) -> None:
+        """Look again when time alone may have made something ready; for what is overdue, after
+        so many seconds."""
         service = self._service
         group = service.broker.topics.catalog.groups.get(self._group)
         if group is None:
@@ -209,7 +213,8 @@ class _Line:
         due_ms = service.broker.groups.next_due_of(group, sound)
         if due_ms is None:
             return
-        at = service.loop.time() + max(0.001, (due_ms - service.clock.now_ms()) / 1000)
+        left = (due_ms - service.clock.now_ms()) / 1000
+        at = service.loop.time() + (left if left > 0 else overdue_seconds)
         if self._due_timer is not None:
             if self._due_timer.when() <= at and not self._due_timer.cancelled():
                 return

@@ -52,7 +52,10 @@ class Served:
         )
 
 
-def on_a_loop(scenario: Callable[[Served], Coroutine[Any, Any, None]]) -> None:
+def on_a_loop(
+    scenario: Callable[[Served], Coroutine[Any, Any, None]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     async def play() -> None:
         served = Served()
         try:
@@ -62,7 +65,8 @@ def on_a_loop(scenario: Callable[[Served], Coroutine[Any, Any, None]]) -> None:
             await served.service.close()
             served.broker.close()
 
-    asyncio.run(play())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(play())
 
 
 async def let_others_run() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
+from tests.unit.server.http_lines import Loop
 from tests.unit.server.test_loop_calls import (
     GROUP,
     TOPIC,
@@ -20,7 +21,7 @@ from tests.unit.server.test_loop_calls import (
 from headrace.calls import Face
 from headrace.core.errors import UnknownTopic
 from headrace.core.values import Delivery, Outgoing
-from headrace.server.waiting import Look, Sought, Stop
+from headrace.server.waiting import UNABLE_SECONDS, Look, Sought, Stop
 
 Waiting = asyncio.Task[list[Delivery]]
 
@@ -237,3 +238,35 @@ def test_one_that_cannot_take_anything_keeps_nobody_from_looking() -> None:
         await end(waiting)
 
     on_a_loop(scenario)
+
+
+def test_one_that_cannot_take_what_is_overdue_looks_now_and_then_and_not_all_the_time() -> None:
+    async def scenario(served: Served) -> None:
+        await served.make(visibility_ms=50)
+        await served.publish(b"value")
+        assert len(await served.lease()) == 1
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        looks = 0
+        is_able = False
+
+        async def look(among: int) -> list[Delivery] | None:
+            nonlocal looks
+            looks += 1
+            return await served.lease(1) if is_able else None
+
+        # The lease is over, and nobody has seen to that.
+        served.clock.skip(1)
+        unable = asyncio.ensure_future(stand(served, look))
+        await let_others_run()
+        looks = 0
+        for _ in range(40):
+            loop.passed_seconds += 0.002
+            await let_others_run()
+        assert looks <= 1
+        is_able = True
+        loop.passed_seconds += UNABLE_SECONDS
+        [delivery] = await unable
+        assert delivery.attempt == 2
+
+    on_a_loop(scenario, Loop)
