@@ -1,13 +1,12 @@
 """The Kafka door: listens, and hands each request to the file of its API.
 
-A handler takes the call and the decoded request and gives back a response, an
-awaitable of one, or None for a request that gets no answer. It never blocks: what
-waits for the disk or for data returns a future.
+A handler takes the call and the decoded request and gives back a response, an awaitable of one,
+or None to send none. It never blocks: what waits for the disk or for data returns a future.
 
-Whatever a peer does, the others do not feel it: what it sends is bounded in size,
-what is being received from all is bounded in sum, and a sweep cuts off who stalls
-within a frame, does not take its answers, or has been silent for long. A handler
-that fails is our fault: it is logged, and costs its own connection only.
+Whatever a peer does, the others do not feel it: what it sends is bounded in size, what is being
+received from all is bounded in sum, and a sweep cuts off who stalls within a frame, does not take
+its answers, or has been silent for long. A handler that fails is our fault: it is logged, and costs
+its own connection only.
 """
 
 from __future__ import annotations
