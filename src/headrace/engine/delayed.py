@@ -18,6 +18,7 @@ from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import DelayedMessage, DelayedTotals, Looked
 from headrace.engine import state as events
+from headrace.engine.latency import first_leased
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import pairs, runs_of
@@ -50,8 +51,7 @@ def on_delivered(partition: Partition, event: events.Granted, offsets: Iterable[
     """Count which of these, which were delayed, go out for the first time."""
     if partition.scanner is None:
         return
-    redriven = partition.views[event.group].redrives
-    delayed = sorted(offset for offset in offsets if offset not in redriven)
+    delayed = sorted(first_leased(partition.views[event.group], offsets))
     partition.scanner.delays_ended["delivered"] += sum(
         bisect_left(delayed, end) - bisect_left(delayed, start)
         for (start, end), attempt in zip(pairs(event.runs), event.attempts, strict=True)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.engine import state as events
@@ -41,6 +41,9 @@ BOUNDS_MS: Final = (
 )  # fmt: skip
 # What is recent reaches back for this long at least, and for twice as long at most.
 RECENT_MS: Final = 300_000
+# Messages of a group that were given back unused and are remembered; beyond it, the next
+# lease of some counts as their first.
+RETURNED_MAX: Final = 100_000
 # The least and the most of no waits: whatever comes is less, and more.
 _NO_RANGE: Final = (1 << 62, 0)
 
@@ -260,11 +263,29 @@ def on_leased(view: QueueView, event: events.Granted, since: Since) -> None:
     if event.attempts.count(1) != len(event.attempts):
         each = zip(pairs(runs), event.attempts, strict=True)
         runs = [offset for run, attempt in each if attempt == 1 for offset in run]
-    if view.redrives:
-        # A message that was redriven in place had its first lease long ago.
-        runs = runs_of(offset for offset in offsets_of(runs) if offset not in view.redrives)
+    if view.redrives or view.returned:
+        # A message that was redriven in place, or given back unused, had its first lease.
+        runs = runs_of(first_leased(view, offsets_of(runs)))
     if runs:
         since.count(view.to_lease, runs, event.at)
+
+
+def first_leased(view: QueueView, offsets: Iterable[int]) -> Iterator[int]:
+    """Those of messages at their first attempt that nobody was given before."""
+    redriven, returned = view.redrives, view.returned
+    return (offset for offset in offsets if offset not in redriven and offset not in returned)
+
+
+def note_returned(view: QueueView, runs: Runs) -> None:
+    """These leases, which do not count as attempts, are over. To be called before that."""
+    if len(view.returned) > RETURNED_MAX:
+        view.returned = {offset for offset in view.returned if offset >= view.window.start}
+        if len(view.returned) > RETURNED_MAX // 2:
+            view.returned.clear()
+    attempts = view.window.attempts_of(runs)
+    view.returned.update(
+        offset for offset, count in zip(offsets_of(runs), attempts, strict=True) if count == 1
+    )
 
 
 def on_acked(view: QueueView, held: Iterable[Held], now_ms: int) -> None:

@@ -30,7 +30,7 @@ from headrace.engine.due import DueTimes
 from headrace.engine.grant import Failure, Grant, Overdue
 from headrace.engine.held_acks import HeldAcks, apply_decision
 from headrace.engine.lane import LANE_COUNT
-from headrace.engine.latency import Latency, since_of_runs
+from headrace.engine.latency import Latency, note_returned, since_of_runs
 from headrace.engine.order import KeyOrder
 from headrace.engine.rates import Rates
 from headrace.engine.runs import Runs, below, count_of, offsets_of, pairs, runs_of
@@ -83,6 +83,8 @@ class QueueView:
         self.rates = Rates()
         self.to_lease = Latency()
         self.to_ack = Latency()
+        # Given back unused after their first lease: the next one is no news.
+        self.returned: set[int] = set()
         self.next_grant = 1
         self.next_move = 1
         self.deadlines: list[tuple[int, int]] = []
@@ -292,6 +294,7 @@ class QueueView:
                         offset, Failure(event.at, "the lease ended without an answer")
                     )
             case events.Released():
+                note_returned(self, event.runs)
                 self._ungrant(event.runs)
                 for start, end in pairs(event.runs):
                     self.window.give_back(start, end)
@@ -352,6 +355,7 @@ class QueueView:
             self.order.rebuild()
         self.failures = {o: f for o, f in self.failures.items() if o < end}
         self.redrives = {o: times for o, times in self.redrives.items() if o < end}
+        self.returned = {o for o in self.returned if o < end}
         resting = [(due, o) for due, o in self.retries if o < end]
         self.retries.clear()
         for due, offset in resting:

@@ -151,6 +151,19 @@ def test_totals_say_what_became_of_delayed_messages(node: Node, clock: ManualClo
         node.delayed_totals(["nowhere"])
 
 
+def test_a_delayed_message_that_was_given_back_unused_is_delivered_once(
+    node: Node, clock: ManualClock
+) -> None:
+    node.create_topic("jobs", partitions=1)
+    node.open_queue("workers", ["jobs"], "worker")
+    node.publish("jobs", [delayed_by(1_000) for _ in range(4)])
+    clock.skip(1)
+    for count in (4, 2, 4):
+        leased = node.lease("workers", ["jobs"], "worker", count)
+        node.release("workers", [each.receipt for each in leased])
+    assert node.delayed_totals() == [DelayedTotals("jobs", 4, 0, 0)]
+
+
 def test_what_expired_while_it_was_delayed_counts_as_expired_whenever_somebody_looks(
     node: Node, clock: ManualClock
 ) -> None:

@@ -10,6 +10,7 @@ from tests.unit.engine.share_bench import Shares
 from tests.unit.engine.test_held_acks import Acking
 
 from headrace.core.values import Outgoing
+from headrace.engine import latency
 from headrace.engine.latency import BOUNDS_MS, RECENT_MS, Latency, Since, quantile_ms
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import offsets_of
@@ -106,6 +107,31 @@ def test_only_the_first_delivery_is_a_wait_for_a_lease(bench: Bench) -> None:
     view = view_of(bench)
     assert shown(view.to_lease) == {1: 2}
     assert shown(view.to_ack) == {1: 1, 1_000: 1}
+
+
+def test_a_message_that_was_given_back_unused_waited_for_its_first_lease_alone(
+    bench: Bench,
+) -> None:
+    bench.make()
+    bench.publish(*[b"x"] * 10)
+    bench.skip(40)
+    for _ in range(3):
+        bench.node.release(bench.group, bench.receipts(5))
+    bench.skip(4_000)
+    assert len(bench.receipts(10)) == 10
+    assert shown(view_of(bench).to_lease) == {50: 5, 5_000: 5}
+
+
+def test_what_is_remembered_of_messages_that_were_given_back_is_bounded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency, "RETURNED_MAX", 20)
+    bench.make()
+    for _ in range(10):
+        bench.publish(*[b"x"] * 10)
+        bench.node.release(bench.group, bench.receipts(10))
+        assert len(view_of(bench).returned) <= 20 + 10
+        bench.node.ack(bench.group, bench.receipts(10))
 
 
 def test_what_is_not_acked_is_not_counted_as_acked(bench: Bench) -> None:
