@@ -250,6 +250,11 @@ def test_what_a_topic_grows_by_counts_when_its_readers_are_heard_of() -> None:
         ]
         assert errors == [0, 0] + [Error.COORDINATOR_LOAD_IN_PROGRESS] * 2
         assert asking.door.groups.budget.size_bytes <= MEGABYTE
+        # Leaving is always possible.
+        for group in reversed(joined):
+            answer = await asking.ask(CONSUMER, 0, consumer(group, "m", -1))
+            assert answer.error_code == Error.NONE
+        assert asking.door.groups.budget.size_bytes < 1_000
 
     run(scenario)
 

@@ -17,7 +17,7 @@ from headrace.engine.coordinator.share import ShareGroup
 from headrace.engine.coordinator.sizes import MEMBER_BYTES
 from headrace.engine.coordinator.streams.group import StreamsGroup
 from headrace.engine.coordinator.streams.values import StreamsRequest
-from headrace.engine.coordinator.values import HeartbeatRequest, ShareRequest, Topics
+from headrace.engine.coordinator.values import JOIN_EPOCH, HeartbeatRequest, ShareRequest, Topics
 
 
 class GroupBudget:
@@ -73,6 +73,9 @@ def growth(
     topics: Topics,
 ) -> int:
     """About how many bytes more the group, which may be a new one, keeps when this was heard."""
+    if request.member_epoch < JOIN_EPOCH:
+        # Who leaves is never refused.
+        return 0
     if isinstance(request, ShareRequest):
         return (group if isinstance(group, ShareGroup) else ShareGroup("")).growth(request, topics)
     if isinstance(request, StreamsRequest):

@@ -100,7 +100,7 @@ class Interest:
         """About how many bytes more it may come to with these, in this catalog."""
         wanted = set(names)
         if topics is not self._topics:
-            wanted |= self._names
+            wanted |= self._names | self._found.keys()
         judged = 0
         if pattern and pattern not in self._patterns:
             wanted.update(topics)
