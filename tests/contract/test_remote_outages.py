@@ -4,6 +4,7 @@ node in a process of its own."""
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import subprocess
@@ -159,6 +160,54 @@ def test_a_worker_waits_for_a_node_that_is_not_there_yet_and_outlasts_one_that_g
         if worker.poll() is None:
             worker.kill()
             worker.communicate()
+
+
+def depth_of(line: bytes) -> int:
+    return sum(each["depth"] for each in json.loads(line)["queues"])
+
+
+def records_of(line: bytes) -> int:
+    return sum(each["records"] for each in json.loads(line)["topics"])
+
+
+LOOKS = ("--json", "--every", "100ms")
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("consume", "orders", "--follow"), lambda line: {b"1\n": 1, b"2\n": 2}[line]),
+        (("queue", "stats", "--follow", *LOOKS), depth_of),
+        (("top", *LOOKS), records_of),
+    ],
+    ids=["consume", "queue stats", "top"],
+)
+def test_a_command_that_goes_on_waits_for_a_node_and_outlasts_it(
+    node: NodeProcess, words: tuple[str, ...], count: Callable[[bytes], int]
+) -> None:
+    with headrace.connect(node.bootstrap) as handle:
+        handle.queue("orders", "billing").close()
+    node.kill()
+    command = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "--server", node.bootstrap, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert command.stdout is not None and command.stderr is not None
+        assert b"waiting for the node at" in command.stderr.readline()
+        for number in (1, 2):
+            node.restart(kill=True)
+            publish(node, "orders", str(number))
+            while count(line := command.stdout.readline()) < number:
+                assert line
+        command.send_signal(signal.SIGINT)
+        _, said = command.communicate(timeout=WAIT)
+        assert b"Traceback" not in said
+    finally:
+        if command.poll() is None:
+            command.kill()
+            command.communicate()
 
 
 # It would try to give the message back for as long as it takes.

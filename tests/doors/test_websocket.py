@@ -93,6 +93,20 @@ def test_nothing_comes_beyond_the_credit(
         assert first + second == list(range(7))
 
 
+@pytest.mark.parametrize("binary", [False, True], ids=["json", "msgpack"])
+def test_a_value_must_be_said_and_null_too(doors: DoorsProcess, topic: str, binary: bool) -> None:
+    with peer(doors, binary=binary) as one:
+        for number, message in enumerate(({}, {"key": "k"}, {"headers": {}})):
+            messages = [{"value": 1}, message]
+            refused = one.ask(op="enqueue", id=number, topic=topic, messages=messages)
+            assert (refused["op"], refused["id"]) == ("error", number)
+            assert refused["code"] == "invalid-argument"
+            assert "value" in refused["detail"]
+        # Nothing of those was published.
+        [place] = one.ask(op="enqueue", id=9, topic=topic, messages=[{"value": None}])["messages"]
+        assert place["offset"] == 0
+
+
 def test_what_a_broken_connection_held_comes_back_after_the_grace_and_counts(
     doors: DoorsProcess, topic: str
 ) -> None:

@@ -237,6 +237,15 @@ def stay_connected(place: Place, retry_ms: int | None) -> dict[str, Any]:
     return {"retry": retry, "wait": seconds, "reconnect": seconds is None}
 
 
+def stay_looking(place: Place, retry_ms: int | None) -> dict[str, Any]:
+    """How a command opens its place that only looks: every call can be sent again, for as
+    long as it takes."""
+    if not place.server:
+        return {}
+    seconds = None if retry_ms is None else retry_ms / 1000
+    return {"retry": seconds, "wait": seconds}
+
+
 def open_handle(
     place: Place, *, read_only: bool = False, create: bool = False, **connection: Any
 ) -> Headrace:

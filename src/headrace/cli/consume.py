@@ -34,6 +34,7 @@ from headrace.cli.command import (
     open_backend,
     open_handle,
     retry_option,
+    stay_looking,
     wait_in_slices,
 )
 from headrace.cli.completing import stream_names, topic_names, words
@@ -119,7 +120,7 @@ def consume(
     """
     if retry_ms is not None and not follow:
         raise click.UsageError("--retry is for --follow")
-    connection = _connection(place, retry_ms) if follow else {}
+    connection = stay_looking(place, retry_ms) if follow else {}
     if group is not None and partition is not None:
         raise click.UsageError("a group assigns its partitions itself: leave --partition out")
     printer = Printer("json" if as_json else shape, key_separator, count)
@@ -128,14 +129,6 @@ def consume(
     else:
         _print_as_group(place, topic, group, start, follow, printer, connection)
     return None if printer.printed else EXIT_NOTHING_FOUND
-
-
-def _connection(place: Place, retry_ms: int | None) -> dict[str, Any]:
-    """Every call of one that only reads can be sent again, for as long as it takes."""
-    if not place.server:
-        return {}
-    seconds = None if retry_ms is None else retry_ms / 1000
-    return {"retry": seconds, "wait": seconds}
 
 
 class Printer:

@@ -15,6 +15,8 @@ from headrace.cli.command import (
     json_option,
     noun,
     open_backend,
+    retry_option,
+    stay_looking,
 )
 from headrace.cli.completing import queue_names
 from headrace.cli.output import (
@@ -78,20 +80,29 @@ def list_queues(as_json: bool, place: Place) -> None:
 @click.argument("group", required=False, shell_complete=queue_names)
 @click.option("--follow", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="With --follow.")
+@retry_option
 @json_option
 def show_statistics(
-    group: str | None, follow: bool, every: int, as_json: bool, place: Place
+    group: str | None,
+    follow: bool,
+    every: int,
+    retry_ms: int | None,
+    as_json: bool,
+    place: Place,
 ) -> None:
     """How deep the queues are, lane by lane, and what has become of their messages.
 
     Without GROUP, all of them in one table. With --follow, --json prints one
-    line a look.
+    line a look, and a node that is away is waited for.
     """
+    if retry_ms is not None and not follow:
+        raise click.UsageError("--retry is for --follow")
+    connection = stay_looking(place, retry_ms) if follow else {}
     before: Look | None = None
     while True:
         # Opened anew each time: a read-only node shows the moment at which it
         # was opened.
-        with open_backend(place, read_only=True) as backend:
+        with open_backend(place, read_only=True, **connection) as backend:
             look = Look(time.time_ns() // 1_000_000, _statistics(backend, group))
         documents = [statistics_document(one, rates(look, before, one)) for one in look.statistics]
         if as_json and follow:

@@ -56,11 +56,11 @@ def top(every: int, once: bool, sort: str, text: str, as_json: bool, place: Plac
     and what needs attention. Press ? for the keys.
 
     Without a terminal, and with --once, it prints what there is and ends; --json without
-    --once prints a line for each look, until Ctrl-C.
+    --once prints a line for each look, until Ctrl-C, and waits for a node that is away.
     """
     view = View(sort=SORTS[sort], filter=text)
     is_live = not (as_json or once) and stdout_is_terminal() and sys.stdin.isatty()
-    source = Source(place, is_live=is_live)
+    source = Source(place, is_live=is_live, is_patient=as_json and not once)
     try:
         if is_live:
             _watch(source, every / 1000, view)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headrace.cli.command import Place, check_exists
+from headrace.cli.command import Place, check_exists, stay_looking
 from headrace.core.overview_rates import Rates, RateWindow
 from headrace.core.overview_values import GroupTotals, NodeFigures, Overview, TopicTotals
 
@@ -66,10 +66,11 @@ class Source:
     """Where looks come from. Kept open on a node, opened anew on a directory.
 
     Whoever watches live wants to see at once that the node is away, so that a look which
-    fails is not made again behind the scenes.
+    fails is not made again behind the scenes. A program that reads look after look waits
+    for as long as it takes (`is_patient`).
     """
 
-    def __init__(self, place: Place, *, is_live: bool = False) -> None:
+    def __init__(self, place: Place, *, is_live: bool = False, is_patient: bool = False) -> None:
         self.name = place.server or place.directory
         self._directory = place.directory
         self._remote = None
@@ -77,7 +78,9 @@ class Source:
             from headrace.client.caller import RETRY_SECONDS
             from headrace.client.connecting import open_backend
 
-            self._remote = open_backend(place.server, retry=0 if is_live else RETRY_SECONDS)
+            connection = stay_looking(place, None) if is_patient else {}
+            retry = 0 if is_live else RETRY_SECONDS
+            self._remote = open_backend(place.server, **{"retry": retry, **connection})
         else:
             check_exists(place.directory)
 
