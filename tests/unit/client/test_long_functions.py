@@ -2,7 +2,7 @@
 
 Time is skipped where it is honest: whatever happens at a time, such as the extension of a
 lease, happens on the way, at that time. The same for real is in
-tests/contract/cli/test_apps.py.
+tests/contract/cli/test_work_for_long.py. Loops without a worker: test_long_loops.py.
 """
 
 from __future__ import annotations
@@ -286,6 +286,9 @@ def test_a_function_on_a_thread_can_look_whether_its_lease_is_lost(
     counts = testing.drain(app, handle)
     assert seen == [False, True, False]
     assert next(iter(counts.values())) == Counts(done=1, lost=1)
+
+
+# What counts as a failure.
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -1,8 +1,5 @@
-"""Loops of one's own over messages that take 20 seconds and more: each is handled once, on the
-lease that it came with.
-
-Time is skipped: whatever happens at a time, such as the extension of a lease, happens on the
-way, at that time. Workers are in test_long_functions.py.
+"""Loops over a queue whose body takes longer than a lease, without a worker: each message
+is handled once. Time is skipped as in test_long_functions.py.
 """
 
 from __future__ import annotations
@@ -30,9 +27,9 @@ def handle(clock: ManualClock) -> Iterator[Handle]:
         yield opened
 
 
-def acked(handle: Handle) -> tuple[int, int]:
+def acked(handle: Handle, topic: str = "jobs") -> tuple[int, int]:
     """How many are left, and how many dead letters there are."""
-    return handle.depth("jobs"), len(list(handle.dead_letters("jobs")))
+    return handle.depth(topic), len(list(handle.dead_letters(topic)))
 
 
 def test_a_slow_loop_over_what_one_call_gave_handles_each_once(
@@ -151,6 +148,3 @@ def test_who_does_not_want_it_extends_leases_by_hand(handle: Handle, clock: Manu
     with handle.queue("jobs", auto_extend=False) as queue:
         with pytest.raises(headrace.StaleReceipt), queue.receive()[0]:
             clock.skip(31)
-
-
-# What counts as a failure.
