@@ -14,6 +14,8 @@ from tests.doors.conftest import DoorsProcess, done
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from headrace.core import limits
+
 WAIT_SECONDS = 30
 
 
@@ -91,6 +93,25 @@ def test_nothing_comes_beyond_the_credit(
         one.send(op="credit", subscription=1, credit=4)
         second = [one.read()["message"]["value"] for _ in range(4)]
         assert first + second == list(range(7))
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["json", "msgpack"])
+def test_only_what_publishes_may_be_as_large_as_messages_are(
+    doors: DoorsProcess, topic: str, binary: bool
+) -> None:
+    large = "x" * limits.HTTP_REQUEST_BYTES_MAX
+    with peer(doors, binary=binary) as one:
+        for frame in (
+            {"op": "dequeue", "topics": [topic, large], "group": topic},
+            {"op": "commit", "subscription": 1, "positions": {large: 1}},
+            {"op": "ack", "receipts": [large]},
+        ):
+            refused = one.ask(id=1, **frame)
+            assert (refused["op"], refused["id"]) == ("error", 1)
+            assert refused["code"] == "limit-exceeded"
+            assert "bytes" in refused["detail"]
+        messages = [{"value": large[:900_000]}] * 3
+        assert one.ask(op="enqueue", id=2, topic=topic, messages=messages)["op"] == "done"
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["json", "msgpack"])

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import msgspec
 from starlette.websockets import WebSocket
 
-from headrace.core.errors import InvalidArgument
+from headrace.core import limits
+from headrace.core.errors import InvalidArgument, LimitExceeded
 from headrace.core.values import Delivery, Outgoing, StreamRecord
 from headrace.record.content_type import JSON, TEXT, content_type_of
 from headrace.record.json_numbers import check_numbers
@@ -29,9 +30,13 @@ class _Named(msgspec.Struct):
     id: frames.Id
 
 
+class _Kind(msgspec.Struct):
+    op: str = ""
+
+
 class Form(Protocol):
     def decode(self, frame: Any) -> Any:
-        """The request, or InvalidArgument."""
+        """The request; InvalidArgument, LimitExceeded."""
 
     def id_of(self, frame: Any) -> frames.Id | None:
         """What the client calls a request that is not what it should be."""
@@ -48,9 +53,11 @@ class Form(Protocol):
 class _Json:
     _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(frames.Request)
     _named = msgspec.json.Decoder(_Named)
+    _kind = msgspec.json.Decoder(_Kind)
     _encoder = msgspec.json.Encoder()
 
     def decode(self, frame: Any) -> Any:
+        _check_size(self._kind.decode, frame)
         check_json_count(frame)
         return _checked(self._decoder.decode, frame)
 
@@ -73,9 +80,11 @@ class _Json:
 class _Msgpack:
     _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(frames.Request)
     _named = msgspec.msgpack.Decoder(_Named)
+    _kind = msgspec.msgpack.Decoder(_Kind)
     _encoder = msgspec.msgpack.Encoder()
 
     def decode(self, frame: Any) -> Any:
+        _check_size(self._kind.decode, frame)
         check_msgpack_count(frame)
         return _checked(self._decoder.decode, frame)
 
@@ -127,6 +136,19 @@ class _Msgpack:
 
 def form_of(*, is_binary: bool) -> Form:
     return _MSGPACK if is_binary else _JSON
+
+
+def _check_size(decode: Any, frame: Any) -> None:
+    """As of HTTP's bodies: only what has messages in it may be as large as messages are. The
+    rest is not made, as lists of a million names, before it is refused."""
+    if len(frame) <= limits.HTTP_REQUEST_BYTES_MAX:
+        return
+    found: _Kind = _checked(decode, frame)
+    if found.op != "enqueue":
+        raise LimitExceeded(
+            f"a frame of {len(frame)} bytes; at most {limits.HTTP_REQUEST_BYTES_MAX} are taken of "
+            "what publishes nothing"
+        )
 
 
 def _id_of(decode: Any, frame: Any) -> frames.Id | None:
