@@ -133,6 +133,26 @@ def test_who_is_told_so_does_not_wait_for_the_node(node: NodeProcess) -> None:
             queue.close()
 
 
+def test_a_block_that_ends_while_the_node_is_away_does_not_wait_for_it(
+    node: NodeProcess,
+) -> None:
+    publish(node, "orders", "bad")
+    with (
+        headrace.connect(node.bootstrap, retry=None) as handle,
+        pytest.raises(ValueError, match="bad") as raised,
+        handle.queue("orders", backoff_ms=0) as queue,
+    ):
+        for _ in queue:
+            node.kill()
+            raise ValueError("bad")
+    assert raised.value.__notes__[0].startswith("and nacking 1 message failed: ")
+    node.restart(kill=True)
+    # The connection broke, so the delivery counted.
+    with headrace.connect(node.bootstrap) as handle, handle.queue("orders") as queue:
+        [again] = queue.receive()
+        assert again.attempt == 2
+
+
 def test_a_worker_waits_for_a_node_that_is_not_there_yet_and_outlasts_one_that_goes(
     node: NodeProcess, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ class QueueCalls(Served):
         *,
         delay_ms: int | None = None,
         error: str | None = None,
+        within_seconds: float | None = None,
     ) -> Outcomes:
         settling = self._broker.settling
         if delay_ms is not None and not 0 <= delay_ms <= limits.TIMESTAMP_MS_MAX:

@@ -23,7 +23,7 @@ from headrace.client.async_waiting import Calls, wait_for_some
 from headrace.client.backend import Lined, Outcomes
 from headrace.client.connection import Connection
 from headrace.client.keeping import Leases
-from headrace.client.message import AsyncMessage, Message, error_of
+from headrace.client.message import AsyncMessage, Message, error_of, is_the_message_to_blame
 from headrace.client.prefetch import Prefetch, is_late
 from headrace.client.queue import Queue, checked_count
 from headrace.client.settling import Settleable, Settleables
@@ -294,9 +294,12 @@ class AsyncQueue(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None and not self.closed:
-            await self._calls.run(self._queue.fail_in_hand, error)
-        await self.close()
+        try:
+            # A task that is cancelled is not kept waiting for nothing.
+            if error is not None and is_the_message_to_blame(error) and not self.closed:
+                await self._calls.run(self._queue.fail_in_hand, error)
+        finally:
+            await self.close()
 
     def __repr__(self) -> str:
         return f"<AsyncQueue {','.join(self.topics)} group={self.group}>"

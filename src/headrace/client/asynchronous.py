@@ -26,6 +26,7 @@ from headrace.client.async_queue import AsyncQueue
 from headrace.client.async_stream import AsyncStream
 from headrace.client.async_waiting import Calls
 from headrace.client.handle import DEFAULT_GROUP, Headrace, open_handle
+from headrace.client.message import is_the_message_to_blame
 from headrace.client.outgoing import PublishedMessage, PublishedMessages, PublishOptions
 from headrace.client.positions import Start
 from headrace.client.producer import (
@@ -389,9 +390,11 @@ class AsyncHeadrace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None and not self.closed:
-            await self._run(self._handle.fail_in_hand, error)
-        await self.close()
+        try:
+            if error is not None and is_the_message_to_blame(error) and not self.closed:
+                await self._run(self._handle.fail_in_hand, error)
+        finally:
+            await self.close()
 
     def __repr__(self) -> str:
         return repr(self._handle).replace("<Headrace", "<AsyncHeadrace")

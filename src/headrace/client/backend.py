@@ -178,7 +178,10 @@ class Backend(Protocol):
         *,
         delay_ms: int | None = None,
         error: str | None = None,
-    ) -> Outcomes: ...
+        within_seconds: float | None = None,
+    ) -> Outcomes:
+        """`within_seconds`: as for `extend`."""
+        ...
 
     def reject(
         self, group: str, receipts: Sequence[Receipt], *, reason: str | None = None

@@ -446,9 +446,11 @@ class Headrace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self.fail_in_hand(error)
-        self.close()
+        try:
+            if error is not None:
+                self.fail_in_hand(error)
+        finally:
+            self.close()
 
     def fail_in_hand(self, error: BaseException) -> None:
         """As `Queue.fail_in_hand`, for all queues that are open."""

@@ -71,6 +71,8 @@ T = TypeVar("T")
 PREFETCH_DEFAULT = 16
 # How long a node has to answer an extension, at least.
 EXTENSION_SECONDS = 1.0
+# How long a node has to hear of what failed when a block ends.
+FAILING_SECONDS = 10.0
 
 # Gets what returns, or raises, the answer.
 
@@ -437,10 +439,13 @@ class Queue(Generic[T]):
         if self._connection.is_forked or self.closed or not is_the_message_to_blame(error):
             return
         receipts = self.in_hand.receipts()
+        if not receipts:
+            return
         try:
-            for start in range(0, len(receipts), LEASE_MESSAGES_MAX):
-                some = receipts[start : start + LEASE_MESSAGES_MAX]
-                self.check().nack(self.group, some, delay_ms=None, error=error_text(error))
+            # A node that is away counts them by itself: their connection broke.
+            self.check().nack(
+                self.group, receipts, error=error_text(error), within_seconds=FAILING_SECONDS
+            )
         except HeadraceError as failure:
             # What went wrong inside is what the caller must see.
             error.add_note(f"and nacking {counted(len(receipts), 'message')} failed: {failure}")
@@ -454,9 +459,11 @@ class Queue(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self.fail_in_hand(error)
-        self.close()
+        try:
+            if error is not None:
+                self.fail_in_hand(error)
+        finally:
+            self.close()
 
     def __repr__(self) -> str:
         return f"<Queue {','.join(self._topics)} group={self.group}>"

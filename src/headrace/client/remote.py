@@ -226,8 +226,9 @@ class RemoteBackend(LeaseCaller):
         *,
         delay_ms: int | None = None,
         error: str | None = None,
+        within_seconds: float | None = None,
     ) -> Outcomes:
-        return self._settle("nack", group, receipts, delay_ms, error)
+        return self._settle("nack", group, receipts, delay_ms, error, within_seconds=within_seconds)
 
     def reject(
         self, group: str, receipts: Sequence[Receipt], *, reason: str | None = None
