@@ -43,6 +43,28 @@ def test_others_have_the_partitions_of_a_dead_member_with_their_next_heartbeat()
     run(scenario)
 
 
+def test_others_have_the_partitions_of_a_member_that_missed_three_heartbeats() -> None:
+    async def scenario() -> None:
+        shared = Shared(partitions=2)
+        stopped, living = shared.connection, Connection(shared.door)
+        first = await shared.beat("m1")
+        shared.connection = living
+        heard = await shared.beat("m2")
+        assert partitions_of(heard) == {1}
+        for _ in range(3):
+            await shared.skip(shared.door.settings.share_heartbeat_interval_ms / 1000)
+            heard = await shared.beat("m2", heard.member_epoch, None)
+        assert partitions_of(heard) == {0, 1}
+        # It goes on where it was when it is heard of.
+        shared.connection = stopped
+        back = partitions_of(await shared.beat("m1", first.member_epoch, None)) or set()
+        shared.connection = living
+        rest = partitions_of(await shared.beat("m2", heard.member_epoch, None)) or set()
+        assert len(back) == len(rest) == 1 and back | rest == {0, 1}
+
+    run(scenario)
+
+
 def test_fetches_and_leases_stand_in_one_line_and_nobody_wins_for_ever() -> None:
     async def scenario() -> None:
         shared = Shared()

@@ -7,8 +7,8 @@ its next heartbeat, whatever the others do.
     epoch 0 joins ──> group epoch rises ──> target ──> each member, when next heard
     epoch -1 leaves, silence for a session too: `tick` returns who went that way, and
     the caller ends that member's leases
-    its connection breaks: it is away, and its part is given to others until it is heard
-    of again; it stays a member for its session
+    its connection breaks, or it misses three heartbeats: it is away, and its part is
+    given to others until it is heard of again; it stays a member for its session
 
 A member may come again with the epoch of its last heartbeat, because our answer may
 have been lost; with any other it is fenced and joins anew.
@@ -40,11 +40,15 @@ from headrace.engine.coordinator.values import (
 )
 
 ASSIGNOR = "simple"
+# A process that is stopped keeps its connections. One that only pauses for long has its part
+# again when it is back, and meanwhile nobody waits for it.
+MISSED_HEARTBEATS = 3
 
 
 class _Member:
     __slots__ = (
         "assigned",
+        "away_ms",
         "client_host",
         "client_id",
         "epoch",
@@ -67,7 +71,7 @@ class _Member:
         self.epoch = self.heard_epoch = JOIN_EPOCH
         # What it was last told, not what it should be told next.
         self.assigned: frozenset[TopicPartition] = frozenset()
-        self.expires_ms = 0
+        self.expires_ms = self.away_ms = 0
         self.is_away = False
 
     def size_bytes(self) -> int:
@@ -131,8 +135,7 @@ class ShareGroup:
         that lose their connection do not come back."""
         member = self._members.get(member_id)
         if member is not None and not member.is_away:
-            member.is_away = True
-            self.group_epoch += 1
+            self._leave_out(member)
             self._follow(topics)
 
     def tick(self, now_ms: int, topics: Topics) -> list[str]:
@@ -140,11 +143,20 @@ class ShareGroup:
         silent = [m.member_id for m in self._members.values() if m.expires_ms <= now_ms]
         for member_id in silent:
             self._remove(member_id)
+        for member in self._members.values():
+            if member.away_ms <= now_ms and not member.is_away:
+                self._leave_out(member)
         self._follow(topics)
         return silent
 
     def next_deadline_ms(self) -> int | None:
-        return min((member.expires_ms for member in self._members.values()), default=None)
+        return min(
+            (
+                member.expires_ms if member.is_away else min(member.away_ms, member.expires_ms)
+                for member in self._members.values()
+            ),
+            default=None,
+        )
 
     # Questions.
 
@@ -235,6 +247,7 @@ class ShareGroup:
             member.is_away = False
             self.group_epoch += 1
         member.expires_ms = now_ms + self._session_timeout_ms
+        member.away_ms = now_ms + MISSED_HEARTBEATS * self._heartbeat_interval_ms
         member.client_id = request.client_id
         member.client_host = request.client_host
         if request.rack_id is not None:
@@ -244,6 +257,10 @@ class ShareGroup:
             if names != member.names:
                 member.names, member.names_bytes = names, text_bytes(*names)
                 self._change()
+
+    def _leave_out(self, member: _Member) -> None:
+        member.is_away = True
+        self.group_epoch += 1
 
     def _remove(self, member_id: str) -> None:
         del self._members[member_id]

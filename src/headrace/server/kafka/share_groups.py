@@ -216,10 +216,14 @@ class LiveShares:
 
     def _arm(self, name: str, group: ShareGroup) -> None:
         deadline_ms = group.next_deadline_ms()
-        if deadline_ms is not None and name not in self._timers:
-            self._timers[name] = self._service.loop.call_at(
-                deadline_ms / 1000, self._on_timer, name, group
-            )
+        if deadline_ms is None:
+            return
+        at, timer = deadline_ms / 1000, self._timers.get(name)
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        self._timers[name] = self._service.loop.call_at(at, self._on_timer, name, group)
 
     def _on_timer(self, name: str, group: ShareGroup) -> None:
         del self._timers[name]

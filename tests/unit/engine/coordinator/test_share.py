@@ -112,10 +112,10 @@ def test_a_member_that_leaves_is_gone_and_its_part_with_the_others() -> None:
 def test_a_silent_member_is_named_so_that_its_leases_end() -> None:
     talk = Talk(2)
     talk.join("a"), talk.join("b")
-    assert talk.group.next_deadline_ms() == 1_000 + SESSION_MS
     talk.now_ms += SESSION_MS - 1
     talk.beat("a")
     assert talk.group.tick(talk.now_ms, talk.catalog) == []
+    assert talk.group.next_deadline_ms() == 1_000 + SESSION_MS
     assert talk.group.tick(talk.now_ms + 1, talk.catalog) == ["b"]
     assert talk.parts() == {"a": (0, 1)}
 
@@ -179,6 +179,32 @@ def test_the_part_of_a_member_that_is_away_is_others_until_it_is_heard_of() -> N
     assert talk.group.has_member("b")
     assert talk.beat("b").error is GroupError.NONE
     assert talk.parts() == {"a": (0, 1), "b": (2, 3)}
+
+
+def test_a_member_that_missed_three_heartbeats_is_away_and_has_its_part_when_it_is_back() -> None:
+    talk = Talk(4, heartbeat_interval_ms=5_000)
+    talk.join("a")
+    talk.join("b")
+    assert talk.parts() == {"a": (0, 1), "b": (2, 3)}
+    for _ in range(3):
+        assert talk.group.tick(talk.now_ms, talk.catalog) == []
+        assert talk.beat("a").assignment is None
+        talk.now_ms += 5_000
+    assert talk.group.next_deadline_ms() == talk.now_ms
+    # Nobody is gone, and nobody who was heard of is away.
+    assert talk.group.tick(talk.now_ms, talk.catalog) == []
+    assert talk.beat("a").assignment == ((ORDERS, (0, 1, 2, 3)),)
+    assert talk.group.has_member("b")
+    assert talk.beat("b").error is GroupError.NONE
+    assert talk.parts() == {"a": (0, 1), "b": (2, 3)}
+
+
+def test_with_long_heartbeats_a_member_is_away_no_later_than_its_session_ends() -> None:
+    talk = Talk(1, heartbeat_interval_ms=20_000)
+    talk.join("a")
+    assert talk.group.next_deadline_ms() == talk.now_ms + SESSION_MS
+    talk.now_ms += SESSION_MS
+    assert talk.group.tick(talk.now_ms, talk.catalog) == ["a"]
 
 
 def test_a_member_that_is_away_and_silent_for_a_session_is_gone() -> None:
