@@ -28,9 +28,9 @@ from headrace.server.stalls import Watch
 
 # What WebSockets call the end of a connection that broke (RFC 6455, 7.4.1).
 BROKEN_CODE = 1006
-# What is parsed in one turn of the loop: ten thousand frames may be in it. Four times as much
-# is read at once.
-PARSED_BYTES = 64 * 1024
+# What is parsed in one piece: three hundred frames may be in it, and a hundred times as many
+# in what is read at once.
+PIECE_BYTES = 2 * 1024
 # Beside its content, what a message takes while it waits in the queue.
 QUEUED_BYTES = 512
 
@@ -63,9 +63,11 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         began = perf_counter()
         if self._rest:
-            data = self._rest + data
-        self._rest = data[PARSED_BYTES:]
-        super().data_received(data[:PARSED_BYTES] if self._rest else data)
+            data, self._rest = self._rest + data, b""
+        if len(data) <= PIECE_BYTES:
+            super().data_received(data)
+        else:
+            self._parse(data, self.account.turn_end(began))
         self.account.charge(began)
         if not self._hold():
             self._guard.cut(self, "memory")
@@ -82,6 +84,16 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
             return
         self.read_paused = True
         self.transport.pause_reading()
+
+    def _parse(self, data: bytes, leave_at: float) -> None:
+        """Until a message is there, or it is the others' turn."""
+        start = 0
+        while start < len(data):
+            super().data_received(data[start : start + PIECE_BYTES])
+            start += PIECE_BYTES
+            if self.read_paused or perf_counter() >= leave_at:
+                break
+        self._rest = data[start:]
 
     def _begin_turn(self) -> None:
         self._is_in_line = False
@@ -188,8 +200,9 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
 
     def stall(self, now: float, limit_seconds: float) -> str:
         unparsed = self.conn.reader.buffer
-        # Paused, it is us who do not read.
-        waits = bool(unparsed or self.frames) and not self.read_paused
+        # While a message waits to be taken it is us who do not read. Standing in line does not
+        # count as that: a client that sends without end always stands there.
+        waits = bool(unparsed or self.frames) and self.queue.empty()
         total = self._content_bytes + len(unparsed)
         if self._body.is_stalled(now, limit_seconds, total, waits=waits):
             return "body"
