@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.core.errors import DiskFull, InvalidArgument, OffsetOutOfRange, ReadOnly
-from headrace.core.settings import TopicSettings
+from headrace.core.settings import Cleanup, TopicSettings
 from headrace.log import LogSettings
 from headrace.record.batch import read_header, split_batches
 from headrace.record.builder import build_batch
@@ -289,6 +289,24 @@ def test_settings_come_from_the_topic() -> None:
     topic = TopicSettings(segment_bytes=5000, cleanup="compact", retention_ms=None)
     settings = LogSettings.of(topic)
     assert (settings.segment_bytes, settings.compact, settings.retention_ms) == (5000, True, None)
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "lag_ms", "segment_ms"),
+    [
+        ("compact", 5_000, 5_000),
+        ("compact,delete", 5_000, 5_000),
+        ("compact", 90_000, 60_000),
+        ("compact", None, 60_000),
+        # Of what is not compacted the lag says nothing.
+        ("delete", 5_000, 60_000),
+    ],
+)
+def test_what_is_written_to_is_closed_in_time_to_be_compacted(
+    cleanup: Cleanup, lag_ms: int | None, segment_ms: int
+) -> None:
+    topic = TopicSettings(segment_ms=60_000, cleanup=cleanup, compaction_lag_max_ms=lag_ms)
+    assert LogSettings.of(topic).segment_ms == segment_ms
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2, 3, 4, 5, 6])

@@ -237,6 +237,24 @@ def test_a_batch_that_is_sent_again_is_answered_with_the_time_that_is_stored(
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_refusal_names_the_records_without_a_key(codec: Codec) -> None:
+    """A client tells the callers of these why, and the others that their batch had such."""
+
+    async def scenario() -> None:
+        shop = Shop(MemoryDisk(), ManualClock())
+        await shop.make(queue=False, cleanup="compact")
+        keys = (b"a", None, b"", None)
+        batch = build_batch([NewRecord(key, b"v", ()) for key in keys], codec=codec)
+        refused = await shop.produce_batch(batch)
+        assert refused.error_code == Error.INVALID_RECORD
+        assert [each.batch_index for each in refused.record_errors] == [1, 3]
+        [why] = {each.batch_index_error_message for each in refused.record_errors}
+        assert "key" in why
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_an_id_against_duplicates_where_none_are_dropped_is_refused(codec: Codec) -> None:
     async def scenario() -> None:
         shop = Shop(MemoryDisk(), ManualClock())
