@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 from tests.unit.server.asking import run
 from tests.unit.server.share_door import GROUP, TOPIC, Shared, ranges
+from tests.unit.server.test_remote_session import Client
 
 from headrace.server.aftermath import Aftermath
+from headrace.server.grpc.consuming import Streams
+from headrace.server.grpc.outgoing import Writer
 from headrace.server.kafka.connection import Connection
 from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls
+from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 
 def partitions_of(heartbeat: Any) -> set[int] | None:
@@ -65,51 +70,181 @@ def test_others_have_the_partitions_of_a_member_that_missed_three_heartbeats() -
     run(scenario)
 
 
+WAIT_MS = 30_000
+
+# All who may stand in the line of a group: each kind as one that wants all there is and comes
+# back as soon as it had some, and as one that wants a single message.
+
+
+class Waiting:
+    """A consumer that asks again each time it was served."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self.count = count
+        self.served: asyncio.Future[int]
+
+    async def open(self) -> None:
+        """Become known to the group."""
+
+    def ask(self) -> None:
+        self.served = asyncio.ensure_future(self.take())
+
+    async def take(self) -> int:
+        """How many messages it was given, when it was given some."""
+        raise NotImplementedError
+
+
+class ByShareFetch(Waiting):
+    def __init__(self, shared: Shared, name: str, count: int) -> None:
+        super().__init__(name, count)
+        self._shared = shared
+        self._epoch = 1
+
+    async def open(self) -> None:
+        await self._shared.beat(self.name)
+        await self._shared.fetch(0, self.name)
+
+    def ask(self) -> None:
+        fetch = self._shared.fetching(self._epoch, self.name, wait_ms=WAIT_MS, count=self.count)
+        self._epoch += 1
+        self.served = asyncio.ensure_future(self._count(fetch))
+
+    async def _count(self, fetch: asyncio.Future[Any]) -> int:
+        return sum(last - first + 1 for first, last, _ in ranges(await fetch))
+
+
+class ByLeasing(Waiting):
+    """As HTTP does, and a WebSocket, which stays."""
+
+    def __init__(self, shared: Shared, name: str, count: int, *, stays: bool) -> None:
+        super().__init__(name, count)
+        self._calls = Calls(shared.service)
+        self._aftermath = Aftermath()
+        self._stays = stays
+
+    async def open(self) -> None:
+        self._leasing = await open_leasing(
+            self._calls, self._aftermath, GROUP, [TOPIC], self.name, {}, None, stays=self._stays
+        )
+
+    async def take(self) -> int:
+        return len(await self._leasing.find(self.count, WAIT_MS))
+
+
+class BySession(Waiting):
+    def __init__(self, shared: Shared, name: str, count: int) -> None:
+        super().__init__(name, count)
+        self._client = Client(shared.door)
+
+    async def open(self) -> None:
+        await self._client.ask("open_queue", GROUP, [TOPIC], self.name, None)
+
+    async def take(self) -> int:
+        asked = (GROUP, [TOPIC], self.name, self.count, None, WAIT_MS, None)
+        return len(await self._client.ask("lease", *asked))
+
+
+class ByGrpcStream(Waiting):
+    """It has the credit that it asked for, and is fed without asking until that is spent."""
+
+    def __init__(self, shared: Shared, name: str, count: int) -> None:
+        super().__init__(name, count)
+        self._streams = Streams(Calls(shared.service), Aftermath())
+        self._requests: asyncio.Queue[Any] = asyncio.Queue()
+        self._answers: asyncio.Queue[Any] = asyncio.Queue()
+        self._credit = 0
+
+    async def open(self) -> None:
+        opening = pb.ConsumeOpen(group=GROUP, topics=[TOPIC], consumer=self.name, credit=0)
+        first = pb.ConsumeRequest(id=1, open=opening)
+        self.stream = asyncio.ensure_future(
+            self._streams.consume(first, self._sent(), cast(Writer, self))
+        )
+        assert (await self._answers.get()).HasField("opened")
+
+    async def _sent(self) -> AsyncIterator[Any]:
+        while True:
+            yield await self._requests.get()
+
+    async def write(self, answer: bytes) -> None:
+        self._answers.put_nowait(pb.ConsumeResponse.FromString(answer))
+
+    async def take(self) -> int:
+        if not self._credit:
+            self._credit = self.count
+            self._requests.put_nowait(pb.ConsumeRequest(credit=self.count))
+        taken = len((await self._answers.get()).deliveries.messages)
+        self._credit -= taken
+        return taken
+
+
+async def everybody(shared: Shared) -> list[Waiting]:
+    consumers: list[Waiting] = []
+    for speed, count in (("greedy", 1_000), ("slow", 1)):
+        consumers += [
+            ByShareFetch(shared, f"{speed}-kafka", count),
+            ByLeasing(shared, f"{speed}-http", count, stays=False),
+            BySession(shared, f"{speed}-sdk", count),
+            ByLeasing(shared, f"{speed}-socket", count, stays=True),
+            ByGrpcStream(shared, f"{speed}-grpc", count),
+        ]
+    for each in consumers:
+        await each.open()
+    return consumers
+
+
+async def leave(consumers: list[Waiting], shared: Shared) -> None:
+    waiting: list[asyncio.Future[Any]] = [each.served for each in consumers]
+    waiting += [each.stream for each in consumers if isinstance(each, ByGrpcStream)]
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    for connection in tuple(shared.door.connections):
+        connection.connection_lost(None)
+    for _ in range(20):
+        await shared.skip(0)
+
+
 def test_fetches_and_leases_stand_in_one_line_and_nobody_wins_for_ever() -> None:
     async def scenario() -> None:
         shared = Shared()
-        await shared.beat("m1")
-        await shared.beat("m2")
-        await shared.fetch(0, "m1")
-        await shared.fetch(0, "m2")
-        calls, aftermath = Calls(shared.service), Aftermath()
-        epochs = {"m1": 1, "m2": 1}
-        waiting: dict[str, asyncio.Future[Any]] = {}
-
-        async def ask(name: str) -> None:
-            """The greedy want all there is, and come back as soon as they have had some."""
-            if name in epochs:
-                waiting[name] = shared.fetching(epochs[name], name, wait_ms=60_000, count=1_000)
-                epochs[name] += 1
-            else:
-                leasing = await open_leasing(calls, aftermath, GROUP, [TOPIC], name, {}, None)
-                count = 1 if name == "slow" else 1_000
-                waiting[name] = asyncio.ensure_future(leasing.find(count, 60_000))
+        consumers = await everybody(shared)
+        for each in consumers:
+            each.ask()
             await shared.skip(0)
-
-        names = ["m1", "http", "m2", "slow", "socket"]
-        for name in names:
-            await ask(name)
         served = []
-        for number in range(20):
+        for number in range(4 * len(consumers)):
             await shared.publish(b"%d" % number)
             await shared.skip(0)
-            [name] = [each for each, task in waiting.items() if task.done()]
-            served.append(name)
-            await ask(name)
-        assert served == names * 4
-        # As many as are ready are shared, not taken by the first.
-        await shared.publish(*[b"x"] * 20)
-        for _ in range(10):
+            [taker] = [each for each in consumers if each.served.done()]
+            assert taker.served.result() == 1
+            served.append(taker.name)
+            taker.ask()
             await shared.skip(0)
-        assert all(task.done() for task in waiting.values())
-        taken = [
-            sum(last - first + 1 for first, last, _ in ranges(answer))
-            if name in epochs
-            else len(answer)
-            for name, answer in ((name, task.result()) for name, task in waiting.items())
-        ]
-        assert taken == [4, 4, 4, 1, 7]
-        await aftermath.close()
+        assert served == [each.name for each in consumers] * 4
+        await leave(consumers, shared)
+
+    run(scenario)
+
+
+def test_as_many_as_are_ready_are_shared_and_not_taken_by_the_first() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        consumers = await everybody(shared)
+        for each in consumers:
+            each.ask()
+            await shared.skip(0)
+        left = 40
+        await shared.publish(*[b"x"] * left)
+        for _ in range(30):
+            await shared.skip(0)
+        taken = [each.served.result() for each in consumers]
+        # Each has at most its part of what those before it have left.
+        for number, each in enumerate(consumers):
+            part = -(-left // (len(consumers) - number))
+            assert taken[number] == min(part, each.count), (each.name, taken)
+            left -= taken[number]
+        await leave(consumers, shared)
 
     run(scenario)
