@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -256,10 +257,20 @@ def test_removing_the_file_of_a_lock_lets_nobody_in(tmp_path: Path) -> None:
     disk.lock("lock", "the next").release()
 
 
-def test_who_is_told_of_a_holder_is_told_where_it_can_be_reached(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("doors", "told"),
+    [
+        ("http on 127.0.0.1:8080\nkafka on 127.0.0.1:9092", "--server 127.0.0.1:9092 or"),
+        ("http on 127.0.0.1:8080\ngrpc on 127.0.0.1:9081", "--server grpc://127.0.0.1:9081 or"),
+        ("http on 127.0.0.1:8080", "which serves it at http://127.0.0.1:8080:"),
+    ],
+)
+def test_who_is_told_of_a_holder_is_told_where_it_can_be_reached(
+    tmp_path: Path, doors: str, told: str
+) -> None:
     disk = RealDisk(str(tmp_path))
-    lock = disk.lock("lock", "pid 4711 on here: headrace serve\nkafka on 127.0.0.1:9092")
-    with pytest.raises(InUse, match=r"pid 4711 .* --server 127\.0\.0\.1:9092"):
+    lock = disk.lock("lock", f"pid 4711 on here: headrace serve\n{doors}")
+    with pytest.raises(InUse, match=f"pid 4711 .* {re.escape(told)}"):
         disk.lock("lock", "somebody else")
     lock.release()
 

@@ -29,7 +29,7 @@ _LOCKED_BYTE = 1 << 30
 # What a lock says that somebody else has, and not that there are no locks here.
 _TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 LOCKS_FILE = "/proc/locks"
-_ADDRESS = re.compile(r"^kafka on (?P<address>\S+)", re.MULTILINE)
+_DOOR = re.compile(r"^(kafka|grpc|http) on (\S+)", re.MULTILINE)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
@@ -175,13 +175,19 @@ def _in_use(path: str, holder: str) -> InUse:
             "close() it first"
         )
     who = holder.partition("\n")[0] or "another process"
-    address = _ADDRESS.search(holder)
-    if address is not None:
-        where = address["address"]
+    doors = dict(_DOOR.findall(holder))
+    where = doors.get("kafka") or ("grpc" in doors and f"grpc://{doors['grpc']}")
+    if where:
         return InUse(
             f"{folder} is held by {who}, which serves it at {where}: use that, with "
             f'--server {where} or headrace.connect("{where}"), or read beside it with '
             "read_only=True"
+        )
+    if doors:
+        # Neither the command nor the SDK speak HTTP.
+        return InUse(
+            f"{folder} is held by {who}, which serves it at http://{doors['http']}: use that, or "
+            "read beside it with read_only=True"
         )
     return InUse(
         f"{folder} is held by {who}; read beside it with read_only=True, or let one process serve "

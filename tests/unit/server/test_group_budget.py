@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 from tests.unit.server.asking import Asking, run
+from tests.unit.server.connected import Line, feed
 from tests.unit.server.streams_door import STREAMS_HEARTBEAT as STREAMS
 from tests.unit.server.streams_door import TOPOLOGY
 
 from headrace.core.settings import TopicSettings
 from headrace.platform.memory_disk import MemoryDisk
+from headrace.server.kafka.connection import Connection
 from headrace.server.kafka.errors import Error
+from headrace.server.metrics import families
+from headrace.server.metrics.gathering import Gathering
 from headrace.wire.kafka.generated.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -363,5 +367,48 @@ def test_share_sessions_are_in_the_budget() -> None:
         assert 500 * 100 < asking.door.held.share_sessions_bytes < MEGABYTE
         asking.door.shares.end_session("shares", "m")
         assert asking.door.held.share_sessions_bytes == 0
+
+    run(scenario)
+
+
+def test_each_kind_of_what_is_held_is_in_the_metrics_until_it_is_gone() -> None:
+    async def scenario() -> None:
+        asking = with_budget(3)
+        asking.broker.topics.create("quiet", 1, TopicSettings(), asking.clock.now_ms())
+        gathering = Gathering(asking.service, free_bytes_min=0, by_partition=False)
+
+        async def look() -> dict[str, Any]:
+            found = (await gathering.gather())[families.HELD_BYTES]
+            return {what: size for (what,), size in found}
+
+        kinds = ("groups", "fetch_sessions", "share_sessions", "waiting", "receiving")
+        nothing = dict.fromkeys(kinds, 0)
+        assert await look() == nothing
+        member = await become_stable(asking, "group")
+        assert 1 * MEGABYTE > (await look())["groups"] > MEGABYTE - 10_000
+        opened = await asking.ask(FETCH, 11, fetch(1_000))
+        joining = ShareGroupHeartbeatRequest("shares", "m", 0, subscribed_topic_names=("quiet",))
+        assert (await asking.ask(SHARE, 1, joining)).error_code == Error.NONE
+        topics = (ShareTopic(b"n" * 16, (SharePartition(0),)),)
+        await asking.ask(SHARE_FETCH, 1, ShareFetchRequest("shares", "m", 0, topics=topics))
+        poll = asking.begin(FETCH, 11, fetch(1, topic="quiet", epoch=-1, wait_ms=1_000))
+        sending = Connection(asking.door)
+        sending.connection_made(Line())
+        feed(sending, MEGABYTE.to_bytes(4, "big") + bytes(MEGABYTE // 2))
+        full = await look()
+        assert all(full[kind] > 0 for kind in kinds), full
+        assert full["receiving"] >= MEGABYTE // 2
+        # All of it goes again.
+        sending.connection_lost(None)
+        await asking.skip(2)
+        await poll
+        asking.door.shares.end_session("shares", "m")
+        leaving = LeaveGroupRequest("group", member, (MemberIdentity(member),))
+        assert (await asking.ask(LEAVE, 3, leaving)).error_code == Error.NONE
+        closing = fetch(0, epoch=-1)._replace(session_id=opened.session_id)
+        await asking.ask(FETCH, 11, closing)
+        left = ShareGroupHeartbeatRequest("shares", "m", -1)
+        assert (await asking.ask(SHARE, 1, left)).error_code == Error.NONE
+        assert await look() == nothing
 
     run(scenario)
