@@ -135,6 +135,28 @@ def test_dead_letters_are_redriven_after_a_dry_run(
     assert sorted(each["value"] for each in again) == [0, 1, 2]
 
 
+def test_a_redrive_says_before_and_afterwards_what_it_publishes_as_copies(
+    page: Page, node: httpx.Client, full: DoorsProcess, name: str
+) -> None:
+    make(node, name, *({"value": each} for each in range(2)))
+    reject_all(node, name, "card declined")
+    # The group is made again, and has seen nothing of what the one before rejected.
+    done(node.delete(f"/groups/{name}-group"), 204)
+    wanted = {"topics": [name], "count": 10}
+    for each in done(node.post(f"/queues/{name}-group/lease", json=wanted))["messages"]:
+        done(node.post("/messages/ack", json={"receipt": each["receipt"]}))
+    page.go(f"{full.http}/dashboard/letters/{name}")
+    wait_text(page, "card declined", "2 messages")
+    press(page, f"Redrive dead letters of {name}-group with “card declined”")
+    words = f"2 messages would be published to {name} as a copy, which streams see"
+    page.wait(f"document.querySelector('dialog[open]').innerText.includes({json.dumps(words)})")
+    assert (
+        page.run("document.querySelector('dialog[open]').innerText.includes('in place')") is False
+    )
+    press_in_dialog(page, "Redrive 2")
+    told(page, "2 messages went back (0 in place, 2 as copies)")
+
+
 def test_several_dead_letters_are_selected_and_redriven_or_purged(
     page: Page, node: httpx.Client, full: DoorsProcess, name: str
 ) -> None:

@@ -189,7 +189,7 @@ async function redrive(topic, choice, words) {
   const going = dry.redriven;
   const ways = [
     dry.in_place && `${plural(dry.in_place, "message")} would be ready again in place, and nothing is published`,
-    dry.copied && `${plural(dry.copied, "message")} would be published to ${topic} as a copy, which streams see, since the original is not there any more`,
+    dry.copied && `${plural(dry.copied, "message")} would be published to ${topic} as a copy, which streams see, since the group cannot have the original again`,
   ].filter(Boolean);
   await confirm({
     title: `Redrive ${plural(going, "message")}?`,
