@@ -53,6 +53,10 @@ class Orphans:
                 if name in self._owed:
                     self.begin_grace(group, consumer)
 
+    def is_waited_for(self, group: str, consumer: str) -> bool:
+        """Whether its grace goes on."""
+        return (group, consumer) in self._graces
+
     def begin_grace(self, group: str, consumer: str) -> None:
         """Its connection is gone, or it is taking over from one that it gave up."""
         self.end_grace(group, consumer)

@@ -221,16 +221,20 @@ class Session:
         self, group: str, topics: Sequence[str], consumer: str, settings: dict[str, Any] | None
     ) -> None:
         topics = distinct_topics(topics)
-        self._check_room(Owned("queue", group, consumer))
-        before = self._owners.get(Owned("queue", group, consumer))
+        owned = Owned("queue", group, consumer)
+        self._check_room(owned)
+        before = self._owners.get(owned)
         if before is not None and before is not self:
             # It has come back, and nobody hears what its old connection still waits for.
             before.stop_waits(group, consumer)
-        with self._holdings.orphans.returning(group, consumer):
-            await scan_ahead(self._calls, topics)
-            await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
-        self._left.pop(Owned("queue", group, consumer), None)
-        self._own(Owned("queue", group, consumer))
+        if before is not None or self._holdings.orphans.is_waited_for(group, consumer):
+            # What it holds stays its own, however long the rest takes, or if it fails.
+            self._own(owned)
+        await scan_ahead(self._calls, topics)
+        await self._calls.run_in_slices(Face.queue_opening, group, topics, consumer, settings)
+        self._left.pop(owned, None)
+        if self._owners.get(owned) in (None, before, self):
+            self._own(owned)
 
     async def _lease(self, **arguments: Any) -> list[Delivery]:
         arguments["topics"] = distinct_topics(arguments["topics"])
