@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 from tests.contract.cut_proxy import CutProxy
-from tests.contract.loop_node import LoopNode
+from tests.contract.loop_node import SETTINGS, LoopNode
 
 import headrace
 from headrace import testing
@@ -28,8 +29,11 @@ WAIT = 60
 
 
 @pytest.fixture
-def node() -> Iterator[LoopNode]:
-    running = LoopNode(testing.MemoryDisk(), SystemClock(), ("kafka", "grpc"))
+def node(request: pytest.FixtureRequest) -> Iterator[LoopNode]:
+    """Its parameter is the grace for leases of connections that broke."""
+    grace_ms = getattr(request, "param", SETTINGS.lease_grace_ms)
+    settings = replace(SETTINGS, lease_grace_ms=grace_ms)
+    running = LoopNode(testing.MemoryDisk(), SystemClock(), ("kafka", "grpc"), settings)
     yield running
     running.close()
 
@@ -42,7 +46,7 @@ def url(node: LoopNode) -> str:
 @pytest.fixture
 def topic(url: str, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own, with one partition and three messages."""
-    name = str(request.node.name)
+    name = str(request.node.name).replace("[", "-").replace("]", "")
     with headrace.connect(url) as handle:
         handle.create_topic(name, 1)
         handle.publish_many(name, ["one", "two", "three"])
@@ -93,6 +97,7 @@ def test_a_message_above_the_limit_is_refused_by_both_links_and_they_go_on(
             assert handle.depth(topic) >= 3
 
 
+@pytest.mark.parametrize("node", [500], indirect=True)
 def test_a_stream_that_breaks_for_good_gives_its_leases_back_after_the_grace(
     node: LoopNode, url: str, topic: str
 ) -> None:
