@@ -280,6 +280,8 @@ class WaitLines:
         line = self._lines.get(group)
         if line is None:
             line = self._lines[group] = _Line(self._service, group)
+        # Nobody was told of what changed while it looked.
+        sought.refresh()
         place = _Place(sought, loop.create_future(), is_patient=seconds > 0)
         line.join(place)
         if stop is not None:

@@ -100,6 +100,30 @@ def test_who_goes_hands_on_its_turn() -> None:
     on_a_loop(scenario)
 
 
+def test_partitions_that_come_while_one_looks_before_it_waits_are_waited_for() -> None:
+    async def scenario(served: Served) -> None:
+        await served.make()
+        looks = 0
+
+        async def look(among: int) -> list[Delivery]:
+            nonlocal looks
+            looks += 1
+            found = await served.lease(1)
+            if looks == 1:
+                await served.run(Face.grow_topic, TOPIC, 3)
+            return found
+
+        waiting = asyncio.ensure_future(stand(served, look))
+        while not looks or not served.service.waiting.length(GROUP):
+            await asyncio.sleep(0)
+        await let_others_run()
+        await served.run(Face.publish, TOPIC, [Outgoing(b"late", partition=2)])
+        [delivery] = await waiting
+        assert delivery.value == b"late"
+
+    on_a_loop(scenario)
+
+
 def test_what_comes_due_is_seen_by_the_first_in_line() -> None:
     async def scenario(served: Served) -> None:
         await served.make(visibility_ms=50)
