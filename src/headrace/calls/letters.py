@@ -7,6 +7,7 @@ from itertools import chain
 
 from headrace.calls.served import Served
 from headrace.core.name_lists import distinct_topics
+from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import (
     DeadLetter,
     DelayedMessage,
@@ -96,8 +97,14 @@ class LetterCalls(Served):
     def redrive(
         self, topic: str, ids: Sequence[MessageId], *, dry_run: bool = False, force: bool = False
     ) -> RedriveResult:
+        return run_to_end(self.redriving(topic, ids, dry_run=dry_run, force=force))
+
+    def redriving(
+        self, topic: str, ids: Sequence[MessageId], *, dry_run: bool = False, force: bool = False
+    ) -> Steps[RedriveResult]:
+        """`redrive` in steps: letters may be large, and are gone through a piece at a time."""
         with self._writing() as (now_ms, commit):
-            result = self._broker.redrive(
+            result = yield from self._broker.redrive(
                 self._broker.topics.named(topic), ids, now_ms, commit,
                 dry_run=dry_run, force=force,
             )  # fmt: skip

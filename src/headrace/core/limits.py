@@ -214,6 +214,10 @@ DEDUP_IDS_PER_PARTITION_MAX: Final = 1_000_000
 SHARE_RANGES_MAX: Final = 2_000
 SHARE_SESSIONS_MAX: Final = 10_000
 SHARE_SESSION_PARTITIONS_MAX: Final = 100_000
+# Of messages on their way to the dead letters or back, what is read and copied in one piece,
+# some hundredths of a second; others have their turn between two.
+MOVE_MESSAGES_MAX: Final = 1_000
+MOVE_BYTES_MAX: Final = 4 * 1024 * 1024
 REDRIVES_MAX: Final = 3
 # Messages of a partition that a queue group keeps as redriven in place; others are copied.
 REVIVED_MAX: Final = 100_000

@@ -364,7 +364,7 @@ class Broker:
         *,
         dry_run: bool,
         force: bool,
-    ) -> RedriveResult:
+    ) -> Generator[Commit | None, None, RedriveResult]:
         """Send dead letters back to the group that they failed in."""
         kept = self._kept(topic, messages)
         return redrive(

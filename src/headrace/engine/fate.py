@@ -108,12 +108,13 @@ class Fates:
     ) -> None:
         """To the dead letters. Messages of a dead-letter topic have nowhere to
         go: they end where they are."""
-        event = self.plan_to_give_up(
+        planned = self.plan_to_give_up(
             partition, view, offsets, reason, now_ms, who=who, error=error, outcome=outcome
         )
-        is_move = isinstance(event, events.MoveIntended)
-        end = partition.write(view, event, now_ms, wait=is_move or commit is not None)
-        self.on_given_up(partition, view, event, end, commit)
+        is_move = isinstance(planned[0], events.MoveIntended)
+        changes = [(view, event) for event in planned]
+        end = partition.write_all(changes, now_ms, wait=is_move or commit is not None)
+        self.on_given_up(partition, view, planned, end, commit)
 
     def plan_to_give_up(
         self,
@@ -126,11 +127,11 @@ class Fates:
         who: str = "",
         error: str | None = None,
         outcome: int = DEAD,
-    ) -> events.Purged | events.MoveIntended:
-        """The event alone, for whoever writes it together with others and then
+    ) -> Sequence[events.Purged | events.MoveIntended]:
+        """The events alone, for whoever writes them together with others and then
         calls `on_given_up`."""
         if partition.topic.source_id is not None:
-            return events.Purged(view.group_id, who, now_ms, runs_of(offsets))
+            return [events.Purged(view.group_id, who, now_ms, runs_of(offsets))]
         letters = self._groups.dead_letters(partition.topic, now_ms)
         target = self._topics.partition(letters, partition.index % letters.partitions)
         return self._moves.intend(
@@ -142,17 +143,18 @@ class Fates:
         self,
         partition: Partition,
         view: QueueView,
-        event: events.Purged | events.MoveIntended,
+        planned: Sequence[events.Purged | events.MoveIntended],
         end: int,
         commit: Commit | None,
     ) -> None:
-        """The event is written, and the state log ends at `end` behind it."""
+        """The events are written, and the state log ends at `end` behind them."""
         if commit is not None:
             commit.state.append((partition, end))
-        if isinstance(event, events.MoveIntended):
-            move = self._moves.begin(partition, view, event, end)
-            if commit is not None:
-                commit.moves.append(move)
+        for event in planned:
+            if isinstance(event, events.MoveIntended):
+                move = self._moves.begin(partition, view, event, end)
+                if commit is not None:
+                    commit.moves.append(move)
 
 
 def _divide_expired(

@@ -8,7 +8,13 @@
 
 Dead-lettering and redriving are both moves. A recovery that finds an intent
 without its completion looks in the target, from the noted end on, for the origins
-before it copies the rest.
+before it copies the rest (`copies`).
+
+Nothing bounds how many messages are given up at once, or their bytes. So an intent is of
+some of them, many are written in one batch, and what is copied between two syncs is a
+piece (`piece`), of a move that is large a part. Those that were intended together take
+turns with others. The copy of a record is longer than the record, which may fill a batch
+that was opened; so it is held to the limit of a batch, and not to that of a record.
 
 A redrive in place copies nothing: between intent and completion stands the event that
 revives the messages, in the state log of the target. What cannot be revived any more when
@@ -17,22 +23,24 @@ it comes to that is copied, by a move of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from headrace.core.errors import CorruptBatch, CorruptLog, DiskFull
+from headrace.core import limits
+from headrace.core.errors import CorruptLog, DiskFull
 from headrace.core.values import DeadLetter
 from headrace.engine import dead_letter
 from headrace.engine import state as events
 from headrace.engine.catalog import Topic
+from headrace.engine.copies import Copies, MoveKey, ascending
 from headrace.engine.partition import Partition
+from headrace.engine.piece import Piece
 from headrace.engine.queue import QueueView
-from headrace.engine.records import iterate_batches
+from headrace.engine.records import bytes_of
 from headrace.engine.revival import Letter, choose_revivable, find_originals, revive
-from headrace.engine.runs import offsets_of, runs_of
+from headrace.engine.runs import Runs, above_ascending, count_of, offsets_of, runs_of, without
 from headrace.engine.topics import Topics
 from headrace.engine.window import ACKED, DEAD
-from headrace.record import NewRecord, Record, build_batch, read_header, read_records
-from headrace.record.attribute_headers import ORIGIN
+from headrace.record import NewRecord, Record, build_batch, read_header
 
 COPY_BYTES_MAX = 1024 * 1024
 
@@ -45,6 +53,8 @@ class Move:
         self.view = view
         self.event = event
         self.intent_end = intent_end
+        # Messages that are to be copied or revived still.
+        self.left: Runs = event.runs
         self.target: Partition | None = None
         self.copied_end: int | None = None
         # As `copied_end`, of the target's state log, for a redrive in place.
@@ -54,6 +64,28 @@ class Move:
         self.is_blocked = False
         # After a restart the copies, or some of them, may be there already.
         self.is_resumed = False
+        # Whether that is known: they are taken off `left`.
+        self.is_looked_for = False
+
+    @property
+    def key(self) -> MoveKey:
+        topic = self.source.topic
+        return topic.id, self.source.index, self.view.group_id, self.event.move
+
+    @property
+    def lot(self) -> tuple[Partition, int]:
+        """What it has in common with moves that were intended together with it."""
+        return self.source, self.intent_end
+
+    @property
+    def way(self) -> tuple[Partition, bytes, int, bool]:
+        """From where to where it goes."""
+        event = self.event
+        return self.source, event.target_topic, event.target_partition, event.redrive
+
+    @property
+    def waits_for_search(self) -> bool:
+        return self.is_resumed and not self.is_looked_for and not self.event.in_place
 
 
 class Moves:
@@ -65,9 +97,29 @@ class Moves:
         self._active: list[Move] = []
         # By other moves, while those went on.
         self._begun: list[Move] = []
+        self._search: Copies | None = None
+        self._is_closing = False
 
     def __len__(self) -> int:
         return len(self._active)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether they take long, so that only those wait for them who asked for it."""
+        left = limits.MOVE_MESSAGES_MAX
+        for move in self._active:
+            left -= count_of(move.left)
+            if left < 0:
+                return True
+        return False
+
+    def close(self) -> None:
+        """The node stops: what would take long goes on at the next start, and nobody waits
+        for it."""
+        self._is_closing = self.is_much
+        if self._is_closing:
+            for move in self._active:
+                move.is_blocked = True
 
     def pending(self) -> list[Move]:
         return list(self._active)
@@ -86,26 +138,31 @@ class Moves:
         outcome: int = DEAD,
         redrive: bool = False,
         in_place: bool = False,
-    ) -> events.MoveIntended:
-        """The event that begins a move; `begin` is to be called once it is
-        written."""
-        event = events.MoveIntended(
-            group=view.group_id,
-            move=view.next_move,
-            target_topic=target.topic.id,
-            target_partition=target.index,
-            target_end=target.log.end_offset,
-            who=who,
-            at=now_ms,
-            reason=reason,
-            error=error,
-            runs=runs_of(sorted(offsets)),
-            redrive=redrive,
-            outcome=ACKED if redrive else outcome,
-            in_place=in_place,
-        )
-        view.next_move += 1
-        return event
+    ) -> list[events.MoveIntended]:
+        """The events that begin moves, to be written in one batch; `begin` is to be
+        called with each once it is."""
+        ascending = sorted(offsets)
+        intents = []
+        for first in range(0, len(ascending), limits.MOVE_MESSAGES_MAX):
+            intents.append(
+                events.MoveIntended(
+                    group=view.group_id,
+                    move=view.next_move,
+                    target_topic=target.topic.id,
+                    target_partition=target.index,
+                    target_end=target.log.end_offset,
+                    who=who,
+                    at=now_ms,
+                    reason=reason,
+                    error=error,
+                    runs=runs_of(ascending[first : first + limits.MOVE_MESSAGES_MAX]),
+                    redrive=redrive,
+                    outcome=ACKED if redrive else outcome,
+                    in_place=in_place,
+                )
+            )
+            view.next_move += 1
+        return intents
 
     def begin(
         self, source: Partition, view: QueueView, event: events.MoveIntended, end: int
@@ -123,27 +180,40 @@ class Moves:
                     move.is_resumed = True
 
     def advance(self, now_ms: int) -> set[Partition]:
-        """Every move goes on as far as it can now; the partitions that were
-        written to and wait to be synced."""
+        """Every move goes on, as far as one piece of work goes; the partitions that were
+        written to and wait to be synced, or of which there is more to do."""
         dirty: set[Partition] = set()
+        piece = Piece()
+        self._look_for_copies(dirty, now_ms)
+        last: Move | None = None
+        is_full = False
         for move in self._active:
             try:
-                self._go_on(move, dirty, now_ms)
+                if self._go_on(move, piece, dirty, now_ms):
+                    last = move
             except DiskFull:
-                # Part of the copy may be there; the next attempt looks first.
-                move.is_resumed = True
-                move.is_blocked = True
+                is_full = True
+        for move in self._active if is_full else ():
+            # What was copied is known; the rest is tried again later, and nobody waits.
+            move.is_blocked = True
         if self._begun or any(move.is_done for move in self._active):
             dirty |= {move.source for move in self._begun}
             self._active = [move for move in self._active if not move.is_done] + self._begun
             self._begun = []
+        if last is not None and piece.is_spent:
+            # Others come first in the next one: they may be few, and somebody waits.
+            self._active.sort(key=lambda move: move.lot == last.lot)
         return dirty
 
-    def _go_on(self, move: Move, dirty: set[Partition], now_ms: int) -> None:
-        if move.copied_end is None and move.source.state_end >= move.intent_end:
-            self._copy(move, now_ms)
-            if move.target is not None:
-                dirty.add(move.target)
+    def _go_on(self, move: Move, piece: Piece, dirty: set[Partition], now_ms: int) -> bool:
+        """Whether it took a part of the piece."""
+        has_moved = False
+        if move.source.state_end < move.intent_end:
+            return has_moved
+        if move.copied_end is None and not (
+            piece.is_spent or move.waits_for_search or self._is_closing
+        ):
+            has_moved = self._copy(move, piece, dirty, now_ms)
         if (
             move.copied_end is not None
             and move.target is not None
@@ -151,16 +221,64 @@ class Moves:
             and move.target.state_end >= move.revived_end
         ):
             self._complete(move, now_ms)
+        return has_moved
+
+    def _look_for_copies(self, dirty: set[Partition], now_ms: int) -> None:
+        """What a crash left is found before anything of these moves is copied."""
+        left = limits.MOVE_BYTES_MAX
+        while left > 0 and not self._is_closing:
+            search = self._search = self._search or self._begin_search(now_ms)
+            if search is None:
+                return
+            try:
+                left -= search.step(left)
+            except CorruptLog as error:
+                search.target.stop(error)
+                self._search = None
+                continue
+            if not search.is_over:
+                dirty.add(search.target)
+                continue
+            self._search = None
+            for move in self._active:
+                found = search.found.get(move.key)
+                if found is not None:
+                    move.left = without(move.left, ascending(found))
+                    move.is_looked_for = True
+
+    def _begin_search(self, now_ms: int) -> Copies | None:
+        """For the copies of all moves from one partition to another."""
+        waiting = [move for move in self._active if move.waits_for_search]
+        for first in waiting:
+            try:
+                target = self._target(first, now_ms)
+            except DiskFull:
+                first.is_blocked = True
+                continue
+            if target is None:
+                first.is_looked_for = True
+                continue
+            if target.stopped is not None:
+                first.is_blocked = True
+                continue
+            alike = [move for move in waiting if move.way == first.way]
+            is_same = target.topic.id == first.event.target_topic
+            start = min(move.event.target_end for move in alike) if is_same else 0
+            return Copies(target, start, [move.key for move in alike])
+        return None
 
     def forget(self, topic_id: bytes) -> None:
         """A topic is gone, and so are moves from it. Moves to it go on: they
         find another target."""
+        if self._search is not None and self._search.target.topic.id == topic_id:
+            self._search = None
         for move in self._active:
             if move.source.topic.id == topic_id:
                 move.is_done = True
         self._active = [move for move in self._active if not move.is_done]
 
-    def _copy(self, move: Move, now_ms: int) -> None:
+    def _copy(self, move: Move, piece: Piece, dirty: set[Partition], now_ms: int) -> bool:
+        """Copy a part of it, or all; whether it went on."""
         event = move.event
         target = self._target(move, now_ms)
         move.target = target
@@ -170,41 +288,47 @@ class Moves:
             ended = events.MoveDone(event.group, event.move, now_ms, event.outcome, [])
             move.source.write_all([(move.view, stays), (move.view, ended)], now_ms, wait=False)
             move.is_done = True
-            return
-        if event.in_place:
-            self._revive(move, target, now_ms)
-            return
-        offsets = set(offsets_of(event.runs))
-        rotten = target
-        try:
-            if move.is_resumed:
-                offsets -= self._find_copies(move, target)
-            rotten = move.source
-            records = move.source.read(runs_of(sorted(offsets)))
-        except CorruptLog as error:
-            # That partition stops and says why; whoever waits did nothing wrong.
-            rotten.stop(error)
-            move.is_blocked = True
-            return
-        copies = [self._rewrite(move, record, now_ms) for record in records]
+            return True
         if target.stopped is not None:
             # They wait, as do those who were to be given up since.
             move.is_blocked = True
-            return
-        self._append(target, copies, now_ms)
+            return False
+        if event.in_place:
+            return self._revive(move, target, piece, dirty, now_ms)
+        try:
+            records, gone = piece.read(move.source, move.left)
+        except CorruptLog as error:
+            # That partition stops and says why; whoever waits did nothing wrong.
+            move.source.stop(error)
+            move.is_blocked = True
+            return False
+        for batch in _batches([self._rewrite(move, record, now_ms) for record in records]):
+            _append_batch(target, batch, now_ms)
+            dirty.add(target)
+            # If the disk is full, what comes next is what was not copied.
+            count = len(batch)
+            move.left = above_ascending(move.left, records[count - 1].offset + 1)
+            del records[:count]
+        dirty.add(target)
         move.is_blocked = False
-        move.copied_end = target.log.end_offset
+        _go_over(move, gone)
+        if not move.left:
+            move.copied_end = target.log.end_offset
+        return True
 
-    def _revive(self, move: Move, target: Partition, now_ms: int) -> None:
+    def _revive(
+        self, move: Move, target: Partition, piece: Piece, dirty: set[Partition], now_ms: int
+    ) -> bool:
         event, rotten = move.event, move.source
         try:
-            letters = [(each, self._letter(move, each)) for each in move.source.read(event.runs)]
+            records, gone = piece.read(move.source, move.left)
+            letters = [(each, self._letter(move, each)) for each in records]
             rotten = target
             originals = find_originals(target, letters)
         except CorruptLog as error:
             rotten.stop(error)
             move.is_blocked = True
-            return
+            return False
         done: set[int] = set()
         if move.is_resumed:
             done = {place for place, each in originals.items() if each.was_revived}
@@ -212,46 +336,51 @@ class Moves:
         chosen = choose_revivable(target, left, now_ms)
         others = [each for each in letters if each[0].offset not in done | chosen.keys()]
         if others:
-            self._divide(move, target, sorted(done), sorted(chosen), others, now_ms)
-            return
+            self._divide(move, target, others, now_ms)
+            return True
         if chosen:
             move.revived_end = revive(target, list(chosen.values()), event.who, now_ms)
+        dirty.add(target)
         move.is_blocked = False
-        move.copied_end = 0
+        _go_over(move, gone)
+        if not move.left:
+            move.copied_end = 0
+        return True
 
-    def _divide(
-        self,
-        move: Move,
-        target: Partition,
-        done: list[int],
-        in_place: list[int],
-        others: Sequence[Letter],
-        now_ms: int,
-    ) -> None:
+    def _divide(self, move: Move, target: Partition, others: Sequence[Letter], now_ms: int) -> None:
         """Messages of `others` went away after the intent was written. This move ends with
-        what it did before a crash; two others take up the rest, all in one batch. A letter
-        whose group went away as well stays."""
+        nothing, and more take up what it did and has to do, all in one batch. A letter whose
+        group went away as well stays."""
         event, source, view = move.event, move.source, move.view
         groups = self._topics.catalog.groups
         copied = [record.offset for record, letter in others if letter.group in groups]
-        freed = sorted([*in_place, *(record.offset for record, _ in others)])
+        away = {record.offset for record, _ in others}
+        in_place = [offset for offset in offsets_of(event.runs) if offset not in away]
         intents = [
-            self.intend(
+            intent
+            for offsets in (in_place, copied)
+            for intent in self.intend(
                 source, view, offsets, target, who=event.who, reason=event.reason,
                 error=None, now_ms=now_ms, redrive=True, in_place=offsets is in_place,
             )
-            for offsets in (in_place, copied)
-            if offsets
         ]  # fmt: skip
         changes: list[tuple[QueueView, events.MessageEvent]] = [
-            (view, events.Released(event.group, event.who, now_ms, runs_of(freed))),
-            (view, events.MoveDone(event.group, event.move, now_ms, event.outcome, runs_of(done))),
+            (view, events.Released(event.group, event.who, now_ms, event.runs)),
+            (view, events.MoveDone(event.group, event.move, now_ms, event.outcome, [])),
             *((view, intent) for intent in intents),
         ]
         end = source.write_all(changes, now_ms, wait=True)
+        finished = without(event.runs, move.left)
         for intent in intents:
             begun = Move(source, view, intent, end)
-            begun.is_resumed = move.is_resumed and intent.in_place
+            if intent.in_place:
+                # What it did is not repeated, and counts when it is on disk.
+                begun.is_resumed = move.is_resumed
+                begun.left = without(intent.runs, finished)
+                begun.revived_end = move.revived_end
+                begun.target = target
+                if not begun.left:
+                    begun.copied_end = 0
             self._begun.append(begun)
         move.is_done = True
 
@@ -271,31 +400,9 @@ class Moves:
             return target
         return self._topics.partition(topic, move.source.index % topic.partitions)
 
-    def _find_copies(self, move: Move, target: Partition) -> set[int]:
-        event = move.event
-        wanted = {self._origin(move, offset): offset for offset in offsets_of(event.runs)}
-        start = event.target_end if target.topic.id == event.target_topic else 0
-        start = max(start, target.log.start_offset)
-        found: set[int] = set()
-        for data, position in iterate_batches(target.log, start, target.log.end_offset):
-            header = read_header(data, position)
-            if header.is_control:
-                continue
-            for record in read_records(data[position : position + header.size_bytes], header):
-                for name, value in record.headers:
-                    if name == ORIGIN and value in wanted:
-                        found.add(wanted[value])
-        return found
-
-    def _origin(self, move: Move, offset: int) -> bytes:
-        source = move.source
-        return dead_letter.origin_of(
-            source.topic.id, source.index, move.view.group_id, move.event.move, offset
-        )
-
     def _rewrite(self, move: Move, record: Record, now_ms: int) -> NewRecord:
         event = move.event
-        origin = self._origin(move, record.offset)
+        origin = dead_letter.origin_of(*move.key, record.offset)
         if event.redrive:
             return dead_letter.revive(record, self._letter(move, record), origin, now_ms)
         failure = move.view.failures.get(record.offset)
@@ -313,20 +420,6 @@ class Moves:
         return dead_letter.bury(record, story, origin)
 
     @staticmethod
-    def _append(target: Partition, records: list[NewRecord], now_ms: int) -> None:
-        batch: list[NewRecord] = []
-        size = 0
-        for record in records:
-            record_bytes = len(record.value or b"") + len(record.key or b"")
-            if batch and size + record_bytes > COPY_BYTES_MAX:
-                _append_batch(target, batch, now_ms)
-                batch, size = [], 0
-            batch.append(record)
-            size += record_bytes
-        if batch:
-            _append_batch(target, batch, now_ms)
-
-    @staticmethod
     def _complete(move: Move, now_ms: int) -> None:
         event = move.event
         done = events.MoveDone(event.group, event.move, now_ms, event.outcome, event.runs)
@@ -335,10 +428,26 @@ class Moves:
         move.is_done = True
 
 
+def _go_over(move: Move, gone: Runs) -> None:
+    if gone:
+        move.left = above_ascending(move.left, gone[-1])
+
+
+def _batches(records: Sequence[NewRecord]) -> Iterator[list[NewRecord]]:
+    """In order, as many in one as fit into about COPY_BYTES_MAX."""
+    batch: list[NewRecord] = []
+    size = 0
+    for record in records:
+        record_bytes = bytes_of(record)
+        if batch and size + record_bytes > COPY_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += record_bytes
+    if batch:
+        yield batch
+
+
 def _append_batch(target: Partition, records: list[NewRecord], now_ms: int) -> None:
-    built = build_batch(records)
-    try:
-        header = read_header(built)
-    except CorruptBatch as error:  # A record that grew over the limit by its story.
-        raise AssertionError(str(error)) from error
-    target.append(built, header, now_ms)
+    built = build_batch(records, is_bounded=False)
+    target.append(built, read_header(built), now_ms)

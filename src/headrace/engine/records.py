@@ -36,7 +36,7 @@ from headrace.engine.runs import Runs, pairs
 from headrace.engine.unreadable import Unreadable
 from headrace.log import AbortedTransaction, Log
 from headrace.log.aborted import covers
-from headrace.record import BatchHeader, BatchParts, Record, check_batch
+from headrace.record import BatchHeader, BatchParts, NewRecord, Record, check_batch
 
 BLOCKS_MAX = 8
 # A lease of a hundred goes through some of them, and each lane comes back to its last.
@@ -100,11 +100,11 @@ class Allowance:
             self._most += most
             self._unmeasured.append(records)
             return len(records)
-        self._measured += sum(map(_bytes_of, chain.from_iterable(self._unmeasured)))
+        self._measured += sum(map(bytes_of, chain.from_iterable(self._unmeasured)))
         self._most = 0
         self._unmeasured.clear()
         for number, record in enumerate(records):
-            size = _bytes_of(record)
+            size = bytes_of(record)
             if self._measured and self._measured + size > self._bytes_max:
                 self.is_spent = True
                 return number
@@ -112,7 +112,7 @@ class Allowance:
         return len(records)
 
 
-def _bytes_of(record: Record) -> int:
+def bytes_of(record: Record | NewRecord) -> int:
     """With something for the record itself, so that no record is free."""
     size = 1 + len(record.value or b"") + len(record.key or b"")
     for name, value in record.headers:

@@ -11,7 +11,9 @@ the topic, and the completion (`move`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from functools import partial
 
 from headrace.core import limits
 from headrace.core.values import DeadLetter, RedriveResult
@@ -20,10 +22,13 @@ from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
+from headrace.engine.piece import Piece
 from headrace.engine.queue import QueueView
-from headrace.engine.revival import Letter, choose_revivable, find_originals
-from headrace.engine.runs import runs_of
+from headrace.engine.revival import Letter, Taken, choose_revivable, find_originals
+from headrace.engine.runs import above_ascending, offsets_of, runs_of
 from headrace.engine.topics import Topics
+from headrace.engine.window import READY
+from headrace.record import Record
 
 # Dead letters that are still there: their partition, its keeper's view, their offsets.
 Kept = tuple[Partition, QueueView, set[int]]
@@ -39,49 +44,82 @@ def redrive(
     *,
     dry_run: bool,
     force: bool,
-) -> RedriveResult:
-    """Send dead letters of a topic back. A dry run says what would be done, in the same
-    words."""
+) -> Generator[Commit | None, None, RedriveResult]:
+    """Send dead letters of a topic back, a piece at a time: the next one is read when the
+    one before is where it belongs, unless nobody else waits for a turn. A dry run says what
+    would be done, in the same words."""
     total = RedriveResult(0, 0, 0, None)
+    taken: Taken = {}
+    begin = partial(_begin, topics, moves, topic, commit=commit, now_ms=now_ms)
     for partition, view, offsets in kept:
-        going: list[Letter] = []
-        looping = orphaned = 0
-        for record in partition.read(runs_of(sorted(offsets))):
-            letter = dead_letter.read_letter(partition.topic.name, partition.index, record)
-            if letter.redrives >= limits.REDRIVES_MAX and not force:
-                looping += 1
-            elif letter.group and letter.group not in topics.catalog.groups:
-                # Nobody would ever see it.
-                orphaned += 1
-            else:
-                going.append((record, letter))
-        in_place = _choose_in_place(topics, topic, going, now_ms)
-        total = total.plus(
-            RedriveResult(
-                matched=len(going) + looping + orphaned,
-                redriven=len(going),
-                looping=looping,
-                stopped=None,
-                orphaned=orphaned,
-                in_place=len(in_place),
-                copied=len(going) - len(in_place),
+        left = runs_of(sorted(offsets))
+        while left and partition.is_leader:
+            if total.matched:
+                yield None if dry_run else commit
+            # Others may have redriven or purged some of them meanwhile.
+            left = runs_of(offset for offset in offsets_of(left) if view.is_in(offset, READY))
+            records, gone = Piece().read(partition, left)
+            left = above_ascending(left, gone[-1]) if gone else []
+            going, kinds = _sort_out(topics, partition, records, force=force)
+            in_place = _choose_in_place(topics, topic, going, taken, now_ms)
+            total = total.plus(
+                RedriveResult(
+                    matched=len(records),
+                    redriven=len(going),
+                    looping=kinds["looping"],
+                    stopped=None,
+                    orphaned=kinds["orphaned"],
+                    in_place=len(in_place),
+                    copied=len(going) - len(in_place),
+                )
             )
-        )
-        if not dry_run:
-            for (index, is_in_place), chosen in _by_target(topic, going, in_place).items():
-                target = topics.partition(topic, index)
-                event = moves.intend(
-                    partition, view, chosen, target, who="redrive", reason="redrive",
-                    error=None, now_ms=now_ms, redrive=True, in_place=is_in_place,
-                )  # fmt: skip
-                end = partition.write(view, event, now_ms, wait=True)
-                commit.state.append((partition, end))
-                commit.moves.append(moves.begin(partition, view, event, end))
+            if not dry_run:
+                begin(partition, view, going, in_place)
     return total
 
 
+def _sort_out(
+    topics: Topics, partition: Partition, records: Sequence[Record], *, force: bool
+) -> tuple[list[Letter], Counter[str]]:
+    """Those that go back, and how many stay, by why."""
+    going: list[Letter] = []
+    stays: Counter[str] = Counter()
+    for record in records:
+        letter = dead_letter.read_letter(partition.topic.name, partition.index, record)
+        if letter.redrives >= limits.REDRIVES_MAX and not force:
+            stays["looping"] += 1
+        elif letter.group and letter.group not in topics.catalog.groups:
+            # Nobody would ever see it.
+            stays["orphaned"] += 1
+        else:
+            going.append((record, letter))
+    return going, stays
+
+
+def _begin(
+    topics: Topics,
+    moves: Moves,
+    topic: Topic,
+    partition: Partition,
+    view: QueueView,
+    letters: Sequence[Letter],
+    in_place: set[int],
+    *,
+    commit: Commit,
+    now_ms: int,
+) -> None:
+    for (index, is_in_place), chosen in _by_target(topic, letters, in_place).items():
+        intents = moves.intend(
+            partition, view, chosen, topics.partition(topic, index), who="redrive",
+            reason="redrive", error=None, now_ms=now_ms, redrive=True, in_place=is_in_place,
+        )  # fmt: skip
+        end = partition.write_all([(view, each) for each in intents], now_ms, wait=True)
+        commit.state.append((partition, end))
+        commit.moves += [moves.begin(partition, view, each, end) for each in intents]
+
+
 def _choose_in_place(
-    topics: Topics, topic: Topic, letters: Sequence[Letter], now_ms: int
+    topics: Topics, topic: Topic, letters: Sequence[Letter], taken: Taken, now_ms: int
 ) -> set[int]:
     """The offsets of letters whose messages can be made ready where they are."""
     by_source: dict[int, list[Letter]] = {}
@@ -91,7 +129,7 @@ def _choose_in_place(
     chosen: set[int] = set()
     for index, same in by_source.items():
         source = topics.partition(topic, index)
-        chosen.update(choose_revivable(source, find_originals(source, same), now_ms))
+        chosen.update(choose_revivable(source, find_originals(source, same), now_ms, taken))
     return chosen
 
 

@@ -21,7 +21,7 @@ streams it would see the message twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.core import limits
@@ -31,13 +31,18 @@ from headrace.engine import state as events
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
+from headrace.engine.records import Allowance, bytes_of
 from headrace.engine.runs import Runs, runs_of
 from headrace.engine.scan import key_hash
 from headrace.engine.window import DEAD
 from headrace.record import Record, read_attributes
 
+# Of a message that has more of them than its letter: those of its story take their place.
+_HEADER_BYTES = limits.HEADER_BYTES_READ_MAX
 # A letter as it is stored, and what it says.
 Letter = tuple[Record, DeadLetter]
+# By the view, the messages that one call has chosen before.
+Taken = dict[QueueView, set[int]]
 
 
 class Original(NamedTuple):
@@ -58,8 +63,9 @@ class Original(NamedTuple):
         return not self.is_dead or times > self.letter.redrives
 
 
-def find_originals(partition: Partition, letters: Iterable[Letter]) -> dict[int, Original]:
+def find_originals(partition: Partition, letters: Sequence[Letter]) -> dict[int, Original]:
     """By the offset of their letters, the messages that are still in this partition."""
+    allowance = Allowance(sum(bytes_of(record) + _HEADER_BYTES for record, _ in letters))
     start = partition.log.start_offset
     found: dict[int, tuple[QueueView, int, DeadLetter]] = {}
     for record, letter in letters:
@@ -76,7 +82,11 @@ def find_originals(partition: Partition, letters: Iterable[Letter]) -> dict[int,
     if not found:
         return {}
     runs = runs_of(sorted({offset for _, offset, _ in found.values()}))
-    records = {record.offset: record for record in partition.read(runs)}
+    # Small letters that somebody wrote may name large messages, which are not theirs.
+    read, _ = partition.records.read_some(
+        runs, partition.high_watermark, allowance, is_scattered=True
+    )
+    records = {record.offset: record for record in read}
     return {
         place: Original(view, records[offset], letter)
         for place, (view, offset, letter) in found.items()
@@ -91,28 +101,34 @@ def is_of(letter: DeadLetter, record: Record) -> bool:
 
 
 def choose_revivable(
-    partition: Partition, originals: dict[int, Original], now_ms: int
+    partition: Partition, originals: dict[int, Original], now_ms: int, taken: Taken | None = None
 ) -> dict[int, Original]:
     """Those that can be made ready again now. Of several letters of one message it is
-    the first."""
+    the first; `taken` has what the same call chose before."""
     if not originals:
         return {}
     scanner = partition.know_attributes()
     chosen: dict[int, Original] = {}
-    taken: dict[int, set[int]] = {}
+    taken = {} if taken is None else taken
     for place, original in originals.items():
         view, record, _ = original
-        mine = taken.setdefault(view.group_id, set())
+        mine = taken.setdefault(view, set())
         expires_at_ms = scanner.expires_at_ms(record)
         if (
             original.is_dead
             and record.offset not in mine
             and (expires_at_ms is None or expires_at_ms > now_ms)
-            and len(view.redrives) + len(mine) < limits.REVIVED_MAX
+            and _count_revived(view, mine) < limits.REVIVED_MAX
         ):
             mine.add(record.offset)
             chosen[place] = original
     return chosen
+
+
+def _count_revived(view: QueueView, chosen: set[int]) -> int:
+    most = len(view.redrives) + len(chosen)
+    # Some of those that were chosen may be revived by now.
+    return most if most < limits.REVIVED_MAX else len(view.redrives.keys() | chosen)
 
 
 def revive(partition: Partition, originals: Sequence[Original], who: str, now_ms: int) -> int:

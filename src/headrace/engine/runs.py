@@ -66,6 +66,36 @@ def above_ascending(runs: Runs, start: int) -> Runs:
     return [start, *runs[cut:]] if cut % 2 else runs[cut:]
 
 
+def first_of(runs: Runs, count: int) -> Runs:
+    """The first `count` offsets of the runs."""
+    kept: Runs = []
+    for start, stop in pairs(runs):
+        if count <= 0:
+            break
+        kept += (start, min(stop, start + count))
+        count -= stop - start
+    return kept
+
+
+def without(runs: Runs, gone: Runs) -> Runs:
+    """Ascending runs without the offsets of others, which ascend as well."""
+    kept: Runs = []
+    taken = list(pairs(gone))
+    number = 0
+    for start, stop in pairs(runs):
+        while number < len(taken) and taken[number][1] <= start:
+            number += 1
+        for first, last in taken[number:]:
+            if first >= stop:
+                break
+            if first > start:
+                kept += (start, first)
+            start = max(start, last)
+        if start < stop:
+            kept += (start, stop)
+    return kept
+
+
 def count_of(runs: Runs) -> int:
     # Most are one run, and this is asked several times for each lease and ack.
     return runs[1] - runs[0] if len(runs) == 2 else sum(runs[1::2]) - sum(runs[::2])

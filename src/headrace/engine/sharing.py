@@ -258,24 +258,19 @@ class Sharing:
             retried, spent = plan_retries(view, by_type[RELEASE], None, None, now_ms)
             changes += retried
             if spent:
-                given_up.append(
-                    self._fates.plan_to_give_up(
-                        partition, view, spent, "max-attempts", now_ms, who=member
-                    )
+                given_up += self._fates.plan_to_give_up(
+                    partition, view, spent, "max-attempts", now_ms, who=member
                 )
         if REJECT in by_type:
             offsets = list(offsets_of(_runs(by_type[REJECT])))
-            given_up.append(
-                self._fates.plan_to_give_up(
-                    partition, view, offsets, "rejected", now_ms, who=member
-                )
+            given_up += self._fates.plan_to_give_up(
+                partition, view, offsets, "rejected", now_ms, who=member
             )
         changes += [(view, event) for event in given_up]
         if changes:
             end = partition.write_all(changes, now_ms, wait=True)
             commit.state.append((partition, end))
-            for event in given_up:
-                self._fates.on_given_up(partition, view, event, end, commit)
+            self._fates.on_given_up(partition, view, given_up, end, commit)
 
     # Members that go.
 

@@ -82,19 +82,23 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
+    is_bounded: bool = True,
 ) -> bytearray:
     """One batch of these records at consecutive offsets.
 
     A `Record` that was read elsewhere is as good as a new one; its offset is
     not looked at. InvalidArgument when there are none, RecordTooLarge when one
-    record or the whole batch is above its limit.
+    record or the whole batch is above its limit. Unless it is to be bounded, a record
+    may fill the batch.
     """
     _check_count(len(records))
     timestamps = [record.timestamp_ms for record in records]
     base_timestamp_ms = timestamps[0]
     parts = [_ROOM_FOR_HEADER]
     for delta, record in enumerate(records):
-        _check_record(_add_record(parts, record, delta, timestamps[delta] - base_timestamp_ms))
+        size = _add_record(parts, record, delta, timestamps[delta] - base_timestamp_ms)
+        if is_bounded:
+            _check_record(size)
     return _assemble(
         parts,
         base_offset,

@@ -72,6 +72,12 @@ class LoopCommit:
             self._begin_soon()
         return future
 
+    def go_on_with(self, partitions: Iterable[Partition]) -> None:
+        """A round is to come for these, though nobody may wait for it."""
+        self._dirty.update(partitions)
+        if self._round is None and self.failed is None:
+            self._begin_soon()
+
     @property
     def is_idle(self) -> bool:
         """Nobody waits for the disk."""
@@ -185,6 +191,7 @@ class LoopCommit:
         """Sync everything, whatever its durability."""
         if self._lazy_timer is not None:
             self._lazy_timer.cancel()
+        self._broker.moves.close()
         self._dirty |= set(self._broker.topics)
         while self.failed is None and (self._round is not None or self._dirty):
             if self._round is None:

@@ -198,8 +198,13 @@ class Service:
 
     def finish_soon(self, commit: Commit) -> asyncio.Future[None] | None:
         """The same for whoever has something else to do; None when it is so already."""
-        if self.broker.moves:
-            commit.moves += self.broker.moves.pending()
+        moves = self.broker.moves
+        if moves.is_much:
+            # Time gave up many messages at once. Their letters are on their way, and nobody
+            # waits for those but who asked for it.
+            self.commits.go_on_with(move.source for move in moves.pending())
+        elif moves:
+            commit.moves += moves.pending()
             commit.state += [(move.source, move.intent_end) for move in commit.moves]
         return self.commits.submit(commit)
 

@@ -20,10 +20,11 @@ def crash_points(bench: Any, copy_disk: CopyDisk, act: Callable[[], object]) -> 
     disks: list[MemoryDisk] = []
     copy, complete = Moves._copy, Moves._complete
 
-    def copy_noted(self: Moves, *arguments: Any) -> None:
+    def copy_noted(self: Moves, *arguments: Any) -> bool:
         disks.append(copy_disk(bench.disk))
-        copy(self, *arguments)
+        went_on = copy(self, *arguments)
         disks.append(copy_disk(bench.disk))
+        return went_on
 
     def complete_noted(*arguments: Any) -> None:
         disks.append(copy_disk(bench.disk))

@@ -411,14 +411,14 @@ def test_what_goes_away_between_intent_and_revival_is_copied(
     copy = Moves._copy
     disks: list[MemoryDisk] = []
 
-    def copy_later(self: Moves, move: Any, now_ms: int) -> None:
+    def copy_later(self: Moves, *arguments: Any) -> bool:
         if not disks:
             disks.append(copy_disk(bench.disk))
             if not is_crash:
                 bench.node._broker.delete_records(
-                    bench.node._broker.topics.named(bench.topic), 0, 1, now_ms
+                    bench.node._broker.topics.named(bench.topic), 0, 1, arguments[-1]
                 )
-        copy(self, move, now_ms)
+        return copy(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Moves, "_copy", copy_later)

@@ -109,14 +109,18 @@ def test_what_is_done_with_all_letters_ends_with_its_client_and_says_how_far_it_
     async def scenario(served: Served) -> None:
         call = await make_call(served)
 
-        async def run(work: Any, *args: Any, **named: Any) -> Any:
-            if work in (Face.redrive, Face.purge):
-                # In the middle of its first batch, which is done to its end.
-                call.gone.set()
-            return await served.run(work, *args, **named)
+        def leaving(run: Any) -> Any:
+            async def leave(work: Any, *args: Any, **named: Any) -> Any:
+                if work in (Face.redriving, Face.purge):
+                    # In the middle of its first batch, which is done to its end.
+                    call.gone.set()
+                return await run(work, *args, **named)
 
-        call.run = run
-        with pytest.raises(ClientDisconnect):
+            return leave
+
+        call.run = leaving(served.run)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(ClientDisconnect):
+            patch.setattr(served.calls, "run_in_slices", leaving(served.calls.run_in_slices))
             await ask(call)
         assert [each.getMessage() for each in caplog.records] == [told]
         # The rest is where it was, and whoever asks again goes on there.

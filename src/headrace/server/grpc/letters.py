@@ -68,8 +68,8 @@ class Letters:
         return shown_letter(await self._run(Face.dead_letter, id_in(request.id)))
 
     async def redrive(self, request: Any, _: Any) -> Any:
-        result = await self._run(
-            Face.redrive,
+        result = await self._calls.run_in_slices(
+            Face.redriving,
             request.topic,
             _ids(request),
             dry_run=request.dry_run,

@@ -137,8 +137,8 @@ async def redrive(call: Call) -> bodies.Redriven:
     try:
         async for batch in call.each_while_there(_chosen(call, wanted)):
             if batch:
-                result = await call.run(
-                    Face.redrive, topic, batch, dry_run=wanted.dry_run, force=wanted.force
+                result = await call.calls.run_in_slices(
+                    Face.redriving, topic, batch, dry_run=wanted.dry_run, force=wanted.force
                 )
                 total = total.plus(result)
             # A dry run waits for nothing.

@@ -115,6 +115,7 @@ class Session:
             "watch": self._watch,
             "create_topic": partial(self._in_slices, Face.topic_creation),
             "grow_topic": partial(self._in_slices, Face.topic_growth),
+            "redrive": partial(self._in_slices, Face.redriving),
             "open_queue": self._open_queue,
             "lease": self._lease,
             "give_back": self._give_back_unheard,
