@@ -19,6 +19,8 @@ from headrace.engine.piece import Piece
 from headrace.node import Node
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, attribute_headers, build_batch, read_header
+from headrace.record.attribute_headers import ORIGIN
+from headrace.record.batch import HEADER_BYTES, seal_batch
 from headrace.record.compression import Codec
 
 TOPIC, GROUP = "orders", "workers"
@@ -273,6 +275,33 @@ def test_the_target_is_gone_through_once_for_all_that_was_intended_together(
         bench.crash(disks[20])
     assert len(begun) == 1
     assert len(values_of(bench)) == len(set(values_of(bench))) == 100
+
+
+def test_nonsense_that_a_producer_wrote_among_the_letters_does_not_stop_the_search(
+    bench: Any, copy_disk: CopyDisk
+) -> None:
+    make(bench)
+    bench.node.reject(GROUP, bench.receipts(1))
+    letters = bench.partition(topic=LETTERS)
+    # Behind a good checksum, as where nobody looks into what is published.
+    nonsense = build_batch([NewRecord(None, b"v", ((ORIGIN, b"x"),))] * 3)
+    nonsense[HEADER_BYTES] = 0x7E
+    seal_batch(nonsense, 0, len(nonsense))
+    held = bench.receipts(9)
+    copy = Moves._copy
+    disks: list[MemoryDisk] = []
+
+    def noted(self: Moves, *arguments: Any) -> bool:
+        letters.append(nonsense, read_header(nonsense), bench.clock.time_ms)
+        went_on = copy(self, *arguments)
+        disks.append(copy_disk(bench.disk))
+        return went_on
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Moves, "_copy", noted)
+        bench.node.reject(GROUP, held)
+    bench.crash(disks[0])
+    assert values_of(bench) == [b"%d" % number for number in range(10)]
 
 
 def test_a_copy_that_the_disk_had_no_room_for_goes_on_where_it_was(bench: Any) -> None:
