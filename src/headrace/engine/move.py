@@ -23,6 +23,7 @@ it comes to that is copied, by a move of its own.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.core import limits
@@ -43,6 +44,8 @@ from headrace.engine.window import ACKED, DEAD
 from headrace.record import NewRecord, Record, build_batch, read_header
 
 COPY_BYTES_MAX = 1024 * 1024
+# From where to where moves go: the source, the target's topic and partition, and whether back.
+Way = tuple[Partition, bytes, int, bool]
 
 
 class Move:
@@ -78,8 +81,7 @@ class Move:
         return self.source, self.intent_end
 
     @property
-    def way(self) -> tuple[Partition, bytes, int, bool]:
-        """From where to where it goes."""
+    def way(self) -> Way:
         event = self.event
         return self.source, event.target_topic, event.target_partition, event.redrive
 
@@ -97,7 +99,9 @@ class Moves:
         self._active: list[Move] = []
         # By other moves, while those went on.
         self._begun: list[Move] = []
-        self._search: Copies | None = None
+        # Those whose copies are to be looked for, by way; one way at a time is.
+        self._sought: dict[Way, list[Move]] = {}
+        self._search: tuple[Way, Copies] | None = None
         self._is_closing = False
 
     def __len__(self) -> int:
@@ -178,6 +182,8 @@ class Moves:
                 for event in view.moves.values():
                     move = self.begin(partition, view, event, 0)
                     move.is_resumed = True
+                    if move.waits_for_search:
+                        self._sought.setdefault(move.way, []).append(move)
 
     def advance(self, now_ms: int) -> set[Partition]:
         """Every move goes on, as far as one piece of work goes; the partitions that were
@@ -226,10 +232,11 @@ class Moves:
     def _look_for_copies(self, dirty: set[Partition], now_ms: int) -> None:
         """What a crash left is found before anything of these moves is copied."""
         left = limits.MOVE_BYTES_MAX
-        while left > 0 and not self._is_closing:
-            search = self._search = self._search or self._begin_search(now_ms)
-            if search is None:
+        while self._sought and left > 0 and not self._is_closing:
+            self._search = self._search or self._begin_search(now_ms)
+            if self._search is None:
                 return
+            way, search = self._search
             try:
                 left -= search.step(left)
             except CorruptLog as error:
@@ -240,38 +247,38 @@ class Moves:
                 dirty.add(search.target)
                 continue
             self._search = None
-            for move in self._active:
-                found = search.found.get(move.key)
-                if found is not None:
-                    move.left = without(move.left, ascending(found))
-                    move.is_looked_for = True
+            for move in self._sought.pop(way):
+                move.left = without(move.left, ascending(search.found[move.key]))
+                move.is_looked_for = True
 
-    def _begin_search(self, now_ms: int) -> Copies | None:
-        """For the copies of all moves from one partition to another."""
-        waiting = [move for move in self._active if move.waits_for_search]
-        for first in waiting:
-            try:
-                target = self._target(first, now_ms)
-            except DiskFull:
-                first.is_blocked = True
+    def _begin_search(self, now_ms: int) -> tuple[Way, Copies] | None:
+        for way, moves in list(self._sought.items()):
+            target = None
+            with contextlib.suppress(DiskFull):
+                target = self._target(moves[0], now_ms)
+                if target is None:
+                    # The topic is gone, and its copies with it.
+                    for move in self._sought.pop(way):
+                        move.is_looked_for = True
+                    continue
+            if target is None or target.stopped is not None:
+                for move in moves:
+                    move.is_blocked = True
                 continue
-            if target is None:
-                first.is_looked_for = True
-                continue
-            if target.stopped is not None:
-                first.is_blocked = True
-                continue
-            alike = [move for move in waiting if move.way == first.way]
-            is_same = target.topic.id == first.event.target_topic
-            start = min(move.event.target_end for move in alike) if is_same else 0
-            return Copies(target, start, [move.key for move in alike])
+            is_same = target.topic.id == moves[0].event.target_topic
+            start = min(move.event.target_end for move in moves) if is_same else 0
+            return way, Copies(target, start, [move.key for move in moves])
         return None
 
     def forget(self, topic_id: bytes) -> None:
         """A topic is gone, and so are moves from it. Moves to it go on: they
         find another target."""
-        if self._search is not None and self._search.target.topic.id == topic_id:
+        if self._search is not None and self._search[1].target.topic.id == topic_id:
             self._search = None
+        for way in [way for way in self._sought if way[0].topic.id == topic_id]:
+            del self._sought[way]
+            if self._search is not None and self._search[0] == way:
+                self._search = None
         for move in self._active:
             if move.source.topic.id == topic_id:
                 move.is_done = True
