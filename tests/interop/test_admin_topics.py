@@ -279,7 +279,7 @@ def test_a_share_groups_configuration_can_come_before_the_group(client: WireClie
 def test_a_group_that_reads_streams_may_be_configured_too(client: WireClient) -> None:
     group = fresh_name()
     joined = join.JoinGroupRequest(
-        group, 10_000, 10_000, "", None, "consumer", (join.JoinGroupRequestProtocol("range", b""),)
+        group, 10_000, 100, "", None, "consumer", (join.JoinGroupRequestProtocol("range", b""),)
     )
     assert client.call("JoinGroup", 3, joined).error_code == 0
     resource = incremental.AlterConfigsResource(
