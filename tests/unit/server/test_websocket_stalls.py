@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tracemalloc
 import zlib
 from time import perf_counter
 
@@ -132,6 +133,29 @@ def test_what_is_arriving_of_messages_is_summed_and_let_go_of() -> None:
         lines[1].receive(b"x" * 7 + masked(LAST, b""))
         await wait_until(lambda: b"invalid-argument" in lines[1].sent)
         assert bench.arriving_bytes == 0
+
+    play(scenario)
+
+
+def test_no_frame_is_kept_beside_what_is_summed() -> None:
+    async def scenario(bench: Bench) -> None:
+        line = await bench.open_socket()
+        small = b'{"op":"ack","id":1,"receipts":[]}'
+        large = small + b" " * 1_000_000
+        line.receive(masked(TEXT, small))
+        await wait_until(lambda: line.sent.count(b'"done"') == 1)
+        tracemalloc.start()
+        try:
+            line.receive(masked(BEGINNING, large))
+            await wait_until(lambda: bench.arriving_bytes >= len(large))
+            assert tracemalloc.get_traced_memory()[0] < 1.5 * len(large)
+            line.receive(masked(LAST, b""))
+            await wait_until(lambda: line.sent.count(b'"done"') == 2)
+            line.receive(masked(TEXT, large))
+            await wait_until(lambda: line.sent.count(b'"done"') == 3)
+            assert tracemalloc.get_traced_memory()[0] < 0.5 * len(large)
+        finally:
+            tracemalloc.stop()
 
     play(scenario)
 

@@ -196,33 +196,39 @@ class _Socket:
     async def _serve(self) -> None:
         form = form_of(is_binary=False)
         await form.send(self._websocket, frames.Welcome(consumer=self._consumer))
-        while not self.is_replaced:
-            received = await self._websocket.receive()
-            if received["type"] == "websocket.disconnect":
-                self._is_broken = received.get("code") in BROKEN
-                return
-            binary = received.get("bytes")
-            form = form_of(is_binary=binary is not None)
-            frame = binary if binary is not None else received["text"]
-            try:
-                request = form.decode(frame)
-            except (InvalidArgument, LimitExceeded) as error:
-                await form.send(self._websocket, _refused(form.id_of(frame), error))
-                continue
-            began, code = perf_counter(), ""
-            self._is_carrying_out = True
-            try:
-                answer = await self._carry_out(request, form)
-            except HeadraceError as error:
-                answer = _refused(getattr(request, "id", None), error)
-                code = error.code
-            finally:
-                self._is_carrying_out = False
-            service = self._calls.service
-            endpoint = service.counts.endpoint("websocket", type(request).__name__)
-            service.requests.done(endpoint, began, code=code, who={"consumer": self._consumer})
-            if answer is not None:
-                await form.send(self._websocket, answer)
+        while not self.is_replaced and await self._serve_next():
+            pass
+
+    async def _serve_next(self) -> bool:
+        """Whether more may come. What came and what was made of it is let go of: a client may
+        be silent for long after a large message."""
+        received = await self._websocket.receive()
+        if received["type"] == "websocket.disconnect":
+            self._is_broken = received.get("code") in BROKEN
+            return False
+        binary = received.get("bytes")
+        form = form_of(is_binary=binary is not None)
+        frame = binary if binary is not None else received["text"]
+        try:
+            request = form.decode(frame)
+        except (InvalidArgument, LimitExceeded) as error:
+            await form.send(self._websocket, _refused(form.id_of(frame), error))
+            return True
+        began, code = perf_counter(), ""
+        self._is_carrying_out = True
+        try:
+            answer = await self._carry_out(request, form)
+        except HeadraceError as error:
+            answer = _refused(getattr(request, "id", None), error)
+            code = error.code
+        finally:
+            self._is_carrying_out = False
+        service = self._calls.service
+        endpoint = service.counts.endpoint("websocket", type(request).__name__)
+        service.requests.done(endpoint, began, code=code, who={"consumer": self._consumer})
+        if answer is not None:
+            await form.send(self._websocket, answer)
+        return True
 
     async def _carry_out(self, request: Any, form: Form) -> Any:
         match request:

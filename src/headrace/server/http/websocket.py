@@ -113,11 +113,13 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         self._content_bytes += len(event.data)
         super().handle_text(event)
         self._begin_fragments()
+        event.data = b""
 
     def handle_bytes(self, event: Frame) -> None:
         self._content_bytes += len(event.data)
         super().handle_bytes(event)
         self._begin_fragments()
+        event.data = b""
 
     def _begin_fragments(self) -> None:
         if self.frames:
@@ -126,6 +128,8 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
     def handle_cont(self, event: Frame) -> None:
         self._content_bytes += len(event.data)
         self.frames[0] += event.data
+        # The parser keeps the last frame until the next one has come.
+        event.data = b""
         if event.fin:
             self.frames = [bytes(self.frames[0])]
             self.send_receive_event_to_app()
