@@ -41,6 +41,9 @@ T = TypeVar("T")
 # Of a turn of the loop, for those in line: while there are others, and when there was none
 # for so long.
 LINE_SECONDS = 0.0005
+# Of a turn, for what one WebSocket sent whose account has something left: many may send much
+# at once before they have used their shares, and all others wait for all of them.
+STEP_SECONDS = 0.0001
 ALONE_SECONDS = 0.01
 ALONE_AFTER_SECONDS = 1.0
 # How fast an account fills, how much it holds, how much a new one owes, and how far it

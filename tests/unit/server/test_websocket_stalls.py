@@ -26,10 +26,12 @@ def test_a_message_that_gets_nowhere_is_cut_while_pings_are_answered() -> None:
     async def scenario(bench: Bench) -> None:
         begun, whole = await bench.open_socket(), await bench.open_socket()
         begun.receive(masked(BEGINNING, b"x" * 50_000))
+        await wait_until(lambda: begun.is_reading_now)
         bench.pass_seconds(0)
         for _ in range(5):
             bench.pass_seconds(10)
             begun.receive(masked(PING, b"x" * 125) * 20)
+            await wait_until(lambda: begun.is_reading_now)
         assert [line.ended for line in (begun, whole)] == [None, None]
         bench.pass_seconds(10)
         assert [line.ended for line in (begun, whole)] == ["aborted", None]

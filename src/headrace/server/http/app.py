@@ -45,7 +45,7 @@ from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import OTHER, Endpoint
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.requests import Requests, accepted_id
-from headrace.server.shares import LINE_SECONDS, Account, Metered
+from headrace.server.shares import STEP_SECONDS, Account, Metered
 
 logger = logging.getLogger("headrace.http")
 
@@ -229,7 +229,7 @@ def _in_turn(receive: Receive, account: Account) -> Receive:
     async def receive_in_turn() -> Any:
         nonlocal rested
         message = await receive()
-        if perf_counter() - rested > LINE_SECONDS:
+        if perf_counter() - rested > STEP_SECONDS:
             # Where nothing is waited for, one message after the other is handled, in one step,
             # and only at its end is the account charged.
             await asyncio.sleep(0)

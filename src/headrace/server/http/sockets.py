@@ -37,12 +37,14 @@ from headrace.core.values import check_name
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
+from headrace.server.http.protocol import ACCOUNT
 from headrace.server.http.shown import milliseconds_in, shown_places
 from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.orphans import Orphans, receipts_in_hand
 from headrace.server.publishing import publish_all
 from headrace.server.settling import settle
+from headrace.server.shares import Metered
 from headrace.server.tailing import Tail
 from headrace.server.waiting import Stop
 from headrace.wire.http import frames
@@ -175,7 +177,9 @@ class _Socket:
             if before is not None:
                 await before.give_way()
             if not self.is_replaced:
-                self._serving = asyncio.ensure_future(self._serve())
+                # In a task of its own, whose time nobody else charges to the connection.
+                serving = Metered(self._serve(), self._websocket.scope[ACCOUNT])
+                self._serving = asyncio.ensure_future(serving)
                 await self._serving
         except asyncio.CancelledError:
             if not self.is_replaced:

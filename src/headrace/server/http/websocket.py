@@ -23,7 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from headrace.server.http.protocol import ACCOUNT, Guard, Noting, host_of, is_answer_stalled
-from headrace.server.shares import shares_of
+from headrace.server.shares import STEP_SECONDS, shares_of
 from headrace.server.stalls import Watch
 
 # What WebSockets call the end of a connection that broke (RFC 6455, 7.4.1).
@@ -67,7 +67,7 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         if len(data) <= PIECE_BYTES:
             super().data_received(data)
         else:
-            self._parse(data, self.account.turn_end(began))
+            self._parse(data, began + STEP_SECONDS)
         self.account.charge(began)
         if not self._hold():
             self._guard.cut(self, "memory")
