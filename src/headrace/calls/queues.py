@@ -8,7 +8,6 @@ from typing import Any
 from headrace.calls.served import Served
 from headrace.core import limits
 from headrace.core.errors import GroupKindMismatch, HeadraceError, InvalidArgument
-from headrace.core.name_lists import distinct_topics
 from headrace.core.settings import GroupSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import Delivery, Receipt
@@ -34,7 +33,7 @@ class QueueCalls(Served):
         that none has read before."""
         with self._reading():
             known = self._broker.topics
-            found = [known.catalog.topics.get(name) for name in distinct_topics(topics)]
+            found = [known.catalog.topics.get(name) for name in dict.fromkeys(topics)]
             return [
                 Prescan(partition)
                 for topic in found

@@ -14,6 +14,7 @@ from tests.unit.server.share_door import (
     ranges,
 )
 
+from headrace.core import limits
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.generated.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
@@ -150,6 +151,21 @@ def test_only_offsets_that_exist_can_be_the_start() -> None:
         assert outcome(await alter(shared, 0, 3)) == Error.UNKNOWN_TOPIC_OR_PARTITION
         assert outcome(await alter(shared, 0, 0, "no")) == Error.UNKNOWN_TOPIC_OR_PARTITION
         assert await places(shared) == [(0, 1, 2)]
+
+    run(scenario)
+
+
+def test_an_administrator_may_name_more_topics_than_our_own_clients() -> None:
+    async def scenario() -> None:
+        shared = Shared()
+        partitions = (AlterShareGroupOffsetsRequestPartition(0, 0),)
+        topics = tuple(
+            AlterShareGroupOffsetsRequestTopic(f"no-{number}", partitions)
+            for number in range(limits.TOPICS_PER_CALL_MAX + 1)
+        )
+        answer = await shared.ask(ALTER, 0, AlterShareGroupOffsetsRequest(GROUP, topics))
+        codes = {each.partitions[0].error_code for each in answer.responses}
+        assert codes == {Error.UNKNOWN_TOPIC_OR_PARTITION}
 
     run(scenario)
 
