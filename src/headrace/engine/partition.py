@@ -186,13 +186,12 @@ class Partition(Soundness):
         """One checked batch, or several of one producer in sequence, with the header of
         the first and what is known of each. A duplicate, of several the first, is answered
         with its offset and not written. A first transactional batch opens a transaction."""
-        if not self.is_leader or self.stopped is not None:
-            self.check_leading()
+        self.check_leading()
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, now_ms)
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset + 1, True)
-        known = known_of(contents, self.scanner, self.dedup) if contents else ()
+        known = known_of(contents, self.scanner, self.dedup)
         if self.dedup is not None and not known:
             check_readable(batch)
         first, end = self.log.append(batch, self.epoch, now_ms)
