@@ -15,7 +15,7 @@ from tests.hostile.target import masked
 from tests.unit.server.http_lines import DEFLATE, Bench, play, wait_until
 
 from headrace.core import limits
-from headrace.server.http.websocket import PIECE_BYTES, QUEUED_BYTES
+from headrace.server.http.websocket import QUEUED_BYTES
 from headrace.server.stalls import PROGRESS_BYTES_MIN, STEADY_SECONDS
 
 TEXT, BEGINNING, GOING_ON, LAST, PING = 0x81, 0x01, 0x00, 0x80, 0x89
@@ -165,12 +165,12 @@ def test_no_frame_is_kept_beside_what_is_summed() -> None:
 def test_messages_that_wait_for_their_turn_are_in_the_sum() -> None:
     async def scenario(bench: Bench) -> None:
         line = await bench.open_socket()
-        line.receive(masked(TEXT, b"") * 100 + masked(TEXT, b"x" * 50))
-        assert bench.arriving_bytes == 101 * QUEUED_BYTES + 50
+        line.receive(masked(TEXT, b"") * 10 + masked(TEXT, b"x" * 50))
+        assert bench.arriving_bytes == 11 * QUEUED_BYTES + 50
         # A character may take four bytes, and all the others with it.
         line.receive(masked(TEXT, "é".encode() * 25))
-        assert bench.arriving_bytes == 102 * QUEUED_BYTES + 50 + 200
-        await wait_until(lambda: line.sent.count(b"invalid-argument") == 102)
+        assert bench.arriving_bytes == 12 * QUEUED_BYTES + 50 + 200
+        await wait_until(lambda: line.sent.count(b"invalid-argument") == 12)
         assert bench.arriving_bytes == 0
 
     play(scenario)
@@ -232,7 +232,7 @@ def test_many_small_messages_are_parsed_in_turns_and_answered_in_order() -> None
         # Read in one piece, and what comes behind it.
         line.receive(messages[:200_000])
         assert not line.is_reading_now
-        assert line.protocol.queue.qsize() < PIECE_BYTES // 30
+        assert line.protocol.queue.qsize() < 500
         assert bench.arriving_bytes > 200_000
         other.receive(masked(TEXT, b"{}"))
         await wait_until(lambda: b"invalid" in other.sent)
@@ -251,13 +251,25 @@ def test_many_small_messages_are_parsed_in_turns_and_answered_in_order() -> None
 def test_messages_that_wait_for_nothing_leave_turns_to_others() -> None:
     async def scenario(bench: Bench) -> None:
         line = await bench.open_socket()
-        line.receive(masked(TEXT, b"{}") * 5_000)
         # As if it had used little for long.
         line.protocol.account.spend(-1.0, perf_counter())
         queue = line.protocol.queue
-        await wait_until(lambda: queue.qsize() < 4_999)
+        for _ in range(1_000):
+            queue.put_nowait({"type": "websocket.receive", "text": "{}"})
+        await wait_until(lambda: queue.qsize() < 999)
         assert queue.qsize() > 0
-        await wait_until(lambda: line.sent.count(b"invalid") == 5_000)
+        await wait_until(lambda: line.sent.count(b"invalid") == 1_000)
+
+    play(scenario)
+
+
+def test_what_is_parsed_at_once_is_bounded_by_time_however_small_the_frames_are() -> None:
+    async def scenario(bench: Bench) -> None:
+        line = await bench.open_socket()
+        # Three hundred frames in two kilobytes.
+        line.receive(masked(PING, b"") * 340)
+        assert not line.is_reading_now
+        await wait_until(lambda: line.sent.count(b"\x8a\x00") == 340)
 
     play(scenario)
 

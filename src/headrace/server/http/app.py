@@ -11,7 +11,6 @@ page its Origin. Both have to be ours.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -45,7 +44,7 @@ from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import OTHER, Endpoint
 from headrace.server.metrics.scrape import Scrapes
 from headrace.server.requests import Requests, accepted_id
-from headrace.server.shares import STEP_SECONDS, Account, Metered
+from headrace.server.shares import Account, Metered
 
 logger = logging.getLogger("headrace.http")
 
@@ -224,16 +223,8 @@ class Gate:
 def _in_turn(receive: Receive, account: Account) -> Receive:
     """Each message of a WebSocket is a request, and waits for the connection's turn."""
 
-    rested = perf_counter()
-
     async def receive_in_turn() -> Any:
-        nonlocal rested
         message = await receive()
-        if perf_counter() - rested > STEP_SECONDS:
-            # Where nothing is waited for, one message after the other is handled, in one step,
-            # and only at its end is the account charged.
-            await asyncio.sleep(0)
-            rested = perf_counter()
         await account.turn()
         return message
 

@@ -16,6 +16,7 @@ fragment has come.
 
 from __future__ import annotations
 
+import asyncio
 from time import perf_counter
 from typing import Any, cast
 
@@ -28,9 +29,10 @@ from headrace.server.stalls import Watch
 
 # What WebSockets call the end of a connection that broke (RFC 6455, 7.4.1).
 BROKEN_CODE = 1006
-# What is parsed in one piece: three hundred frames may be in it, and a hundred times as many
-# in what is read at once.
-PIECE_BYTES = 2 * 1024
+# What is parsed in one piece: at first, when twenty frames may be in it, and where few are.
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 128, 2 * 1024
+# Of a piece that took no longer the next one may be twice as large.
+PIECE_SECONDS = STEP_SECONDS / 8
 # Beside its content, what a message takes while it waits in the queue.
 QUEUED_BYTES = 512
 
@@ -45,6 +47,8 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         self._guard = guard
         self.account = shares_of(self.loop).open_account()
         self._is_in_line = False
+        # Since when the application is busy with one message after the other.
+        self._step_began = 0.0
         # Of what was read, that which is not parsed yet.
         self._rest = b""
         self._body, self.answer_watch = Watch(), Watch()
@@ -64,10 +68,7 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         began = perf_counter()
         if self._rest:
             data, self._rest = self._rest + data, b""
-        if len(data) <= PIECE_BYTES:
-            super().data_received(data)
-        else:
-            self._parse(data, began + STEP_SECONDS)
+        self._parse(data, began)
         self.account.charge(began)
         if not self._hold():
             self._guard.cut(self, "memory")
@@ -85,14 +86,15 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         self.read_paused = True
         self.transport.pause_reading()
 
-    def _parse(self, data: bytes, leave_at: float) -> None:
-        """Until a message is there, or it is the others' turn."""
-        start = 0
-        while start < len(data):
-            super().data_received(data[start : start + PIECE_BYTES])
-            start += PIECE_BYTES
-            if self.read_paused or perf_counter() >= leave_at:
-                break
+    def _parse(self, data: bytes, began: float) -> None:
+        """Until it is the others' turn."""
+        start, size, now = 0, PIECE_BYTES_MIN, began
+        while start < len(data) and now < began + STEP_SECONDS:
+            super().data_received(data[start : start + size])
+            start += size
+            before, now = now, perf_counter()
+            if now - before < PIECE_SECONDS:
+                size = min(2 * size, PIECE_BYTES_MAX)
         self._rest = data[start:]
 
     def _begin_turn(self) -> None:
@@ -146,11 +148,23 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         self.large_began = float("inf")
 
     async def receive(self) -> Any:
-        message = await self.queue.get()
+        if self.queue.empty():
+            message = await self.queue.get()
+            self._step_began = perf_counter()
+        else:
+            if perf_counter() - self._step_began > STEP_SECONDS:
+                # Where nothing is waited for, all that is here would be handled in one step.
+                await asyncio.sleep(0)
+                self._step_began = perf_counter()
+            message = await self.queue.get()
         if self.queue.empty():
             self._queued_bytes = 0
             self._hold()
-            self._read_on()
+            if not self._rest:
+                self._read_on()
+            elif not self._is_in_line:
+                self._is_in_line = True
+                self.loop.call_soon(self._begin_turn)
         return message
 
     def _hold(self) -> bool:
