@@ -56,8 +56,11 @@ logger = logging.getLogger("headrace.grpc")
 
 CLOSE_SECONDS = 1.0
 # A server of grpc takes up one call after the other, and needs some turns of the loop for
-# each: so many take up as many at once, at one port.
-SERVERS = 32
+# each: so many take up as many at once, at one port. Whoever has hundreds of calls keeps those
+# waiting who came to the same server, and a large crowd should not meet all others.
+SERVERS_MAX = 128
+# The system spreads connections unevenly: with a few for each server, some would be full early.
+CONNECTIONS_PER_SERVER_MIN = 64
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.GRPC_RECEIVED_BYTES_MAX),
@@ -81,7 +84,8 @@ _NAMES = tuple(each.full_name for each in pb.DESCRIPTOR.services_by_name.values(
 def _limits(settings: NodeSettings) -> Iterator[tuple[str, int]]:
     """Of connections, in grpc's words."""
     # Beyond, they are closed before they have said anything.
-    yield "grpc.max_allowed_incoming_connections", _share(settings.connections_max)
+    share = -(-settings.connections_max // _servers(settings))
+    yield "grpc.max_allowed_incoming_connections", share
     # Calls that we have not taken up yet. From a thousand on grpc would cancel some of them
     # at random: not those of whoever has sent so many.
     yield "grpc.server.max_pending_requests", settings.connections_max
@@ -94,9 +98,8 @@ def _limits(settings: NodeSettings) -> Iterator[tuple[str, int]]:
         yield "grpc.max_connection_idle_ms", settings.connections_max_idle_ms
 
 
-def _share(count: int) -> int:
-    """Of one server, for all of them together."""
-    return -(-count // SERVERS)
+def _servers(settings: NodeSettings) -> int:
+    return max(1, min(settings.connections_max // CONNECTIONS_PER_SERVER_MIN, SERVERS_MAX))
 
 
 class GrpcDoor:
@@ -115,7 +118,7 @@ class GrpcDoor:
         wanted = Address.parse("grpc", self._settings.grpc)
         await _check_free(self._service.loop, wanted)
         handlers = (*self._handlers(), self._sdk_handler())
-        for number in range(SERVERS):
+        for number in range(_servers(self._settings)):
             server = self._new_server(handlers)
             try:
                 wanted = Address(wanted.host, server.add_insecure_port(str(wanted)))
