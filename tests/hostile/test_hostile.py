@@ -90,11 +90,17 @@ def many_files() -> Iterator[None]:
 
 @contextmanager
 def running(data: Path) -> Iterator[DoorsProcess]:
-    node = DoorsProcess(data, "--log-level", "error")
-    try:
-        yield node
-    finally:
-        node.stop()
+    """A node that logs errors alone, beside its directory."""
+    with log_of(data).open("w") as logs:
+        node = DoorsProcess(data, "--log-level", "error", logs=logs)
+        try:
+            yield node
+        finally:
+            node.stop()
+
+
+def log_of(data: Path) -> Path:
+    return data.with_suffix(".log")
 
 
 Outcomes = defaultdict[str, Counter[str]]
@@ -179,6 +185,8 @@ def test_a_hostile_client_costs_memory_within_its_bound_and_no_message(tmp_path:
         )
         assert memory.megabytes_max < MEMORY_MEGABYTES_MAX
         assert node.stop() == 0
+    # Nothing that comes from a network is an error of the node's.
+    assert log_of(node.data).read_text() == ""
     if IS_LONG:
         for name, calm in beside.items():
             for calm_ms, busy_ms in zip(
