@@ -26,10 +26,12 @@ from tests.crash.script import work
 from headrace import Headrace
 from headrace.core.errors import DiskFull, HeadraceError, SyncFailed
 from headrace.core.ports import Buffer, Disk, File
+from headrace.core.values import PlacedBatch
 from headrace.log.recovery import SWAP_SUFFIX
 from headrace.node import Node
 from headrace.platform.directory import RESERVE_BYTES, RESERVE_FILE
 from headrace.platform.disk import RealDisk
+from headrace.record import NewRecord, build_batch
 from headrace.testing import FaultDisk, ManualClock
 from headrace.testing import open as open_in_memory
 from headrace.testing.fault_disk import keep_everything
@@ -214,6 +216,22 @@ def test_a_failed_sync_poisons_the_handle_and_not_the_process() -> None:
         found = _open(disk.crash(random.Random(seed)))
         check(found, copy.deepcopy(ledger))
         found.close()
+
+
+def test_a_sync_that_fails_while_a_batch_is_appended_poisons_the_handle() -> None:
+    """A new segment syncs the names of those before, whatever the topic's durability."""
+    disk = FaultDisk()
+    node = Node.open("", disk=disk)
+    node.create_topic("jobs", partitions=1, settings={"durability": "os", "segment_bytes": 1024})
+    batch = build_batch([NewRecord(None, bytes(1000))])
+    node.publish_batch("jobs", 0, batch[:])
+    disk.fail_syncs = True
+    with pytest.raises(SyncFailed, match="open the directory again"):
+        node.publish_batches([PlacedBatch("jobs", 0, batch[:])])
+    disk.fail_syncs = False
+    with pytest.raises(SyncFailed):
+        node.publish_values("jobs", [b"too late"])
+    node.close()
 
 
 def test_a_sync_that_fails_at_any_moment_loses_nothing(

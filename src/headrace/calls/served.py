@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from headrace.core.errors import UnknownGroup
+from headrace.core.errors import SyncFailed, UnknownGroup
 from headrace.core.name_lists import distinct_topics
 from headrace.core.ports import Clock
 from headrace.core.values import GroupMember
@@ -69,6 +69,10 @@ class Served(ABC):
 
     def _maintain(self, now_ms: int) -> None:
         """Called now and then by calls that write much."""
+        return
+
+    def _on_sync_failed(self, error: SyncFailed) -> None:
+        """The disk failed under a part of a call, and the rest of the call goes on."""
         return
 
     # Who reads by another protocol than ours: in this process alone nobody does.

@@ -194,6 +194,9 @@ class Heavy:
     """Batches that hold too much to be looked into on the spot. `look` may be called
     anywhere, while nobody else uses the bytes."""
 
+    # The batch as its topic wants it, where `look` made another of it.
+    converted: bytearray | memoryview | None = None
+
     def __init__(self, batches: Buffer, wanted: Wanted) -> None:
         self._batches = batches
         self._wanted = wanted

@@ -188,7 +188,6 @@ class Unconverted(Heavy):
         self._settings = settings
         self._now_ms = now_ms
         self._found = found
-        self.converted: bytearray | memoryview | None = None
 
     def look(self) -> Found:
         self.converted = convert(self._batch, self._header, self._settings, self._now_ms)

@@ -239,9 +239,11 @@ def _converted(batch: bytearray, settings: TopicSettings, now_ms: int, spot: Spo
     return batch
 
 
-def check_open(topic: Topic) -> None:
-    """InvalidName for what only Headrace itself writes to."""
-    if topic.source_id is not None or topic.is_internal:
+def check_open(topic: Topic, *, letters: bool = False) -> None:
+    """InvalidName for what only Headrace itself writes to; `letters`: not for dead letters."""
+    if topic.is_internal:
+        raise InvalidName("internal topics are not written to from outside")
+    if topic.source_id is not None and not letters:
         raise InvalidName(f"{topic.name!r} is written by Headrace alone; publish to its source")
 
 

@@ -32,7 +32,6 @@ from headrace.engine.catalog import (
     TopicDeleted,
     created,
 )
-from headrace.engine.contents import Checks
 from headrace.engine.creation_rate import CreationRate
 from headrace.engine.metadata import Metadata
 from headrace.engine.partition import Partition
@@ -121,10 +120,6 @@ class Topics:
 
     def _is_there(self, partition: Partition) -> bool:
         return self.find(partition.topic.id, partition.index) is partition
-
-    def checks_of(self, topic: Topic) -> Checks:
-        """What batches of Kafka's clients to this topic are held to."""
-        return Checks(self.check_records, topic.settings.is_compacted)
 
     # Opening.
 

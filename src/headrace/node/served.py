@@ -198,6 +198,10 @@ class Embedded(Served):
         for topic in deleted.topics:
             self._broker.topics.remove_files(topic)
 
+    def _on_sync_failed(self, error: SyncFailed) -> None:
+        # Nothing more is written, and what the call has written is not waited for.
+        self._commits.judge(error)
+
     def _maintain(self, now_ms: int) -> None:
         passed_ms = now_ms - self._time.stepped_ms
         if passed_ms - self._maintained_ms >= MAINTAIN_MS:

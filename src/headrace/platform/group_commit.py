@@ -20,18 +20,18 @@ known any more. The handle is poisoned and says so from then on.
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles, UnknownTopic
+from headrace.core.errors import HeadraceError, SyncFailed, UnknownTopic
 from headrace.core.ports import Clock, Disk, File
 from headrace.engine.broker import Broker, Round
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
+from headrace.engine.disk_errors import disk_error
 from headrace.engine.partition import Partition
 
 T = TypeVar("T")
@@ -240,21 +240,11 @@ class GroupCommit:
     def judge(self, error: Exception) -> Exception:
         """What a call is told that failed like this. When it was the disk that
         failed, nobody can be served any more."""
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return DiskFull(f"{error.filename}: {error.strerror}")
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            return TooManyFiles(
-                "the process has too many files open; raise its limit (ulimit -n), or use fewer "
-                "topics and partitions"
-            )
         if isinstance(error, OSError):
-            failed = SyncFailed(
-                f"the disk failed ({error}); close this handle, check the disk and open the "
-                "directory again"
-            )
-            failed.__cause__ = error
-            self.failed = failed
-            return failed
+            judged = disk_error(error)
+            if isinstance(judged, SyncFailed):
+                judged.__cause__ = error
+            error = judged
         if isinstance(error, SyncFailed):
             self.failed = error
         return error

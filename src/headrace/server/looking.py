@@ -11,12 +11,18 @@ waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from headrace.calls.batches import Outcome
+from headrace.calls import Face
+from headrace.calls.batches import Unlooked
 from headrace.core.errors import HeadraceError
+from headrace.core.values import PlacedBatch, Published
 from headrace.engine.contents import Heavy
+from headrace.engine.sealed import Outcome, learn, look_at
+from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
+
+Outcomes = list[Published | HeadraceError]
 
 
 async def look_into_heavy(service: Service, heavy: Sequence[Heavy]) -> list[Outcome]:
@@ -31,26 +37,32 @@ async def look_into_heavy(service: Service, heavy: Sequence[Heavy]) -> list[Outc
         raise
 
 
-def without_heavy(found: Sequence[Outcome | Heavy | None]) -> list[Outcome | None] | None:
-    """The same, if none of them is heavy."""
-    light = [each for each in found if not isinstance(each, Heavy)]
-    return light if len(light) == len(found) else None
-
-
-async def look_into_rest(
-    service: Service, found: Sequence[Outcome | Heavy | None]
-) -> list[Outcome | None]:
-    """The same, with what is in those that are heavy."""
-    looked = iter(await look_into_heavy(service, [e for e in found if isinstance(e, Heavy)]))
-    return [next(looked) if isinstance(each, Heavy) else each for each in found]
-
-
 def _look(heavy: Sequence[Heavy]) -> list[Outcome]:
-    return [_outcome(each) for each in heavy]
+    return [look_at(each) for each in heavy]
 
 
-def _outcome(heavy: Heavy) -> Outcome:
+async def publish_batches(calls: Calls, batches: Sequence[PlacedBatch]) -> Outcomes:
+    """Of each its place, or why it was refused, once what was appended is safe."""
     try:
-        return heavy.look()
-    except HeadraceError as error:
-        return error.without_frames()
+        return await calls.run(Face.append_batches, batches)
+    except Unlooked as unlooked:
+        heavy = unlooked.heavy
+    return await (await begin_publishing(calls, batches, heavy))
+
+
+async def begin_publishing(
+    calls: Calls, batches: Sequence[PlacedBatch], heavy: Mapping[int, Heavy]
+) -> asyncio.Future[Outcomes]:
+    """`publish_batches` when these of them are known to be heavy. When it returns the batches
+    are appended, or refused, and a call that is made then comes behind them."""
+    known: dict[int, Outcome] = {}
+    while True:
+        learn(known, heavy, await look_into_heavy(calls.service, list(heavy.values())))
+        publishing = asyncio.ensure_future(calls.run(Face.append_batches, batches, known))
+        # A task starts with the next turn of the loop; this goes on behind it.
+        await asyncio.sleep(0)
+        unlooked = publishing.exception() if publishing.done() else None
+        if not isinstance(unlooked, Unlooked):
+            return publishing
+        # What others changed meanwhile made another one heavy.
+        heavy = unlooked.heavy

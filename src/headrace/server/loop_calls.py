@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, groupby
@@ -28,12 +27,12 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
-from headrace.core.errors import DiskFull, HeadraceError, SyncFailed, TooManyFiles
 from headrace.core.name_lists import distinct_topics
 from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
+from headrace.engine.disk_errors import disk_error
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
 from headrace.server.service import Service
@@ -91,7 +90,7 @@ class Calls:
                 await self._finish(turn)
                 continue
             except OSError as error:
-                raise _judged(error) from error
+                raise disk_error(error) from error
             await self._finish(turn)
             self._count(call, turn, answer)
             return answer
@@ -117,7 +116,7 @@ class Calls:
                     answer: Answer = done.value
                     break
                 except OSError as error:
-                    raise _judged(error) from error
+                    raise disk_error(error) from error
                 if isinstance(begun, Commit):
                     await self.service.wait_for(begun)
                 await slices.rest()
@@ -332,13 +331,3 @@ class _LoopFace(Face):
 
     def _notify_changed(self) -> None:
         self._turn.wakes.append(self._service.wake_watching)
-
-
-def _judged(error: OSError) -> HeadraceError:
-    """What a client is told when a write failed. Nothing of the call has taken
-    effect; a sync that fails ends the node, elsewhere."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"the node's disk is full ({error.strerror}); reading and acking go on")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return TooManyFiles("the node has too many files open; raise its limit (ulimit -n)")
-    return SyncFailed(f"the node's disk failed ({error}); check it and start the node again")

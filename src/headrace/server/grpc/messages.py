@@ -8,10 +8,10 @@ from typing import Any
 
 from headrace.calls import Face
 from headrace.core import limits
-from headrace.core.errors import InvalidArgument, OffsetOutOfRange
+from headrace.core.errors import HeadraceError, InvalidArgument, OffsetOutOfRange
 from headrace.core.values import CursorMove, PlacedBatch, Publication, StreamRecord
 from headrace.server.grpc.shown import given, outgoing, shown_places, shown_record
-from headrace.server.looking import look_into_rest
+from headrace.server.looking import publish_batches
 from headrace.server.loop_calls import Calls
 from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
@@ -46,10 +46,10 @@ class Messages:
 
     async def publish_batch(self, request: Any, _: Any) -> Any:
         placed = PlacedBatch(request.topic, request.partition, bytearray(request.batch))
-        found = await self._run(Face.look_into_batches, [placed])
-        [known] = await look_into_rest(self._calls.service, found)
-        place = await self._run(Face.publish_batch, *placed, known)
-        return pb.PublishBatchResponse(first_offset=place.offset, duplicate=place.duplicate)
+        [outcome] = await publish_batches(self._calls, [placed])
+        if isinstance(outcome, HeadraceError):
+            raise outcome
+        return pb.PublishBatchResponse(first_offset=outcome.offset, duplicate=outcome.duplicate)
 
     async def transact(self, request: Any, _: Any) -> Any:
         publications = [

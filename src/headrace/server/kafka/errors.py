@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core import errors
 from headrace.engine.contents import ImpossibleId
 from headrace.engine.conversion import InvalidTimestamp
+from headrace.engine.sealed import ImpossibleBatch, ImpossibleTime
 from headrace.record.record_limits import UnsoundRecords
 from headrace.wire.kafka.errors import ErrorCode as Error
 
@@ -21,6 +22,7 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.CorruptLog: Error.KAFKA_STORAGE_ERROR,
     errors.DiskFull: Error.KAFKA_STORAGE_ERROR,
     errors.SyncFailed: Error.KAFKA_STORAGE_ERROR,
+    errors.TooManyFiles: Error.KAFKA_STORAGE_ERROR,
     errors.FencedLeader: Error.NOT_LEADER_OR_FOLLOWER,
     errors.FencedProducer: Error.INVALID_PRODUCER_EPOCH,
     errors.FencedCoordinator: Error.TRANSACTION_COORDINATOR_FENCED,
@@ -28,7 +30,9 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.OutOfOrderSequence: Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.StaleReceipt: Error.INVALID_RECORD_STATE,
     errors.InvalidReceipt: Error.INVALID_RECORD_STATE,
+    ImpossibleBatch: Error.INVALID_RECORD,
     ImpossibleId: Error.INVALID_RECORD,
+    ImpossibleTime: Error.INVALID_TIMESTAMP,
     InvalidTimestamp: Error.INVALID_TIMESTAMP,
     UnsoundRecords: Error.INVALID_RECORD,
     errors.GroupInUse: Error.NON_EMPTY_GROUP,

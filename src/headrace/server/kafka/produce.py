@@ -7,17 +7,13 @@
     1, -1   when the batch is as safe as the topic's durability says
     other   INVALID_REQUIRED_ACKS, and nothing is written
 
-A request holds one batch for each partition. The broker checks its checksum and
-header, goes over its records (INVALID_RECORD where they cannot be read, or have no key and
-the topic is compacted), gives it its offsets in place and appends it. Where queues read the
-topic its records are held to the limits of messages. One that holds much is opened in a
-thread, and the requests behind it wait until it is appended. What it gets
-the time of appending for, and what is left out as a duplicate, is said in
-`engine/foreign.py`; what its topic makes of it, as compressing it anew, in
-`engine/conversion.py`. An idempotent producer's retry is answered with the first offsets.
-Partitions fail one by one: the answer has a code for each. A request for very many
-partitions is appended in parts (parts.py), and the requests behind it wait until the last
-one is.
+A request holds one batch for each partition, which is judged and appended as all batches of
+clients are (`engine/sealed.py`), by Kafka's terms: the size is that of the batch, and where
+the topic is compacted its records need keys. One that holds much is opened in a thread, and
+the requests behind it wait until it is appended. An idempotent producer's retry is answered
+with the first offsets. Partitions fail one by one: the answer has a code for each. A request
+for very many partitions is appended in parts (parts.py), and the requests behind it wait until
+the last one is.
 
 A transactional batch is checked with the coordinator right before it is appended:
 what does not belong to the transaction that is open now is refused, or it would never
@@ -28,32 +24,14 @@ transaction; see `transactional_produce`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from headrace.calls.batches import Outcome
-from headrace.core.errors import (
-    DiskFull,
-    HeadraceError,
-    InvalidName,
-    RecordTooLarge,
-    UnknownTopic,
-)
+from headrace.core.errors import HeadraceError, UnknownTopic
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.engine.contents import Found, Heavy, Light, known_of, look_into
-from headrace.engine.conversion import (
-    Spot,
-    Unconverted,
-    check_times,
-    convert,
-    is_as_it_came,
-    is_to_open,
-)
-from headrace.engine.foreign import append_foreign
-from headrace.engine.partition import Partition
-from headrace.record import BatchHeader, check_batch, read_header
-from headrace.record.record_limits import UnsoundRecords
+from headrace.engine.contents import Heavy
+from headrace.engine.sealed import KAFKA, Judge, Judged, Outcome, append, batch_of, learn
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -82,36 +60,9 @@ class _Refused(NamedTuple):
     records: tuple[BatchIndexAndErrorMessage, ...] = ()
 
 
-class _Checked(NamedTuple):
-    """A batch that may be appended."""
-
-    topic: Topic
-    partition: Partition
-    header: BatchHeader
-    records: memoryview
-    contents: Found
-
-
-_Batch = _Checked | Heavy | _Refused
+_Batch = Judged | Heavy | _Refused
 # By the places of a topic and of a partition in the request.
 _Place = tuple[int, int]
-
-
-class _Known(NamedTuple):
-    """What a thread has found in batches, or why they are refused; and batches that it
-    has converted."""
-
-    found: dict[_Place, Outcome]
-    converted: dict[_Place, memoryview]
-
-
-class _OnTheSpot(NamedTuple):
-    """What one request may do without a thread."""
-
-    light: Light
-    spot: Spot
-    now_ms: int
-
 
 _Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
@@ -127,7 +78,7 @@ def handle(call: Call, request: ProduceRequest) -> _Answer:
 def _produce(call: Call, request: ProduceRequest) -> _Answer:
     if not is_whole(request.topic_data):
         return _produce_later(call, request, _produce_in_parts)
-    checked = _check_all(call, request, _Known({}, {}))
+    checked = _check_all(call, request, {})
     if _heavy(checked):
         return _produce_later(call, request, _produce_heavy)
     return _append_all(call, request, checked)
@@ -155,14 +106,10 @@ def _produce_later(
 
 async def _produce_heavy(call: Call, request: ProduceRequest) -> _Answer:
     """When a thread has looked into what is heavy."""
-    known = _Known({}, {})
+    known: dict[_Place, Outcome] = {}
     # What others changed meanwhile may make another one heavy.
     while heavy := _heavy(checked := _check_all(call, request, known)):
-        found = await look_into_heavy(call.service, list(heavy.values()))
-        known.found.update(zip(heavy, found, strict=True))
-        for place, each in heavy.items():
-            if isinstance(each, Unconverted) and each.converted is not None:
-                known.converted[place] = memoryview(each.converted)
+        learn(known, heavy, await look_into_heavy(call.service, list(heavy.values())))
     return _append_all(call, request, checked)
 
 
@@ -232,21 +179,23 @@ def _append_all(call: Call, request: ProduceRequest, checked: list[list[_Batch]]
     return answer
 
 
-def _check_all(call: Call, request: ProduceRequest, known: _Known) -> list[list[_Batch]]:
+def _check_all(
+    call: Call, request: ProduceRequest, known: Mapping[_Place, Outcome]
+) -> list[list[_Batch]]:
     """Every batch of the request, topic by topic, before any of them is appended."""
     refused: _Refused | None = None
     if request.acks not in (-1, 0, 1):
         why = f"acks is -1, 0 or 1, not {request.acks}"
         refused = _Refused(Error.INVALID_REQUIRED_ACKS, why)
     checked: list[list[_Batch]] = []
-    now = _OnTheSpot(Light(), Spot(), call.service.clock.now_ms())
+    judge = Judge(call.service.broker.topics, KAFKA, call.service.clock.now_ms())
     for row, data in enumerate(request.topic_data):
         topic = refused or _topic(call, data)
         checked.append(
             [
                 topic
                 if isinstance(topic, _Refused)
-                else _check(call, request, topic, batch, known, (row, place), now)
+                else _check(call, request, topic, batch, known.get((row, place)), judge)
                 for place, batch in enumerate(data.partition_data)
             ]
         )
@@ -266,80 +215,29 @@ def _check(
     call: Call,
     request: ProduceRequest,
     topic: Topic,
-    batch: PartitionProduceData,
-    all_known: _Known,
-    place: _Place,
-    now: _OnTheSpot,
+    data: PartitionProduceData,
+    looked: Outcome | None,
+    judge: Judge,
 ) -> _Batch:
-    index, records = batch
-    known, converted = all_known.found.get(place), all_known.converted.get(place)
-    if converted is not None:
-        records = converted
+    index, records = data
+    # The frame's own bytes, which are ours to give their offsets.
+    batch: bytearray | memoryview | None = records if isinstance(records, memoryview) else None
+    if looked is not None:
+        batch = batch_of(batch, looked)
     try:
         partition = call.service.broker.topics.partition(topic, index)
-        if topic.is_internal:
-            raise InvalidName("internal topics are not written to from outside")
-        # The frame's own bytes, which are ours to give their offsets.
-        if not isinstance(records, memoryview) or not records:
-            raise UnsoundRecords("there are no records")
-        header = check_batch(records)
-        refused = _check_header(header, len(records))
-        if refused is None and header.is_transactional:
+        header = judge.header_of(partition, batch)
+        if header.is_transactional:
             name = request.transactional_id
             code = transactional_produce.check(call, name, header, (topic.id, index))
             if code:
-                refused = _Refused(code, "the batch is not part of the open transaction")
-        if refused is not None:
-            return refused
-        _check_size(topic, header)
-        found: Outcome | Heavy = known or ()
-        if not isinstance(known, HeadraceError):
-            checks = call.service.broker.topics.checks_of(topic)
-            found = known_of(known or (), partition.scanner, partition.dedup, checks) or look_into(
-                records, partition.scanner, partition.dedup, now.light, checks
-            )
-        if isinstance(found, Heavy):
-            return found
-        if isinstance(found, HeadraceError):
-            raise found
-        # Its latest time is that of its records by now.
-        header = read_header(records)
-        check_times(topic.settings, header, now.now_ms)
-        if converted is None and not is_as_it_came(topic.settings):
-            return _convert(topic, partition, header, records, found, now)
+                return _Refused(code, "the batch is not part of the open transaction")
+        assert batch is not None
+        return judge.judge(partition, batch, header, looked)
     except HeadraceError as error:
         # What was known is among the locals of this frame.
         error.without_frames()
-        return _Refused(code_of(error), str(error), record_errors(error, records))
-    return _Checked(topic, partition, header, records, found)
-
-
-def _convert(
-    topic: Topic,
-    partition: Partition,
-    header: BatchHeader,
-    records: memoryview,
-    contents: Found,
-    now: _OnTheSpot,
-) -> _Checked | Unconverted:
-    """A batch as its topic wants it, or one for a thread."""
-    settings = topic.settings
-    if not is_to_open(settings, header):
-        return _Checked(topic, partition, header, records, contents)
-    if not now.spot.takes(records, header, settings.compression):
-        return Unconverted(records, header, settings, now.now_ms, contents)
-    converted = convert(records, header, settings, now.now_ms)
-    header = read_header(converted)
-    _check_size(topic, header)
-    return _Checked(topic, partition, header, memoryview(converted), contents)
-
-
-def _check_size(topic: Topic, header: BatchHeader) -> None:
-    if header.size_bytes > topic.settings.record_bytes_max:
-        raise RecordTooLarge(
-            f"the batch has {header.size_bytes} bytes and this topic takes "
-            f"{topic.settings.record_bytes_max}"
-        )
+        return _Refused(code_of(error), str(error), record_errors(error, batch))
 
 
 def _append(
@@ -349,39 +247,17 @@ def _append(
     if isinstance(checked, _Refused):
         code, why, at_fault = checked
         return PartitionProduceResponse(index, code, -1, record_errors=at_fault, error_message=why)
-    topic, partition, header, records, contents = checked
     try:
-        call.service.broker.check_space(header.size_bytes)
-        taken = append_foreign(partition, records, header, contents, now_ms)
-    except (HeadraceError, OSError) as error:
-        if isinstance(error, OSError):
-            error = DiskFull(str(error))
+        taken = append(call.service.broker, checked, now_ms)
+    except HeadraceError as error:
         return PartitionProduceResponse(index, code_of(error), -1, error_message=str(error))
+    partition = checked.partition
     commit.data.append((partition, taken.appended.next_offset))
     if taken.records:
-        call.service.counts.traffic(topic.name, "kafka").add_in(taken.records, taken.size_bytes)
+        traffic = call.service.counts.traffic(partition.topic.name, "kafka")
+        traffic.add_in(taken.records, taken.size_bytes)
     first_offset, start_offset = taken.appended.first_offset, partition.log.start_offset
     return PartitionProduceResponse(index, 0, first_offset, taken.append_time_ms, start_offset)
-
-
-def _check_header(header: BatchHeader, size: int) -> _Refused | None:
-    """What a producer may not send, though it is a batch."""
-    if header.size_bytes != size:
-        return _Refused(Error.INVALID_RECORD, "more than one batch for a partition")
-    if header.is_control:
-        return _Refused(Error.INVALID_RECORD, "producers do not send control batches")
-    if not header.count or not header.is_dense:
-        return _Refused(
-            Error.INVALID_RECORD,
-            f"{header.count} records for {header.last_offset_delta + 1} offsets",
-        )
-    if header.is_transactional and header.producer_id < 0:
-        return _Refused(Error.INVALID_RECORD, "a transaction has a producer with an id")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        return _Refused(Error.INVALID_RECORD, "a producer with an id numbers its records")
-    if header.has_log_append_time or header.has_delete_horizon:
-        return _Refused(Error.INVALID_TIMESTAMP, "the time of appending is not a producer's to set")
-    return None
 
 
 def _has_errors(response: ProduceResponse) -> bool:

@@ -21,7 +21,8 @@ from headrace.core.errors import HeadraceError
 from headrace.engine.catalog import Catalog, Topic
 from headrace.engine.contents import Checks, Found, Heavy, Light, look_into
 from headrace.engine.conversion import is_as_it_came, latest_time_ms
-from headrace.record.batch import read_header
+from headrace.engine.publish import check_open
+from headrace.engine.sealed import KAFKA, append_run, checks_of
 from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_of
 from headrace.server.kafka.slot import Slot
@@ -38,8 +39,7 @@ from headrace.wire.kafka.produce_run import (
 )
 
 if TYPE_CHECKING:
-    from headrace.engine.broker import Broker
-    from headrace.engine.partition import Appended, Partition
+    from headrace.engine.partition import Partition
     from headrace.server.kafka.connection import Connection
     from headrace.server.metrics.counting import Traffic
     from headrace.server.service import Service
@@ -80,21 +80,24 @@ class RunTargets:
             if target is None:
                 return None
         settings = target.topic.settings
-        return settings.record_bytes_max, latest_time_ms(settings, self.now_ms), target
+        bytes_max = settings.record_bytes_max + KAFKA.slack_bytes
+        return bytes_max, latest_time_ms(settings, self.now_ms), target
 
     def _find(self, route: Route) -> _Target | None:
         topics = self._topics
         try:
             topic = topic_of(self._service, route.name, route.topic_id)
             partition = topics.partition(topic, route.index)
+            check_open(topic, letters=KAFKA.to_letters)
         except HeadraceError:
             return None
-        if topic.is_internal or not is_as_it_came(topic.settings):
+        if not is_as_it_came(topic.settings):
             return None
         if len(self._known) >= ROUTES_MAX:
             self._known.clear()
         traffic = self._service.counts.traffic(topic.name, "kafka")
-        target = _Target(topics.catalog, topic, partition, topics.checks_of(topic), traffic)
+        checks = checks_of(topics, topic, KAFKA)
+        target = _Target(topics.catalog, topic, partition, checks, traffic)
         self._known[route.middle] = target
         return target
 
@@ -117,16 +120,20 @@ def handle_run(
             return False, start
     if looked is None:
         return False, run.stop
-    commit = service.commit()
+    commit, broker = service.commit(), service.broker
     answers: list[Answer] = []
     # Of the parts that the ordinary way has something else to say to.
     refused: set[int] = set()
     for part, contents in zip(run.parts, looked, strict=True):
         target: _Target = part.target
         partition = target.partition
-        appended = _append(service.broker, partition, part.batches, contents, now_ms)
+        try:
+            appended = append_run(broker, partition, part.batches, contents, now_ms)
+        except HeadraceError:
+            appended = None
         answers.append(routes.answer(part.route, partition.log.start_offset))
-        if appended is None:
+        # The ordinary way answers each of several that are there already.
+        if appended is None or appended.duplicate:
             refused.add(len(answers) - 1)
         else:
             commit.data.append((partition, appended.next_offset))
@@ -196,22 +203,6 @@ def _look_into(run: Run) -> list[Found] | int | None:
             return None
         found.append(contents)
     return found
-
-
-def _append(
-    broker: Broker,
-    partition: Partition,
-    batches: bytearray | memoryview,
-    contents: Found,
-    now_ms: int,
-) -> Appended | None:
-    """None where the ordinary way has something else to say."""
-    try:
-        broker.check_space(len(batches))
-        appended = partition.append(batches, read_header(batches), now_ms, contents)
-    except (HeadraceError, OSError):
-        return None
-    return None if appended.duplicate else appended
 
 
 # The answers of a slot: from where to where in those of the run.

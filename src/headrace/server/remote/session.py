@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from headrace.calls import Face
-from headrace.calls.batches import Outcome
+from headrace.calls.batches import Unlooked
 from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.name_lists import distinct_topics
@@ -41,7 +41,7 @@ from headrace.engine.contents import Heavy
 from headrace.engine.leasing import check_lease
 from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
-from headrace.server.looking import look_into_rest, without_heavy
+from headrace.server.looking import Outcomes, begin_publishing
 from headrace.server.loop_calls import Calls, Watch
 from headrace.server.orphans import Orphans
 from headrace.server.pages import delayed_page, letters_page
@@ -188,12 +188,15 @@ class Session:
         return await transact(self._calls, publications, moves, acks)
 
     async def _publish_batches(self, batches: Sequence[PlacedBatch]) -> list[Stored]:
-        known = await self._calls.run(Face.look_into_batches, batches)
-        light = without_heavy(known)
-        if light is None or self._looking_first:
-            outcomes = await self._publish_in_order(batches, known)
-        else:
-            outcomes = await self._calls.run(Face.publish_batches, batches, light)
+        outcomes: Outcomes | None = None
+        heavy: Mapping[int, Heavy] = {}
+        if not self._looking_first:
+            try:
+                outcomes = await self._calls.run(Face.append_batches, batches)
+            except Unlooked as unlooked:
+                heavy = unlooked.heavy
+        if outcomes is None:
+            outcomes = await self._publish_in_order(batches, heavy)
         return [
             Stored(-1, False, refusal_of(each))
             if isinstance(each, HeadraceError)
@@ -202,16 +205,13 @@ class Session:
         ]
 
     async def _publish_in_order(
-        self, batches: Sequence[PlacedBatch], known: Sequence[Outcome | Heavy | None]
-    ) -> list[Published | HeadraceError]:
+        self, batches: Sequence[PlacedBatch], heavy: Mapping[int, Heavy]
+    ) -> Outcomes:
         """One call behind the other: a producer numbers its batches."""
         self._looking_first += 1
         try:
             async with self._order:
-                looked = await look_into_rest(self._service, known)
-                publishing = asyncio.ensure_future(
-                    self._calls.run(Face.publish_batches, batches, looked)
-                )
+                publishing = await begin_publishing(self._calls, batches, heavy)
         finally:
             self._looking_first -= 1
         return await publishing
