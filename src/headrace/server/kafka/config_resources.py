@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.core import limits
-from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, LimitExceeded
+from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
 from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.engine.coordinator.assignors import ASSIGNORS
 from headrace.engine.coordinator.share import ASSIGNOR as SHARE_ASSIGNOR
+from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.broker_configs import (
     BrokerConfigs,
     Levels,
@@ -73,7 +74,8 @@ def attempt(work: Callable[[], Answer]) -> tuple[Outcome, Answer | None]:
     except HeadraceError as error:
         return Outcome(code_of(error), str(error)), None
     except OSError as error:
-        return Outcome(code_of(DiskFull(str(error))), str(error)), None
+        told = disk_error(error)
+        return Outcome(code_of(told), str(told)), None
 
 
 class Named(Protocol):

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.limits import PARTITIONS_PER_TOPIC_MAX
 from headrace.core.wording import counted
 from headrace.engine.commit import Commit
+from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -89,5 +90,6 @@ async def _grow(
     except HeadraceError as error:
         return CreatePartitionsTopicResult(name, code_of(error), str(error))
     except OSError as error:
-        return CreatePartitionsTopicResult(name, code_of(DiskFull(str(error))), str(error))
+        told = disk_error(error)
+        return CreatePartitionsTopicResult(name, code_of(told), str(told))
     return CreatePartitionsTopicResult(name)

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from headrace.core.errors import DiskFull, HeadraceError, InvalidArgument, InvalidName
+from headrace.core.errors import HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.catalog import Topic
+from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import Entry, Given, InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call
@@ -117,7 +118,7 @@ def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Makin
             topic_id = made.id
     except (HeadraceError, OSError) as error:
         # A request of thousands of topics may be refused thousands of times.
-        reason = error if isinstance(error, HeadraceError) else DiskFull(str(error))
+        reason = error if isinstance(error, HeadraceError) else disk_error(error)
         reason.without_frames()
         if not validate_only:
             topics.note_refused(name, reason, service.clock.now_ms())
@@ -144,7 +145,8 @@ def _create_letters(call: Call, source: Topic) -> CreatableTopicResult:
     except HeadraceError as error:
         return _failed(name, code_of(error), str(error))
     except OSError as error:
-        return _failed(name, code_of(DiskFull(str(error))), str(error))
+        told = disk_error(error)
+        return _failed(name, code_of(told), str(told))
     return CreatableTopicResult(
         name, made.id, Error.NONE, None, Error.NONE, made.partitions, 1, _configs(made.settings, {})
     )

@@ -7,7 +7,8 @@ what is old there may still be the last word on its key.
 
 from __future__ import annotations
 
-from headrace.core.errors import DiskFull, HeadraceError
+from headrace.core.errors import HeadraceError
+from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import partition_of
@@ -55,5 +56,5 @@ def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteReco
     except HeadraceError as error:
         return DeleteRecordsPartitionResult(index, -1, code_of(error))
     except OSError as error:
-        return DeleteRecordsPartitionResult(index, -1, code_of(DiskFull(str(error))))
+        return DeleteRecordsPartitionResult(index, -1, code_of(disk_error(error)))
     return DeleteRecordsPartitionResult(index, start)

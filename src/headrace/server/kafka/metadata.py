@@ -24,10 +24,11 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from headrace.core.errors import DiskFull, HeadraceError, InvalidName, LimitExceeded, UnknownTopic
+from headrace.core.errors import HeadraceError, InvalidName, LimitExceeded, UnknownTopic
 from headrace.core.steps import Steps
 from headrace.core.values import check_name
 from headrace.engine.catalog import RESERVED_TOPICS, Topic
+from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.coordinator_topics import make_topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -154,7 +155,7 @@ def _find(
         except HeadraceError as error:
             return MetadataResponseTopic(code_of(error), name)
         except OSError as error:
-            return MetadataResponseTopic(code_of(DiskFull(str(error))), name)
+            return MetadataResponseTopic(code_of(disk_error(error)), name)
     return _describe(call, topic, request)
 
 
