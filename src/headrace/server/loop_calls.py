@@ -27,6 +27,7 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
+from headrace.core.errors import SyncFailed
 from headrace.core.name_lists import distinct_topics
 from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
@@ -89,6 +90,9 @@ class Calls:
             except _LookAgain:
                 await self._finish(turn)
                 continue
+            except SyncFailed as error:
+                self.service.on_sync_failed(error)
+                raise
             except OSError as error:
                 raise disk_error(error) from error
             await self._finish(turn)
@@ -115,6 +119,9 @@ class Calls:
                 except StopIteration as done:
                     answer: Answer = done.value
                     break
+                except SyncFailed as error:
+                    self.service.on_sync_failed(error)
+                    raise
                 except OSError as error:
                     raise disk_error(error) from error
                 if isinstance(begun, Commit):
@@ -314,6 +321,9 @@ class _LoopFace(Face):
 
     def _members_at_doors(self, group: str) -> list[GroupMember]:
         return self._service.members_at_doors(group)
+
+    def _on_sync_failed(self, error: SyncFailed) -> None:
+        self._service.on_sync_failed(error)
 
     def _notify_published(self) -> None:
         # Moving the high watermark wakes whoever waits for these partitions.

@@ -126,7 +126,7 @@ class LoopCommit:
         try:
             due = self._broker.begin_sync(dirty)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         files = [file for _, ticket in due.tickets for file in ticket.files]
         directories = {name for _, ticket in due.tickets for name in ticket.directories}
@@ -137,7 +137,7 @@ class LoopCommit:
 
     def _on_synced(self, due: Round, error: BaseException | None) -> None:
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         self._end_round()
         is_full = False
@@ -151,7 +151,7 @@ class LoopCommit:
                 isinstance(raised, OSError) and raised.errno in FULL
             )
             if not is_full:
-                self._fail(raised)
+                self.fail(raised)
                 return
         left = []
         for commit, future in self._waiting:
@@ -172,7 +172,8 @@ class LoopCommit:
         if ended is not None and not ended.done():
             ended.set_result(None)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Nothing is safe any more, and nothing more is synced."""
         if self.failed is not None:
             return
         self.failed = SyncFailed(

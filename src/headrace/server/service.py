@@ -22,6 +22,7 @@ from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
+from headrace.engine.disk_errors import WriteFailed
 from headrace.engine.partition import Partition
 from headrace.server.duties import LiveDuties
 from headrace.server.loop_commit import LoopCommit
@@ -104,6 +105,12 @@ class Service:
         self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self._on_failure)
         self.duties = LiveDuties(self)
+
+    def on_sync_failed(self, error: SyncFailed) -> None:
+        """A sync failed on the way of a call. The next one might succeed, and what the first
+        one lost would count as safe: so there is none."""
+        if not isinstance(error, WriteFailed):
+            self.commits.fail(error)
 
     def _on_failure(self, error: SyncFailed) -> None:
         log_event(self.logger, logging.CRITICAL, "sync failed", error=str(error))

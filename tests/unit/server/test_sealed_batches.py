@@ -23,9 +23,10 @@ from tests.unit.server.connected import (
 )
 from tests.unit.server.test_remote_session import Client
 
+from headrace.calls import Face
 from headrace.core.errors import CorruptLog, HeadraceError
 from headrace.core.settings import HOUR_MS
-from headrace.core.values import PlacedBatch
+from headrace.core.values import Outgoing, PlacedBatch
 from headrace.engine import contents, conversion
 from headrace.engine.broker import Broker
 from headrace.engine.partition import Partition
@@ -401,6 +402,36 @@ def test_what_the_disk_refuses_of_one_partition_is_told_of_that_one_alone(
         assert (await by_request(node, bytes(batch_of()))) == TAKEN
 
     connected.play(partial(Producing, disk), scenario)
+
+
+async def by_message(node: Producing, batch: bytes) -> Verdict:
+    """As HTTP publishes: the node makes the batch."""
+    message = Outgoing(batch, partition=0)
+    try:
+        await Calls(node.service).run(Face.publish, TOPIC, [message])
+    except HeadraceError as error:
+        return Verdict(error.code, str(error))
+    return TAKEN
+
+
+@pytest.mark.parametrize("way", [*BY_KAFKA, *BY_US, by_message])
+def test_a_sync_that_fails_while_something_is_appended_ends_the_node(way: Way) -> None:
+    """A new segment syncs the names of those before, whatever the topic's durability. The next
+    sync may succeed, and what the first one lost would count as safe."""
+    disk = FaultDisk()
+
+    async def scenario(node: Producing) -> None:
+        large = bytes(batch_of(value=bytes(1_000)))
+        assert (await by_request(node, large)) == TAKEN
+        disk.fail_syncs = True
+        verdict = await way(node, large)
+        disk.fail_syncs = False
+        assert verdict.code in (STORAGE, "sync-failed")
+        assert node.service.failed.done()
+        assert (await by_request(node, large)).code == STORAGE
+
+    settings: dict[str, Any] = {"durability": "os", "segment_bytes": 1_024}
+    connected.play(partial(Producing, disk, **settings), scenario)
 
 
 # What costs much.

@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from headrace.core.errors import HeadraceError, UnknownTopic
+from headrace.core.errors import HeadraceError, SyncFailed, UnknownTopic
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.contents import Heavy
@@ -250,6 +250,8 @@ def _append(
     try:
         taken = append(call.service.broker, checked, now_ms)
     except HeadraceError as error:
+        if isinstance(error, SyncFailed):
+            call.service.on_sync_failed(error)
         return PartitionProduceResponse(index, code_of(error), -1, error_message=str(error))
     partition = checked.partition
     commit.data.append((partition, taken.appended.next_offset))

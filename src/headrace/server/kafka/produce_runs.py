@@ -17,7 +17,7 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.engine.catalog import Catalog, Topic
 from headrace.engine.contents import Checks, Found, Heavy, Light, look_into
 from headrace.engine.conversion import is_as_it_came, latest_time_ms
@@ -129,7 +129,9 @@ def handle_run(
         partition = target.partition
         try:
             appended = append_run(broker, partition, part.batches, contents, now_ms)
-        except HeadraceError:
+        except HeadraceError as error:
+            if isinstance(error, SyncFailed):
+                service.on_sync_failed(error)
             appended = None
         answers.append(routes.answer(part.route, partition.log.start_offset))
         # The ordinary way answers each of several that are there already.
