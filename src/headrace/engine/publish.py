@@ -56,8 +56,11 @@ class Publisher:
         for number, message in enumerate(messages):
             index = self._choose(topic, message, sizes[number])
             chosen.setdefault(index, []).append(number)
+        partitions = {index: self._topics.partition(topic, index) for index in chosen}
+        for partition in partitions.values():
+            partition.check_leading()
         for index, numbers in chosen.items():
-            partition = self._topics.partition(topic, index)
+            partition = partitions[index]
             if topic.settings.dedup:
                 numbers = _drop_duplicates(partition, messages, numbers, published, now_ms)
             for piece in _pieces(numbers, sizes):

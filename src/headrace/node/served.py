@@ -92,7 +92,11 @@ class Embedded(Served):
             now_ms = self._see_to_duties(commit)
             try:
                 yield now_ms, commit
-            except (OSError, SyncFailed) as error:
+            except Exception as error:
+                # What it has written before it failed is there.
+                self._commits.note(commit)
+                if not isinstance(error, (OSError, SyncFailed)):
+                    raise
                 judged = self._commits.judge(error)
                 raise judged from judged.__cause__
             self._wait_for_moves(commit)

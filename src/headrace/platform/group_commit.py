@@ -122,7 +122,7 @@ class GroupCommit:
     def finish(self, commit: Commit) -> None:
         """Return when everything in the commit is safe. To be called with the
         lock held, and returns with it held; in between it is let go."""
-        self._note(commit)
+        self.note(commit)
         if self.failed is None and commit.is_done():
             return
         call = _Call(commit, None)
@@ -156,7 +156,8 @@ class GroupCommit:
         if call.is_leader:
             self._pass_on()
 
-    def _note(self, commit: Commit) -> None:
+    def note(self, commit: Commit) -> None:
+        """What it holds is synced with the next round, whether anybody waits for it or not."""
         commit.seal()
         for partition in commit.partitions():
             durability = partition.topic.settings.durability
@@ -190,8 +191,10 @@ class GroupCommit:
             assert call.work is not None
             try:
                 call.result = call.work(call.commit)
-                self._note(call.commit)
+                self.note(call.commit)
             except Exception as error:
+                # What it has written before it failed is there.
+                self.note(call.commit)
                 call.end(self.judge(error))
             except BaseException:
                 # The thread that leads was interrupted, not the one that called.

@@ -282,13 +282,22 @@ class _LoopFace(Face):
     def _writing(self) -> Iterator[tuple[int, Commit]]:
         self._check_writable()
         commit = self._broker.commit()
-        yield self.clock.now_ms(), commit
+        try:
+            yield self.clock.now_ms(), commit
+        except Exception:
+            self._service.finish_later(commit)
+            raise
         self._turn.commits.append(commit)
 
     def _write(self, work: Callable[[int, Commit], Answer], *, waits: bool = True) -> Answer:
         self._check_writable()
         commit = self._broker.commit()
-        answer = work(self.clock.now_ms(), commit)
+        try:
+            answer = work(self.clock.now_ms(), commit)
+        except Exception:
+            # What it has written before it failed is there, and nobody waits for it.
+            self._service.finish_later(commit)
+            raise
         self._turn.commits.append(commit)
         return answer
 
