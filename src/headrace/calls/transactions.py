@@ -29,6 +29,7 @@ from typing import NamedTuple
 from headrace.calls.served import Served
 from headrace.core import limits
 from headrace.core.errors import (
+    FencedLeader,
     FencedProducer,
     HeadraceError,
     InvalidArgument,
@@ -273,7 +274,8 @@ class TransactionCalls(Served):
         positions: dict[Place, Commitment | None] = {}
         for name, index, offset in move.positions:
             partition = broker.topics.partition(broker.topics.named(name), index)
-            if not 0 <= offset <= partition.high_watermark:
+            # Where another node leads, the log may be longer by now.
+            if offset < 0 or not (offset <= partition.high_watermark or partition.is_led_elsewhere):
                 raise InvalidArgument(
                     f"offset {offset} of {name}:{index} is outside of 0 to "
                     f"{partition.high_watermark}"
@@ -305,6 +307,8 @@ def _raise_first(outcomes: Sequence[HeadraceError | None]) -> None:
 
 
 def _refused(error: TransactionError) -> HeadraceError:
+    if error is TransactionError.NOT_COORDINATOR:
+        return FencedLeader("another node coordinates transactions now; try again")
     if error is TransactionError.PRODUCER_FENCED:
         return FencedProducer("the transaction was ended by somebody else; begin another one")
     return InvalidTransactionState(

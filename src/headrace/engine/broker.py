@@ -143,11 +143,12 @@ class Broker:
         self.topics.open_all(now_ms)
         self.cursors.load()
         self.transactions.load()
-        self.leading = Leading(self.topics, on_full)
+        self.leading = Leading(
+            self.topics, self.groups, self.moves, self.fates, self.transactions, self.cursors,
+            self.follower, on_full,
+        )  # fmt: skip
         if not read_only:
-            self.leading.begin(
-                self.groups, self.moves, self.fates, self.transactions, self.cursors, now_ms
-            )
+            self.leading.begin(now_ms)
 
     def commit(self) -> Commit:
         if self.leading.owed:
@@ -227,10 +228,10 @@ class Broker:
             self.cursors.forget_topic(each, now_ms)
             self.cursors.on_topic_changed(each)
         for partition in closing:
-            partition.resign()
+            partition.delete()
             self.follower.forget(partition)
         positions = self.topics.catalog.topics.get(CURSOR_TOPIC)
-        if positions is not None:
+        if positions is not None and not self.cursors.is_away:
             kept = self.topics.partition(positions, 0)
             commit.data.append((kept, kept.log.end_offset))
         return Deleted(gone, closing)
@@ -252,8 +253,10 @@ class Broker:
     def read(
         self, topic: Topic, index: int, offset: int, count_max: int, bytes_max: int
     ) -> tuple[list[StreamRecord], int]:
-        """Committed records from `offset` on, and the offset to go on from."""
+        """Committed records from `offset` on, and the offset to go on from. FencedLeader where
+        another node leads: it has what comes next."""
         partition = self.topics.partition(topic, index)
+        partition.check_here()
         partition.check_sound()
         end = partition.last_stable_offset
         found: list[StreamRecord] = []
@@ -282,6 +285,7 @@ class Broker:
     def status(self, message: MessageId, group: Group) -> MessageStatus:
         topic = self.topics.named(message.topic)
         partition = self.topics.partition(topic, message.partition)
+        partition.check_here()
         if partition.queues_stopped is not None:
             raise partition.queues_stopped.without_frames()
         view = partition.views.get(group.id)
@@ -311,6 +315,7 @@ class Broker:
     def cancel(self, message: MessageId, now_ms: int, commit: Commit) -> bool:
         topic = self.topics.named(message.topic)
         partition = self.topics.partition(topic, message.partition)
+        partition.check_here()
         if not cancel(partition, message.offset, now_ms):
             return False
         assert partition.state is not None
@@ -397,6 +402,7 @@ class Broker:
         kept = []
         for index, offsets in wanted.items():
             partition = self.topics.partition(letters, index)
+            partition.check_here()
             view = partition.views.get(keeper.id)
             if view is not None:
                 window = view.window
@@ -418,6 +424,8 @@ class Broker:
         self.space.keep()
         share_bytes = self.replay_share()
         for partition in list(self.topics):
+            if partition.is_led_elsewhere:
+                continue
             try:
                 with unless_full():
                     retain(partition, self.cursors, self.fates, now_ms)
@@ -438,6 +446,7 @@ class Broker:
 
     def delete_records(self, topic: Topic, index: int, before: int, now_ms: int) -> int:
         partition = self.topics.partition(topic, index)
+        partition.check_here()
         if not 0 <= before <= partition.high_watermark:
             raise InvalidArgument(
                 f"records can be deleted up to offset {partition.high_watermark}, not {before}"

@@ -1,23 +1,37 @@
-"""What has to be on disk before a call may be answered."""
+"""What has to be on disk before a call may be answered.
+
+    done       all of it is safe, or gone with its topic
+    failed     part of it never will be, as far as this node knows: it was written in a
+               reign that is over (`leadership`), so another node decides what becomes of it
+    neither    the disk is still at work
+
+Whoever drives it asks `is_done`, and where that is not so `failure`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+from headrace.core.errors import FencedLeader
+from headrace.engine.ending import Ending
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Move
 from headrace.engine.partition import Partition
-from headrace.engine.transactions import Ending
 
 
 class Commit:
     """Collected while a call is carried out; done when all of it is safe."""
 
-    __slots__ = ("_metadata", "_metadata_end", "data", "endings", "moves", "published", "state")
+    __slots__ = (
+        "_metadata", "_metadata_end", "_reign", "data", "endings", "moves", "published", "state",
+    )  # fmt: skip
 
     def __init__(self, metadata: Metadata) -> None:
+        """To be made before anything is written that it waits for."""
         self._metadata = metadata
         self._metadata_end = 0
+        # What is written from now on is written in this reign or an earlier one.
+        self._reign = metadata.reign
         self.data: list[tuple[Partition, int]] = []
         self.state: list[tuple[Partition, int]] = []
         self.moves: list[Move] = []
@@ -28,14 +42,21 @@ class Commit:
 
     def partitions(self) -> Collection[Partition]:
         """Each once."""
-        if len(self.data) == 1 and not self.state:
+        if len(self.data) == 1 and not self.state and not self.moves:
             return (self.data[0][0],)
         found = set()
         for partition, _ in self.data:
             found.add(partition)
         for partition, _ in self.state:
             found.add(partition)
+        for move in self.moves:
+            found.add(move.source)
         return found
+
+    def wait_for_moves(self, moves: Iterable[Move]) -> None:
+        """Also for those that others began. What becomes of them elsewhere, once another
+        node leads their source, is no failure of this call."""
+        self.moves += moves
 
     def seal(self) -> None:
         """Whatever the catalog said while the call ran has to last as well."""
@@ -43,17 +64,36 @@ class Commit:
 
     def is_done(self) -> bool:
         # In plain loops: it is asked several times for each call, and most have one entry.
-        # Of a partition without a leader nothing more will come: its topic is gone.
+        # Of a deleted partition nothing more will come. In a later reign than ours the offset
+        # may be that of something else.
+        reign = self._reign
         for partition, end in self.data:
-            if partition.high_watermark < end and partition.is_leader:
+            if (
+                partition.high_watermark < end or partition.reign > reign
+            ) and not partition.is_deleted:
                 return False
         for partition, end in self.state:
-            if partition.state_end < end and partition.is_leader:
+            if (partition.state_end < end or partition.reign > reign) and not partition.is_deleted:
                 return False
         for move in self.moves:
-            if not move.is_done and not move.is_blocked:
+            if not (move.is_done or move.is_blocked or move.is_lost):
                 return False
         for ending in self.endings:
-            if not ending.is_done and not ending.is_blocked:
+            if ending.is_lost or not (ending.is_done or ending.is_blocked):
                 return False
         return self._metadata.log.synced_end >= self._metadata_end
+
+    def failure(self) -> FencedLeader | None:
+        """Why it will never be done; None while it may be."""
+        for partition, _ in (*self.data, *self.state):
+            if partition.reign > self._reign and not partition.is_deleted:
+                return FencedLeader(
+                    f"this node lost the lead of {partition.topic.name}:{partition.index} before "
+                    "the call was safe there; whether it took effect is not known, so try again"
+                )
+        if any(ending.is_lost for ending in self.endings):
+            return FencedLeader(
+                "this node lost the lead of the transaction's coordinator before its end was "
+                "known to be safe; whether it was decided is not known, so try again"
+            )
+        return None

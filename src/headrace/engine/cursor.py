@@ -42,6 +42,7 @@ from headrace.engine.coordinator.stored import Unwritten
 from headrace.engine.memberships import Memberships, is_membership, membership_records
 from headrace.engine.partition import Partition
 from headrace.engine.records import iterate_batches
+from headrace.engine.stream_group import StreamGroup
 from headrace.engine.topics import Topics
 from headrace.record import (
     ControlKind,
@@ -113,33 +114,6 @@ def decode_cursor(record: Record) -> StoredCursor:
     return StoredCursor(group, (topic_id, index), None, name.decode())
 
 
-class StreamGroup:
-    """The members of one group and what each of them reads."""
-
-    def __init__(self) -> None:
-        self.generation = 0
-        self.members: dict[str, tuple[str, ...]] = {}
-        # Where a member wants to begin when there is no position.
-        self.resets: dict[str, OffsetReset] = {}
-        self.assigned: dict[str, list[tuple[str, int]]] = {}
-
-    def share(self, counts: Mapping[str, int]) -> None:
-        """Range assignment: of each topic, every member that wants it gets a
-        contiguous piece."""
-        self.generation += 1
-        self.assigned = {member: [] for member in self.members}
-        for topic, count in counts.items():
-            wanting = sorted(m for m, topics in self.members.items() if topic in topics)
-            if not wanting:
-                continue
-            size, extra = divmod(count, len(wanting))
-            first = 0
-            for number, member in enumerate(wanting):
-                last = first + size + (number < extra)
-                self.assigned[member] += [(topic, index) for index in range(first, last)]
-                first = last
-
-
 class Cursors:
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -207,6 +181,25 @@ class Cursors:
     def _partition(self) -> Partition | None:
         topic = self._topics.catalog.topics.get(CURSOR_TOPIC)
         return None if topic is None else self._topics.partitions(topic)[0]
+
+    # Leadership.
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another node leads the topic: it writes positions, and has the latest."""
+        partition = self._partition()
+        return partition is not None and partition.is_led_elsewhere
+
+    def on_led_again(self, partition: Partition) -> None:
+        """If it is that of the positions: what was not safe when it was lost counts if it is
+        there still."""
+        if partition is self._partition():
+            self._table, self._waiting, self._undecided = {}, [], {}
+            self._unstable.clear()
+            # Members are known to whoever coordinates them, and not found as at a start.
+            found, self.memberships = self.memberships, Memberships()
+            self.load()
+            self.memberships = found
 
     def _apply(self, position: _Position) -> None:
         _, group, place, cursor, producer_id = position
@@ -408,6 +401,8 @@ class Cursors:
 
     def forget_topic(self, topic: Topic, now_ms: int) -> None:
         """Forget all positions in a topic that is in the catalog no longer."""
+        if self.is_away:
+            return  # Its leader does, when it hears of the deletion.
         for group, table in list(self._table.items()):
             places = [place for place in table if place[0] == topic.id]
             if places:

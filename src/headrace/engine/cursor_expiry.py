@@ -38,6 +38,8 @@ class CursorExpiry:
         """To be called now and then, with the groups that have members elsewhere. What
         has to be synced, if anything was written: until then nothing is forgotten."""
         cursors = self._cursors
+        if cursors.is_away:
+            return None
         idle = sorted(
             name for name in cursors.groups() if name not in active and not cursors.members(name)
         )

@@ -30,9 +30,11 @@ class Fates:
     def tick(
         self, partitions: Sequence[Partition], now_ms: int, commit: Commit | None = None
     ) -> None:
-        """Whatever time alone brings: ends of delays, leases, lives."""
+        """Whatever time alone brings: ends of delays, leases, lives. Where another node leads,
+        it passes there."""
         for partition in partitions:
-            self._pass(partition, partition.views.values(), now_ms, commit)
+            if not partition.is_led_elsewhere:
+                self._pass(partition, partition.views.values(), now_ms, commit)
 
     def tick_for(self, views: Iterable[tuple[Partition, QueueView]], now_ms: int) -> None:
         """As `tick`, for a group that is about to do something here. Thousands of others may

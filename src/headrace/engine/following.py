@@ -44,7 +44,8 @@ class Follower:
         # Partitions whose state log waits to be cut, in the order in which they came.
         self.due: dict[Partition, None] = {}
         self.on_due: Callable[[], None] | None = None
-        self._current: tuple[Partition, Steps] | None = None
+        # With the reign in which its steps began.
+        self._current: tuple[Partition, int, Steps] | None = None
         self._done: int | None = None
         self._rest_until_ms = 0
 
@@ -56,6 +57,8 @@ class Follower:
                 self.on_due()
 
     def forget(self, partition: Partition) -> None:
+        """It is not for us to carry: it was carried, it is gone, or another node leads it.
+        If it is led here again, what was not carried is found in its state log."""
         self.due.pop(partition, None)
 
     def steps(self, partition: Partition, now_ms: int) -> Steps:
@@ -110,17 +113,20 @@ class Follower:
 
     def advance(self, now_ms: int, most_bytes: int) -> None:
         """One step, at once. SyncFailed is for the caller to judge; other failures are
-        nobody's business but ours, and it is tried again later."""
+        nobody's business but ours, and it is tried again later. A partition that is not led
+        here any more is left to its leader."""
         if self._current is None:
             if not self.due or now_ms < self._rest_until_ms:
                 return
             partition = next(iter(self.due))
-            self._current, self._done = (partition, self.steps(partition, now_ms)), None
-        partition, steps = self._current
-        if not partition.is_leader:
-            # Its topic was deleted meanwhile.
+            steps = self.steps(partition, now_ms)
+            self._current, self._done = (partition, partition.reign, steps), None
+        partition, reign, steps = self._current
+        if partition.reign != reign:
+            # What these steps have seen may have been cut. Led anew, it begins anew.
             self._drop()
-            self.forget(partition)
+            if not partition.is_leader:
+                self.forget(partition)
             return
         try:
             self._done = steps.send(self._done)(most_bytes)
@@ -135,5 +141,5 @@ class Follower:
 
     def _drop(self) -> None:
         if self._current is not None:
-            self._current[1].close()
+            self._current[2].close()
             self._current = None

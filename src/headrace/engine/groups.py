@@ -175,6 +175,7 @@ class Groups:
             partition.topic.settings.ordering != "key"
             or group.id in partition.views
             or partition.is_stopped
+            or partition.is_led_elsewhere
             or start >= partition.high_watermark
         ):
             return None
@@ -206,8 +207,13 @@ class Groups:
         commit: Commit,
         opening: ViewOpening | None = None,
     ) -> None:
-        # Where it is stopped, a start after its repair opens what is missing.
-        if group.id not in partition.views and not partition.is_stopped:
+        # Where it is stopped, a start after its repair opens what is missing; where another
+        # node leads, that node does.
+        if (
+            group.id not in partition.views
+            and not partition.is_stopped
+            and not partition.is_led_elsewhere
+        ):
             start = _start_for(group, partition, now_ms)
             prepared = None if opening is None else opening.result(group, start)
             view = prepared or new_view(partition, group, start)
@@ -227,7 +233,7 @@ class Groups:
 
     def delete(self, group: Group, now_ms: int, commit: Commit) -> None:
         self._topics.change([GroupDeleted(group.id)], now_ms)
-        for partition, _ in self.views(group):
+        for partition, _ in self._led(self.views(group)):
             partition.close_view(group.id, now_ms)
             assert partition.state is not None
             commit.state.append((partition, partition.state.log.end_offset))
@@ -237,6 +243,7 @@ class Groups:
         self, group: Group, partition: Partition, start: int, now_ms: int, commit: Commit
     ) -> None:
         """Read a partition from here on, whatever became of its messages before."""
+        partition.check_here()
         _check_settled(partition, partition.views.get(group.id))
         partition.close_view(group.id, now_ms)
         partition.open_view(new_view(partition, group, start), start, now_ms)
@@ -247,7 +254,7 @@ class Groups:
         """Read this topic no more, and forget how far the group was."""
         # The views first: one that nobody subscribes to would keep its messages
         # forever, the other way round a restart only opens it anew.
-        views = self.views(group, [topic])
+        views = self._led(self.views(group, [topic]))
         for partition, view in views:
             _check_settled(partition, view)
         for partition, _ in views:
@@ -270,6 +277,11 @@ class Groups:
             if group.id in partition.views
         ]
 
+    @staticmethod
+    def _led(views: list[tuple[Partition, QueueView]]) -> list[tuple[Partition, QueueView]]:
+        """Those that are ours to close. Where another node leads, that node does."""
+        return [pair for pair in views if not pair[0].is_led_elsewhere]
+
     def check_queues(self, group: Group, topics: Sequence[Topic] | None = None) -> None:
         """Raise why queues are stopped that this group reads: numbers without them would
         look as if everything were done."""
@@ -288,7 +300,10 @@ class Groups:
         if (
             group is None
             or letters.id not in group.topics
-            or any(group.id not in each.views for each in self._topics.partitions(letters))
+            or any(
+                group.id not in each.views and not each.is_led_elsewhere
+                for each in self._topics.partitions(letters)
+            )
         ):
             commit = Commit(self._topics.metadata)
             self.open(DEAD_LETTER_GROUP, [letters], {}, now_ms, commit, internal=True)
@@ -303,6 +318,12 @@ class Groups:
             for topic_id in group.topics & catalog.topics_by_id.keys():
                 partitions = self._topics.partitions(catalog.topics_by_id[topic_id])
                 self.open_views(group, partitions, now_ms, Commit(self._topics.metadata))
+
+    def open_missing_views_of(self, partition: Partition, now_ms: int) -> None:
+        """As `open_missing_views`, where another node led while groups came."""
+        for group in self._topics.catalog.groups.values():
+            if partition.topic.id in group.topics:
+                self.open_views(group, [partition], now_ms, Commit(self._topics.metadata))
 
     def is_ordered(self, group: Group) -> bool:
         """Whether messages of this group wait for each other."""

@@ -1,9 +1,15 @@
-"""Leading: this process takes every partition of a directory that it has opened.
+"""Leading: this process takes every partition of a directory that it has opened, gives up
+those that another node is to lead, and takes them back.
 
 It writes a little: the epoch, the ends of leases that nobody can hold any more, what a
 crash left half done. A full disk has room for none of it, and a directory that does not
 open can neither be read nor be acked empty. So what finds no room is owed, and nothing is
 published before it is done; leases that could not be ended run out by themselves.
+
+    resign     from here on nothing is written, and nothing more is confirmed. Calls that wait
+               fail (`commit`), and what waits for messages looks again
+    lead       the logs are what the nodes before have agreed on: all that is said about them
+               is read again, as at open, and what they left half done goes on
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from headrace.core.errors import DiskFull
 from headrace.engine.catalog import EpochBegan
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
+from headrace.engine.following import Follower
 from headrace.engine.groups import Groups
 from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
@@ -39,21 +46,31 @@ def unless_full() -> Iterator[None]:
 
 
 class Leading:
-    def __init__(self, topics: Topics, on_full: Callable[[], bool]) -> None:
-        self._topics = topics
-        self._on_full = on_full
-        # What is still to be done, in this order. Each may be done more than once.
-        self.owed: deque[Callable[[], None]] = deque()
-
-    def begin(
+    def __init__(
         self,
+        topics: Topics,
         groups: Groups,
         moves: Moves,
         fates: Fates,
         transactions: Transactions,
         cursors: Cursors,
-        now_ms: int,
+        follower: Follower,
+        on_full: Callable[[], bool],
     ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._moves = moves
+        self._fates = fates
+        self._transactions = transactions
+        self._cursors = cursors
+        self._follower = follower
+        self._on_full = on_full
+        # What is still to be done, in this order. Each may be done more than once.
+        self.owed: deque[Callable[[], None]] = deque()
+        # Told of each partition whose lead was given up or taken, for whoever waits there.
+        self.on_changed: Callable[[Partition], None] = lambda partition: None
+
+    def begin(self, now_ms: int) -> None:
         """Take the leadership of every partition, in a new epoch."""
         epoch = self._topics.catalog.epoch + 1
         self.owed.append(partial(self._write_epoch, epoch, now_ms))
@@ -66,15 +83,45 @@ class Leading:
             spent = partition.become_leader(epoch, now_ms, end_leases=True)
             for group_id, offsets in spent.items():
                 exhausted.append((partition, partition.views[group_id], offsets))
-            moves.resume([partition])
-        self.owed.append(partial(transactions.resume, now_ms))
-        self.owed.append(partial(_take_back, cursors, now_ms))
-        self.owed.append(partial(groups.open_missing_views, now_ms))
+            self._moves.resume([partition])
+        self.owed.append(partial(self._transactions.resume, now_ms))
+        self.owed.append(partial(_take_back, self._cursors, now_ms))
+        self.owed.append(partial(self._groups.open_missing_views, now_ms))
         self.catch_up()
         for partition, view, offsets in exhausted:
             # Else their leases run out, and they are given up then.
             with unless_full():
-                fates.give_up(partition, view, offsets, "max-attempts", now_ms)
+                self._fates.give_up(partition, view, offsets, "max-attempts", now_ms)
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads this partition from now on."""
+        partition.resign()
+        self._moves.on_resigned(partition)
+        self._transactions.on_resigned(partition)
+        self._follower.forget(partition)
+        self.on_changed(partition)
+
+    def lead(self, partition: Partition, epoch: int, now_ms: int) -> set[Partition]:
+        """Lead a partition that another node led, in a later epoch. Returns what is to be
+        synced: a round for these takes up what the nodes before have left undone."""
+        if partition.is_leader:
+            # Elected again: nobody else has written meanwhile.
+            partition.become_leader(epoch, now_ms, end_leases=False, reign=partition.reign)
+            return set()
+        metadata = self._topics.metadata
+        was_led_elsewhere = partition.is_led_elsewhere
+        partition.become_leader(epoch, now_ms, end_leases=False, reign=metadata.reign + 1)
+        metadata.reign += 1
+        if was_led_elsewhere:
+            partition.load(metadata.catalog.groups_by_id, now_ms)
+        if partition.stopped is None:
+            self._cursors.on_led_again(partition)
+            self._transactions.on_led_again(partition)
+            self._moves.resume([partition])
+            with unless_full():
+                self._groups.open_missing_views_of(partition, now_ms)
+        self.on_changed(partition)
+        return {partition} | self._transactions.advance(now_ms)
 
     def catch_up(self) -> None:
         """Do what there is room for."""

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from headrace.core.errors import DiskFull
+from headrace.engine import state as events
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, runs_of
 from headrace.record import Record, read_attributes
+
+if TYPE_CHECKING:
+    from headrace.engine.partition import Partition
+
+
+def end_leases(partition: Partition, now_ms: int) -> dict[int, list[int]]:
+    """What was leased is ready again; what is out of attempts is returned by group."""
+    exhausted: dict[int, list[int]] = {}
+    for view in partition.views.values():
+        again, spent = divide_leased(view, partition.read)
+        if again:
+            event = events.LeaseEnded(view.group_id, now_ms, runs_of(again))
+            # On a full disk they run out by themselves.
+            with contextlib.suppress(DiskFull):
+                partition.write(view, event, now_ms, wait=False)
+        if spent:
+            exhausted[view.group_id] = spent
+    return exhausted
 
 
 def divide_leased(

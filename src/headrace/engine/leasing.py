@@ -68,8 +68,9 @@ class Leasing:
     ) -> list[Delivery]:
         """Up to `count` messages, the most urgent first, and up to LEASE_BYTES_MAX of
         them, as far as LEASE_OPENED_BYTES_MAX goes. They are written down as leased
-        before they are handed out, and that is not waited for."""
-        views = [pair for pair in self._groups.views(group, topics) if pair[0].stopped is None]
+        before they are handed out, and that is not waited for. FencedLeader when other nodes
+        lead all that there is."""
+        views = self.led_views(group, topics)
         self._fates.tick_for(views, now_ms)
         serving = self._groups.serving(group)
         self._groups.readers.note(group.name, now_ms)
@@ -100,6 +101,15 @@ class Leasing:
         if deliveries:
             serving.consumers.on_leased(consumer, lambda: self._groups.holders(group, now_ms))
         return deliveries
+
+    def led_views(self, group: Group, topics: Sequence[Topic]) -> list[tuple[Partition, QueueView]]:
+        """Of the partitions that messages can be had of here."""
+        views = self._groups.views(group, topics)
+        found = [each for each in views if each[0].stopped is None and each[0].is_leader]
+        if not found:
+            for partition, _ in views:
+                partition.check_here()
+        return found
 
     def within_cap(self, group: Group, consumer: str, count: int) -> int:
         cap = group.settings.leases_per_consumer_max

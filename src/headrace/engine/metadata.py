@@ -34,6 +34,8 @@ class Metadata:
             read_only=read_only,
         )  # fmt: skip
         self.catalog = Catalog()
+        # The number of the last reign that began here after another node's (`leadership`).
+        self.reign = 0
         # Topics whose deletion is on record: their files may still be there.
         self.deleted: set[bytes] = set()
         self._snapshot: tuple[int, int] | None = None

@@ -60,11 +60,16 @@ class Move:
         self.left: Runs = event.runs
         self.target: Partition | None = None
         self.copied_end: int | None = None
+        # None of its copies lies below, in the target that was intended.
+        self.copies_from = event.target_end
         # As `copied_end`, of the target's state log, for a redrive in place.
         self.revived_end = 0
         self.is_done = False
-        # The disk is full; the intent lasts, and the copy is tried again later.
+        # The disk is full, or another node leads the target; the intent lasts, and the copy
+        # is tried again later.
         self.is_blocked = False
+        # Another node leads the source: it finds the intent in the state log, and goes on.
+        self.is_lost = False
         # After a restart the copies, or some of them, may be there already.
         self.is_resumed = False
         # Whether that is known: they are taken off `left`.
@@ -88,6 +93,13 @@ class Move:
     @property
     def waits_for_search(self) -> bool:
         return self.is_resumed and not self.is_looked_for and not self.event.in_place
+
+    def begin_again(self) -> None:
+        """What was copied or revived may be there or not."""
+        self.left = self.event.runs
+        self.target = self.copied_end = None
+        self.revived_end = 0
+        self.is_resumed, self.is_looked_for = True, False
 
 
 class Moves:
@@ -261,12 +273,12 @@ class Moves:
                     for move in self._sought.pop(way):
                         move.is_looked_for = True
                     continue
-            if target is None or target.stopped is not None:
+            if target is None or not _can_take(target):
                 for move in moves:
                     move.is_blocked = True
                 continue
             is_same = target.topic.id == moves[0].event.target_topic
-            start = min(move.event.target_end for move in moves) if is_same else 0
+            start = min(move.copies_from for move in moves) if is_same else 0
             return way, Copies(target, start, [move.key for move in moves])
         return None
 
@@ -284,6 +296,26 @@ class Moves:
                 move.is_done = True
         self._active = [move for move in self._active if not move.is_done]
 
+    def on_resigned(self, partition: Partition) -> None:
+        """Another node leads a partition from now on. Moves from there are that node's; of
+        those to there nothing that was copied is known to last, so it is looked for."""
+        # A search that is under way begins anew: what it knows may be about either.
+        self._search = None
+        for way in [way for way in self._sought if way[0] is partition]:
+            del self._sought[way]
+        place = partition.topic.id, partition.index
+        for move in self._active:
+            if (move.event.target_topic, move.event.target_partition) == place:
+                # What is not confirmed may be cut off, and copies may take its place.
+                move.copies_from = min(move.copies_from, partition.high_watermark)
+            if move.source is partition:
+                move.is_lost = True
+            elif move.target is partition and not move.is_done:
+                move.begin_again()
+                if move.waits_for_search:
+                    self._sought.setdefault(move.way, []).append(move)
+        self._active = [move for move in self._active if not move.is_lost]
+
     def _copy(self, move: Move, piece: Piece, dirty: set[Partition], now_ms: int) -> bool:
         """Copy a part of it, or all; whether it went on."""
         event = move.event
@@ -296,7 +328,7 @@ class Moves:
             move.source.write_all([(move.view, stays), (move.view, ended)], now_ms, wait=False)
             move.is_done = True
             return True
-        if target.stopped is not None:
+        if not _can_take(target):
             # They wait, as do those who were to be given up since.
             move.is_blocked = True
             return False
@@ -433,6 +465,10 @@ class Moves:
         # Not waited for: if it is lost, a recovery finds the copies.
         move.source.write(move.view, done, now_ms, wait=False)
         move.is_done = True
+
+
+def _can_take(target: Partition) -> bool:
+    return target.stopped is None and not target.is_led_elsewhere
 
 
 def _go_over(move: Move, gone: Runs) -> None:

@@ -5,10 +5,10 @@
     sidecar      their queue attributes           <partition>/attributes/
 
 It is driven by leadership: `become_leader`, `append`, `on_synced`, `truncate_to`,
-`resign`. Three numbers say how far it is: the log's end, its synced end, and the
-high watermark, above which nothing is readable or leasable. Alone, the high
-watermark is the synced end, or the log's end where the topic's durability does
-not wait for the disk.
+`resign` (see `leadership`). Three numbers say how far it is: the log's end, its synced
+end, and the high watermark, above which nothing is readable or leasable. Alone, the high
+watermark is the synced end, or the log's end where the topic's durability does not wait
+for the disk. Where another node leads, it stays where it was.
 
 Order of effects: validate, append, sync, then apply and answer.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from headrace.core.errors import CorruptLog, DiskFull, FencedLeader
+from headrace.core.errors import CorruptLog, DiskFull
 from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.arrivals import Arrivals
@@ -30,17 +30,18 @@ from headrace.engine.contents import Contents, Found, known_of
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import check_readable, find_duplicate, load_window, remember_ids
 from headrace.engine.held_acks import decide_held
-from headrace.engine.lease_end import divide_leased
+from headrace.engine.leadership import Leadership
+from headrace.engine.lease_end import end_leases as end_all_leases
 from headrace.engine.loading import load_queues
 from headrace.engine.opening import open_messages
+from headrace.engine.outlived import divide_outlived
 from headrace.engine.producer import OpenTransaction, ProducerState
 from headrace.engine.queue import QueueView
 from headrace.engine.records import RecordReader
-from headrace.engine.runs import Runs, below, runs_of
+from headrace.engine.runs import Runs, below
 from headrace.engine.scan import Scan
 from headrace.engine.scanner import Scanner
 from headrace.engine.snapshot import parts_of
-from headrace.engine.soundness import Soundness
 from headrace.engine.stability import Stability
 from headrace.engine.state_log import StateLog, Waiting
 from headrace.log import AbortedTransaction, Log, LogSettings
@@ -56,7 +57,7 @@ class Appended(NamedTuple):
     state_end: int = 0
 
 
-class Partition(Soundness):
+class Partition(Leadership):
     def __init__(
         self,
         disk: Disk,
@@ -73,8 +74,6 @@ class Partition(Soundness):
         self.topic = topic
         self.index = index
         self.path = f"{topic.folder}/{index}"
-        self.epoch = 0
-        self.is_leader = False
         opened = open_messages(disk, topic, index, self.path, now_ms, read_only=read_only)
         self.log = opened.log
         # Damaged files are left as they are.
@@ -112,35 +111,38 @@ class Partition(Soundness):
             view.forget_below(self.log.start_offset)
         self._load_due()
 
-    def become_leader(self, epoch: int, now_ms: int, *, end_leases: bool) -> dict[int, list[int]]:
-        """Take appends in this epoch. With `end_leases` nobody can still hold
-        what was leased before: it is ready again, and what is out of attempts is
-        returned by group, for the broker to move."""
-        if epoch < self.epoch:
-            raise FencedLeader(f"{self.path} is in epoch {self.epoch} already")
-        self.epoch = epoch
-        self.is_leader = True
-        if not end_leases:
-            return {}
+    def become_leader(
+        self, epoch: int, now_ms: int, *, end_leases: bool, reign: int = 0
+    ) -> dict[int, list[int]]:
+        """Take appends in this epoch. With `end_leases` nobody can still hold what was leased
+        before: it is ready again, and what is out of attempts is returned by group, for the
+        broker to move. Behind another node's reign leases stand, and `load` comes next."""
         try:
-            return self._end_leases(now_ms)
+            if self.begin_reign(epoch, reign):
+                self._read_again(now_ms)
+            elif end_leases:
+                return end_all_leases(self, now_ms)
         except CorruptLog as error:
-            # They run out by themselves, and nobody is given them meanwhile.
+            # Leases run out by themselves, and nobody is given them meanwhile.
             self.stop(error)
-            return {}
+        return {}
 
-    def _end_leases(self, now_ms: int) -> dict[int, list[int]]:
-        exhausted: dict[int, list[int]] = {}
-        for view in self.views.values():
-            again, spent = divide_leased(view, self.read)
-            if again:
-                event = events.LeaseEnded(view.group_id, now_ms, runs_of(again))
-                # On a full disk they run out by themselves.
-                with contextlib.suppress(DiskFull):
-                    self.write(view, event, now_ms, wait=False)
-            if spent:
-                exhausted[view.group_id] = spent
-        return exhausted
+    def _read_again(self, now_ms: int) -> None:
+        """The messages, as when they are opened: another node has written them meanwhile."""
+        log = self.log
+        log.sync_now()
+        self.records.forget()
+        self.views, self._outlived = {}, set()
+        if self.scanner is not None:
+            self.scanner.close()
+            self.scanner = None
+        self._stability = Stability(log, self._producer_note.load())
+        self.dedup = load_window(log, self.topic.settings, now_ms)
+        self._opened = now_ms, log.end_offset
+        self.arrivals = Arrivals(log.end_offset, now_ms)
+        self.high_watermark = max(self.high_watermark, self._safe_end())
+        if self.state is not None:
+            self._adopt_state(self.state.log)
 
     def making_room(self, act: Callable[[], object]) -> None:
         """Do what makes room on the disk, which takes some itself: on a full one that of
@@ -152,15 +154,18 @@ class Partition(Soundness):
                 raise
             act()
 
-    def resign(self) -> None:
-        self.is_leader = False
-
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop everything at and above `offset`, which no leader has confirmed."""
+        """Drop everything at and above `offset`, which no leader has confirmed. Where another
+        node leads, what is said about the rest is its business."""
+        self._producer_note.cut(offset)
         self.log.truncate_to(offset)
         end = self.log.end_offset
         self.high_watermark = min(self.high_watermark, end)
         self.records.forget()
+        if self.is_led_elsewhere:
+            if self.scanner is not None:
+                self.scanner.on_truncated()
+            return
         self._stability.truncate_to(end, self._producer_note.load())
         if self.dedup is not None:
             self.dedup.truncate_to(end)
@@ -214,11 +219,6 @@ class Partition(Soundness):
             remember_ids(self.dedup, self._stability, batch, header, contents)
         if self.scanner is not None:
             self.scanner.scan(batch, header, contents)
-
-    def check_leading(self) -> None:
-        if not self.is_leader:
-            raise FencedLeader(f"{self.path} has no leader here")
-        self.check_sound()
 
     # Transactions.
 
@@ -288,7 +288,9 @@ class Partition(Soundness):
             self.scanner.show(self.views.values(), end, stable, now_ms)
 
     def on_synced(self, now_ms: int) -> None:
-        """Some of the partition's files were synced."""
+        """Some of the partition's files were synced. Its leader says what counts."""
+        if self.is_led_elsewhere:
+            return
         self._advance(now_ms)
         state = self.state
         if state is not None:
@@ -352,6 +354,7 @@ class Partition(Soundness):
         self._load_due()
 
     def close_view(self, group_id: int, now_ms: int) -> None:
+        self.check_here()
         if self.views.pop(group_id, None) is not None and self.state is not None:
             self.state.waiting = deque(
                 waiting for waiting in self.state.waiting if waiting.view.group_id != group_id
@@ -360,24 +363,29 @@ class Partition(Soundness):
 
     def snapshot(self, now_ms: int, *, force: bool = False) -> None:
         """Write the whole state down when enough has changed since the last time."""
-        if self.state is not None and (force or self.state.is_snapshot_due()):
+        if self.state is None or self.is_led_elsewhere:
+            return
+        if force or self.state.is_snapshot_due():
             parts = parts_of(self.views.values(), self.scanner, now_ms)
             self.state.write_snapshot(parts, self.epoch, now_ms)
 
     def open_state(self, now_ms: int) -> StateLog:
-        """The state log; made now if nobody needed one before."""
+        """The state log, to be written to; made now if nobody needed one before."""
+        if self.is_led_elsewhere:
+            raise self.not_led()
         if self.queues_stopped is not None:
             raise self.queues_stopped.without_frames()
         if self.state is None:
             log = Log.open(
-                self.disk,
-                f"{self.path}/state",
-                LogSettings(retention_ms=None),
-                now_ms,
+                self.disk, f"{self.path}/state", LogSettings(retention_ms=None), now_ms,
                 read_only=self.read_only,
-            )
-            self.state = StateLog(log, self._on_full, lambda: self.log.end_offset)
-            self.state.is_followed = self._is_traced
+            )  # fmt: skip
+            return self._adopt_state(log)
+        return self.state
+
+    def _adopt_state(self, log: Log) -> StateLog:
+        self.state = StateLog(log, self._on_full, lambda: self.log.end_offset)
+        self.state.is_followed = self._is_traced
         return self.state
 
     @property
@@ -401,15 +409,8 @@ class Partition(Soundness):
         """The offsets, by group, whose TTL is over and that nobody holds."""
         if not self._outlived:
             return {}
-        found = {group: view.expirable(self._outlived) for group, view in self.views.items()}
-        # What is under lease may still be done; if it comes back, it has ended.
-        # What waits for a transaction to end has not been seen.
-        held = (
-            view.held_in(self._outlived) | {o for o in self._outlived if o >= view.window.end}
-            for view in self.views.values()
-        )
-        self._outlived = set().union(*held)
-        return {group: offsets for group, offsets in found.items() if offsets}
+        found, self._outlived = divide_outlived(self.views, self._outlived)
+        return found
 
     def next_due_ms(self, group_id: int) -> int | None:
         """When time alone may make something ready for this group."""
@@ -487,7 +488,7 @@ class Partition(Soundness):
         self.records.forget()
 
     def close(self) -> None:
-        if not self.read_only:
+        if not self.read_only and not self.is_led_elsewhere:
             if self.scanner is not None:
                 self.scanner.close()
             self._producer_note.write(self.producers)

@@ -87,6 +87,15 @@ class ProducerNote:
         except HeadraceError:
             return nothing
 
+    def cut(self, end: int) -> None:
+        """The log is about to be cut here: a note of what lies behind would be taken for one
+        of what comes in its place."""
+        with contextlib.suppress(FileNotFoundError):
+            with contextlib.closing(self._disk.open(self._path, read_only=True)) as file:
+                content = file.read(_HEAD.size, 0)
+            if len(content) < _HEAD.size or _HEAD.unpack(content)[1] > end:
+                self._disk.remove(self._path)
+
     def write_if_due(self, producers: ProducerState) -> None:
         if self._log.size_bytes - self._noted_bytes >= NOTE_BYTES:
             self.write(producers)

@@ -52,10 +52,13 @@ def redrive(
     taken: Taken = {}
     begin = partial(_begin, topics, moves, topic, commit=commit, now_ms=now_ms)
     for partition, view, offsets in kept:
-        left = runs_of(sorted(offsets))
-        while left and partition.is_leader:
+        left, reign = runs_of(sorted(offsets)), partition.reign
+        while left:
             if total.matched:
                 yield None if dry_run else commit
+            if partition.is_deleted:
+                break
+            partition.check_reign(reign)
             # Others may have redriven or purged some of them meanwhile.
             left = runs_of(offset for offset in offsets_of(left) if view.is_in(offset, READY))
             records, gone = Piece().read(partition, left)

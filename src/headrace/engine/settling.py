@@ -189,12 +189,14 @@ class Settling:
         for (topic_id, index), wanted in places.items():
             partition = self._topics.find(topic_id, index)
             view = None if partition is None else partition.views.get(group.id)
-            if partition is None or view is None:
+            if partition is None or view is None or partition.is_led_elsewhere:
                 wrong: HeadraceError = InvalidReceipt(
                     "the receipt is of a topic that is gone or that this group does not read"
                 )
                 if partition is not None and partition.queues_stopped is not None:
                     wrong = partition.queues_stopped
+                if partition is not None and partition.is_led_elsewhere:
+                    wrong = partition.not_led()
                 for first, last in wanted:
                     outcomes[first:last] = [wrong] * (last - first)
                 continue

@@ -26,7 +26,7 @@ from itertools import groupby, takewhile
 from typing import Final, NamedTuple
 
 from headrace.core import limits
-from headrace.core.errors import CorruptLog, InvalidArgument, StaleReceipt
+from headrace.core.errors import CorruptLog, HeadraceError, InvalidArgument, StaleReceipt
 from headrace.core.ports import Buffer, Entropy
 from headrace.engine import state as events
 from headrace.engine import statistics
@@ -58,12 +58,13 @@ Change = tuple[QueueView, events.MessageEvent]
 
 class Acquired(NamedTuple):
     """Ranges of one partition that a member now holds, (start, end, deliveries),
-    and batches that hold their records; or why there are none."""
+    and batches that hold their records; or why there are none: they cannot be read, or
+    another node leads the partition."""
 
     partition: Partition
     ranges: list[Range]
     batches: list[Buffer]
-    error: CorruptLog | None = None
+    error: HeadraceError | None = None
 
 
 class Acknowledgement(NamedTuple):
@@ -105,8 +106,9 @@ class Sharing:
         views = [
             (partition, partition.views[group.id])
             for partition in partitions
-            if group.id in partition.views and partition.stopped is None
+            if group.id in partition.views and partition.stopped is None and partition.is_leader
         ]
+        away = [partition for partition in partitions if partition.is_led_elsewhere]
         self._fates.tick_for(views, now_ms)
         serving = self._groups.serving(group)
         serving.consumers.stay(member)
@@ -117,7 +119,7 @@ class Sharing:
         count = min(count, room)
         more = room - count
         nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
-        acquired: list[Acquired] = []
+        acquired = [Acquired(partition, [], [], partition.not_led()) for partition in away]
         opening = Opening(limits.LEASE_OPENED_BYTES_MAX)
         _, chosen = self._leasing.choose(serving, views, count, now_ms)
         for partition, view, taken in chosen:
@@ -240,6 +242,7 @@ class Sharing:
     ) -> None:
         """All of it or nothing: InvalidArgument for ranges that make no sense,
         StaleReceipt when one of the messages is not this member's."""
+        partition.check_here()
         view = partition.views.get(group.id)
         if view is None:
             raise StaleReceipt(f"group {group.name!r} does not read {partition.path}")
@@ -307,7 +310,8 @@ class Sharing:
 
     def _leave(self, group: Group, member: str) -> list[tuple[Partition, QueueView]]:
         self._groups.serving(group).consumers.leave(member)
-        return [pair for pair in self._groups.views(group) if pair[1].held.get(member)]
+        views = self._groups.views(group)
+        return [each for each in views if each[1].held.get(member) and each[0].is_leader]
 
 
 # Ranges on their way out.

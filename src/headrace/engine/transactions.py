@@ -17,7 +17,12 @@ An end takes two syncs:
     completion   here, not waited for: without it the markers are written once more
 
 A recovery that finds a decision without its completion writes the markers again; a
-partition takes a repeated one for what it is.
+partition takes a repeated one for what it is. A marker for a partition that another node
+leads stays owed, and so does one that was not safe when the lead was lost: it is written,
+once more, when the partition is led here. Only a deleted topic is owed none.
+
+The table is that of the node that leads its topic. Any other refuses (NOT_COORDINATOR), and
+reads it again when it leads.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from headrace.engine.coordinator.transaction import (
     first_transaction,
 )
 from headrace.engine.cursor import Cursors
+from headrace.engine.ending import Ending, Written
 from headrace.engine.partition import Appended, Partition
 from headrace.engine.records import iterate_batches
 from headrace.engine.topics import Topics
@@ -59,23 +65,6 @@ OWN_PREFIX = "headrace-"
 # The order of the transaction's fields is on disk.
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder: msgspec.msgpack.Decoder[Transaction] = msgspec.msgpack.Decoder(Transaction)
-
-
-class Ending:
-    """A decided transaction, on its way to every partition that it names."""
-
-    __slots__ = ("is_blocked", "is_done", "left", "name", "transaction", "written")
-
-    def __init__(self, name: str, transaction: Transaction) -> None:
-        self.name = name
-        self.transaction = transaction
-        # Where no marker is yet, in the same order each time.
-        self.left = sorted(transaction.partitions)
-        # The partition, and the ends of its data and of its state behind the marker.
-        self.written: list[tuple[Partition, int, int]] = []
-        self.is_done = False
-        # The disk is full, or a partition has rotted: it is tried again later.
-        self.is_blocked = False
 
 
 class _Entry:
@@ -100,6 +89,8 @@ class Transactions:
         self._entries: dict[str, _Entry] = {}
         self._endings: list[Ending] = []
         self.unused_ms = UNUSED_MS
+        # Another node leads the topic, and is the coordinator.
+        self._is_away = False
         # Told of every deadline of an open transaction, for who sets a timer.
         self.on_deadline: Callable[[int], None] | None = None
         # When each that is open has to end, by the clock as it is set now.
@@ -193,6 +184,8 @@ class Transactions:
         when it has to ask again after `ending_of` is done."""
         if not 0 < len(name) <= limits.TRANSACTIONAL_ID_CHARACTERS_MAX:
             return TransactionError.INVALID_REQUEST
+        if self._is_away:
+            return TransactionError.NOT_COORDINATOR
         entry = self._entries.get(name)
         if entry is None:
             if len(self._entries) >= limits.TRANSACTIONAL_IDS_MAX:
@@ -208,8 +201,8 @@ class Transactions:
         self, name: str, producer_id: int, epoch: int, places: Set[Place], now_ms: int
     ) -> Transaction | TransactionError:
         entry = self._entries.get(name)
-        if entry is None:
-            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        if entry is None or self._is_away:
+            return self._unknown()
         changed = entry.transaction.on_add(producer_id, epoch, places, now_ms)
         return self._change(name, changed, now_ms)
 
@@ -218,8 +211,8 @@ class Transactions:
     ) -> Transaction | TransactionError:
         """What it is now, which counts when `ending_of` is done, if there is one."""
         entry = self._entries.get(name)
-        if entry is None:
-            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        if entry is None or self._is_away:
+            return self._unknown()
         changed = entry.transaction.on_end(
             producer_id,
             epoch,
@@ -233,8 +226,8 @@ class Transactions:
     def abort(self, name: str, now_ms: int) -> Transaction | TransactionError:
         """An operator ends what is open; its producer is fenced."""
         entry = self._entries.get(name)
-        if entry is None:
-            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        if entry is None or self._is_away:
+            return self._unknown()
         return self._change(name, entry.transaction.on_abort(now_ms), now_ms)
 
     def abort_hanging(
@@ -264,9 +257,14 @@ class Transactions:
         self, name: str, producer_id: int, epoch: int, place: Place
     ) -> TransactionError:
         entry = self._entries.get(name)
-        if entry is None:
-            return TransactionError.INVALID_PRODUCER_ID_MAPPING
+        if entry is None or self._is_away:
+            return self._unknown()
         return entry.transaction.check_write(producer_id, epoch, place)
+
+    def _unknown(self) -> TransactionError:
+        if self._is_away:
+            return TransactionError.NOT_COORDINATOR
+        return TransactionError.INVALID_PRODUCER_ID_MAPPING
 
     # Waiting.
 
@@ -306,12 +304,15 @@ class Transactions:
         if decisions.high_watermark < entry.end:
             return False
         ending.is_blocked = False
+        ending.look_again()
         left = []
         for place in ending.left:
-            partition = self._topics.find(*place)
-            if partition is None:
+            if place[0] not in self._topics.catalog.topics_by_id:
                 continue  # Its topic is gone, and with it what was written there.
+            partition = self._topics.find(*place)
             try:
+                if partition is None:
+                    raise FencedLeader("another node leads it")
                 self._write_marker(ending, partition, decisions.epoch, now_ms)
             except (HeadraceError, OSError):
                 left.append(place)
@@ -319,29 +320,23 @@ class Transactions:
             else:
                 dirty.add(partition)
         ending.left = left
-        return not left and all(
-            (partition.high_watermark >= end and partition.state_end >= state_end)
-            or not partition.is_leader
-            for partition, end, state_end in ending.written
-        )
+        return not left and all(written.is_safe for written in ending.written)
 
     def _write_marker(
         self, ending: Ending, partition: Partition, coordinator_epoch: int, now_ms: int
     ) -> None:
         transaction = ending.transaction
         commit = transaction.is_commit
-        try:
-            written = partition.end_transaction(
-                transaction.producer_id,
-                transaction.epoch,
-                commit=commit,
-                coordinator_epoch=coordinator_epoch,
-                now_ms=now_ms,
-            )
-        except FencedLeader:
-            return  # It is being deleted.
-        self._cursors.on_marker(partition, transaction.producer_id, commit, written.next_offset)
-        ending.written.append((partition, written.next_offset, written.state_end))
+        written = partition.end_transaction(
+            transaction.producer_id,
+            transaction.epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=now_ms,
+        )
+        end = written.next_offset
+        self._cursors.on_marker(partition, transaction.producer_id, commit, end)
+        ending.written.append(Written(partition, partition.reign, end, written.state_end))
 
     def _complete(self, endings: list[Ending], now_ms: int) -> None:
         """Several ends that came with one sync are written down together."""
@@ -359,6 +354,25 @@ class Transactions:
             entry.ending = None
             ending.is_done = True
             self.ended["committed" if transaction.is_commit else "aborted"] += 1
+
+    # Leadership.
+
+    def on_resigned(self, partition: Partition) -> None:
+        """Another node leads a partition from now on. If it is that of the table, that node
+        ends what was decided: here nothing of it is known to last."""
+        if partition is self._partition():
+            for ending in self._endings:
+                ending.is_lost = True
+            self._endings = []
+            self._deadlines = {}
+            self.idle.clear()
+            self._is_away = True
+
+    def on_led_again(self, partition: Partition) -> None:
+        if partition is self._partition():
+            self._entries = {}
+            self.load()
+            self._is_away = False
 
     def resume(self, now_ms: int) -> None:
         """Finish, at open, what a crash left between decision and completion, and
@@ -405,6 +419,8 @@ class Transactions:
 
     def forget_unused(self, now_ms: int) -> tuple[Partition, int] | None:
         """What has to be synced, if any were forgotten; the rest comes next time."""
+        if self._is_away:
+            return None
         unused = [
             name
             for name, entry in self._entries.items()

@@ -175,8 +175,7 @@ class Embedded(Served):
 
     def _wait_for_moves(self, commit: Commit) -> None:
         if self._broker.moves:
-            commit.moves += self._broker.moves.pending()
-            commit.state += [(move.source, move.intent_end) for move in commit.moves]
+            commit.wait_for_moves(self._broker.moves.pending())
 
     @contextmanager
     def _looking(self, find: Callable[[], Sequence[Partition]]) -> Iterator[int]:

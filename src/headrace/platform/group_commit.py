@@ -260,6 +260,8 @@ class GroupCommit:
                 call.end(self.failed)
             elif call.commit.is_done():
                 call.end()
+            elif (failure := call.commit.failure()) is not None:
+                call.end(failure)
             else:
                 left.append(call)
         self._waiting = left

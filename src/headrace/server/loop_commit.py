@@ -158,6 +158,9 @@ class LoopCommit:
             if commit.is_done():
                 if not future.done():
                     future.set_result(None)
+            elif (failure := commit.failure()) is not None:
+                if not future.done():
+                    future.set_exception(failure)
             else:
                 left.append((commit, future))
         self._waiting = left

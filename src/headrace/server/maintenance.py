@@ -146,8 +146,10 @@ class Maintenance:
 
     async def _carry_out(self, partition: Partition, steps: Steps) -> None:
         done: int | None = None
-        # One whose topic was deleted has no leader any more.
-        while partition.is_leader:
+        # Until its topic is deleted or another node leads. Led anew it begins anew: what these
+        # steps have seen may have been cut.
+        reign = partition.reign
+        while partition.reign == reign:
             try:
                 step = steps.send(done)
             except StopIteration:

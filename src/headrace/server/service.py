@@ -104,6 +104,8 @@ class Service:
         # What the process around it says of itself, where there is one that serves.
         self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self._on_failure)
+        # Whoever waits for a partition looks again, and is told that another node leads it.
+        broker.leading.on_changed = lambda partition: self.wake_partitions((partition,))
         self.duties = LiveDuties(self)
 
     def on_sync_failed(self, error: SyncFailed) -> None:
@@ -211,8 +213,7 @@ class Service:
             # waits for those but who asked for it.
             self.commits.go_on_with(move.source for move in moves.pending())
         elif moves:
-            commit.moves += moves.pending()
-            commit.state += [(move.source, move.intent_end) for move in commit.moves]
+            commit.wait_for_moves(moves.pending())
         return self.commits.submit(commit)
 
     def submit(self, commit: Commit) -> asyncio.Future[None] | None:

@@ -10,7 +10,7 @@ import pytest
 from headrace.core import limits
 from headrace.core.errors import DiskFull
 from headrace.core.values import Acknowledged, MessageId, Publication
-from headrace.engine.following import REST_MS
+from headrace.engine.following import REST_MS, Follower
 from headrace.engine.state_log import StateLog
 from headrace.engine.trace_topic import find_trace_partition
 
@@ -148,3 +148,32 @@ def test_a_topic_of_the_same_name_has_nothing_of_the_other_ones_history(bench: A
     bench.publish(b"b")
     assert kinds(bench, 0) == ["published"]
     assert bench.node.trace(str(MessageId(bench.topic, 0, 0))).groups == ()
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_what_another_node_led_meanwhile_is_carried_when_the_lead_comes_back(
+    bench: Any, is_under_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.make(topic={"trace_sample": 1})
+    bench.publish(b"a")
+    bench.node.ack(bench.group, bench.receipts(1))
+    partition, broker = bench.partition(), bench.node._broker
+    with monkeypatch.context() as patch:
+        patch.setattr(Follower, "advance", lambda *arguments: None)
+        partition.snapshot(bench.clock.time_ms, force=True)
+        # A round that has something to sync ends with the snapshot being safe.
+        bench.publish(b"more")
+        bench.node.ack(bench.group, bench.receipts(1))
+    assert partition in broker.follower.due
+    if is_under_way:
+        broker.follower.advance(bench.clock.time_ms, 1)
+    broker.leading.resign(partition)
+    start = start_of_state(bench)
+    for _ in range(30):
+        broker.follower.advance(bench.clock.time_ms, 1 << 20)
+    # It is the other node's to cut.
+    assert start_of_state(bench) == start and not broker.follower.due
+    broker.leading.lead(partition, partition.epoch + 1, bench.clock.time_ms)
+    cut(bench)
+    assert start_of_state(bench) > start
+    assert kinds(bench, 0) == ["published", "leased", "acked"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.errors import SyncFailed, UnknownTopic
+from headrace.core.errors import FencedLeader, SyncFailed, UnknownTopic
 from headrace.core.ports import File
 from headrace.core.values import Outgoing
 from headrace.node import Node
@@ -233,6 +233,22 @@ def test_waiting_for_a_topic_ends_when_it_is_deleted(node: Node, gate: Gate) -> 
         leader_outcome(leader, gate, node)
     deleting.finish()
     assert node.topics() == []
+
+
+def test_waiting_for_a_partition_fails_when_another_node_leads_it(node: Node, gate: Gate) -> None:
+    leader = begin_round(node, gate)
+    waiting = publish(node)
+    wait_until_queued(node, 1)
+    topics = node._broker.topics
+    with node._lock:
+        node._broker.leading.resign(topics.partition(topics.named("orders"), 0))
+    gate.is_closed = False
+    gate.opened.release()
+    for caller in (leader, waiting):
+        with pytest.raises(FencedLeader):
+            caller.finish()
+    assert node.create_topic("others", partitions=1) is not None
+    assert publish(node, "others").finish()[0].offset == 0
 
 
 def leader_outcome(leader: Caller, gate: Gate, node: Node) -> Any:

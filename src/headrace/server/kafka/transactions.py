@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Set
 from typing import Any
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import FencedLeader, HeadraceError
 from headrace.core.node_settings import NodeSettings
 from headrace.engine.coordinator.transaction import (
     Claim,
@@ -33,7 +33,7 @@ from headrace.engine.coordinator.transaction import (
     Transaction,
     TransactionError,
 )
-from headrace.engine.transactions import Ending
+from headrace.engine.ending import Ending
 from headrace.server.kafka.errors import Error
 from headrace.server.service import Service
 
@@ -80,6 +80,8 @@ class LiveTransactions:
     async def _hear(self, answer: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
             return await answer
+        except FencedLeader:
+            return TransactionError.NOT_COORDINATOR
         except (HeadraceError, OSError):
             self._service.logger.exception("a transaction was not written down")
             return TransactionError.COORDINATOR_NOT_AVAILABLE
