@@ -45,6 +45,7 @@ class StreamCalls(Served):
                     "of the old one mean nothing in it, so begin anew: 'earliest' or 'latest'"
                 )
             place = self._broker.topics.partition(found, partition)
+            place.check_here()
             place.check_sound()
             start, end = place.log.start_offset, place.high_watermark
             if isinstance(offset, bool) or not isinstance(offset, int):
@@ -64,6 +65,7 @@ class StreamCalls(Served):
         with self._reading():
             found = self._broker.topics.named(topic)
             place = self._broker.topics.partition(found, partition)
+            place.check_here()
             place.check_sound()
             return place.log.time_search(timestamp_ms)
 
@@ -103,8 +105,11 @@ class StreamCalls(Served):
                 place = (topic.id, partition.index)
                 start, end = partition.log.start_offset, partition.high_watermark
                 cursor = cursors.find(group, place)
-                if cursor is not None and (partition.stopped or start <= cursor.offset <= end):
+                # Where another node leads, the log may be longer by now.
+                is_unsure = partition.stopped or partition.is_led_elsewhere
+                if cursor is not None and (is_unsure or start <= cursor.offset <= end):
                     continue
+                partition.check_here()
                 if reset == "error":
                     raise OffsetOutOfRange(
                         f"group {group!r} has no position on {topic.name}:{partition.index} "
@@ -133,9 +138,11 @@ class StreamCalls(Served):
                 partition = self._broker.topics.partition(self._broker.topics.named(name), index)
                 start, end = partition.log.start_offset, partition.high_watermark
                 cursor = cursors.find(group, (partition.topic.id, index))
-                if cursor is not None and (partition.stopped or start <= cursor.offset <= end):
+                is_unsure = partition.stopped or partition.is_led_elsewhere
+                if cursor is not None and (is_unsure or start <= cursor.offset <= end):
                     positions[name, index] = cursor.offset
                 else:
+                    partition.check_here()
                     stable = partition.last_stable_offset
                     positions[name, index] = stable if reset == "latest" else start
             return generation, positions
@@ -156,7 +163,10 @@ class StreamCalls(Served):
                 partition = self._broker.topics.partition(self._broker.topics.named(name), index)
                 if isinstance(offset, bool) or not isinstance(offset, int):
                     raise InvalidArgument(f"an offset is a number, not {offset!r}")
-                if not 0 <= offset <= partition.high_watermark:
+                # Where another node leads, the log may be longer by now.
+                if offset < 0 or not (
+                    offset <= partition.high_watermark or partition.is_led_elsewhere
+                ):
                     raise OffsetOutOfRange(
                         f"offset {offset} of {name}:{index} is outside of 0 to "
                         f"{partition.high_watermark}"

@@ -55,6 +55,7 @@ STATUSES = {
     "corrupt-log": 500,
     "corrupt-batch": 500,
     "sync-failed": 503,
+    "fenced-leader": 503,
     "closed": 503,
 }
 

@@ -11,7 +11,7 @@ from headrace.core.errors import HeadraceError
 from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.partitions import partition_of
+from headrace.server.kafka.partitions import led_partition_of
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.delete_records_request import (
     DeleteRecordsPartition,
@@ -43,7 +43,7 @@ def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteReco
     service = call.service
     index, before = wanted
     try:
-        partition = partition_of(service, name, index)
+        partition = led_partition_of(service, name, index)
         topic = partition.topic
         is_only_compacted = topic.settings.is_compacted and not topic.settings.is_deleted
         if topic.is_internal or is_only_compacted:

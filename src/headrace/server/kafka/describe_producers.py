@@ -10,7 +10,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.steps import Steps
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.partitions import partition_of
+from headrace.server.kafka.partitions import led_partition_of
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.describe_producers_request import DescribeProducersRequest
 from headrace.wire.kafka.generated.describe_producers_response import (
@@ -43,7 +43,7 @@ def _describe_all(
 
 def _describe(call: Call, name: str, index: int) -> PartitionResponse:
     try:
-        partition = partition_of(call.service, name, index)
+        partition = led_partition_of(call.service, name, index)
     except HeadraceError as error:
         return PartitionResponse(index, code_of(error), str(error))
     return PartitionResponse(

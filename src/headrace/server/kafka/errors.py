@@ -48,4 +48,12 @@ def code_of(error: errors.HeadraceError) -> Error:
     return Error.UNKNOWN_SERVER_ERROR
 
 
-__all__ = ["Error", "code_of"]
+def code_of_failure(failure: BaseException) -> Error:
+    """Of whatever kept something from being read or written: what is no error of ours is the
+    disk's."""
+    if isinstance(failure, errors.HeadraceError):
+        return code_of(failure)
+    return Error.KAFKA_STORAGE_ERROR
+
+
+__all__ = ["Error", "code_of", "code_of_failure"]

@@ -27,7 +27,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from headrace.core.errors import CorruptLog, HeadraceError, UnknownPartition, UnknownTopic
+from headrace.core.errors import CorruptLog, HeadraceError, UnknownTopic
 from headrace.core.limits import COORDINATOR_READ_BYTES_MAX, FETCH_BYTES_MAX
 from headrace.core.ports import Buffer, WouldWait
 from headrace.core.steps import Steps, run_to_end
@@ -40,7 +40,7 @@ from headrace.server.kafka.coordinator_topics import (
     sync_soon,
 )
 from headrace.server.kafka.door import Call
-from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.errors import Error, code_of, code_of_failure
 from headrace.server.kafka.fetch_session import FetchSession, Key, Told
 from headrace.server.kafka.names import topic_of
 from headrace.server.slices import Slices, in_slices
@@ -60,7 +60,6 @@ MANY = 256
 # An index, where to look in the log, and the records: each may have to be brought
 # into memory, and memory may be short.
 WARMINGS_MAX = 8
-_NOT_READ = Error.KAFKA_STORAGE_ERROR
 
 
 def handle(
@@ -191,7 +190,7 @@ class _Reading:
     def _may_be_enough(self) -> bool:
         """False when even all that was appended since the last look is too little:
         then looking would read the same bytes again for nothing."""
-        if self._request.min_bytes <= 1:
+        if self._request.min_bytes <= 1 or any(each.is_led_elsewhere for each in self._partitions):
             return True
         if self._is_committed and self._stable_ends != self._find_stable_ends():
             # A marker shows more than what was appended since.
@@ -350,12 +349,13 @@ class _Reading:
         try:
             topic = topic_of(service, name, topic_id)
             partition = service.broker.topics.partition(topic, index)
+            partition.check_here()
         except UnknownTopic:
             by_id = self._call.version >= 13
             code = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
             return _failed(index, code), 0
-        except UnknownPartition:
-            return _failed(index, Error.UNKNOWN_TOPIC_OR_PARTITION), 0
+        except HeadraceError as error:
+            return _failed(index, code_of(error)), 0
         self._partitions.append(partition)
         if is_rewritten(topic.name):
             sync_soon(service, partition)
@@ -388,8 +388,7 @@ class _Reading:
             partition.stop(error)
             return _failed(index, code_of(error), start, end), 0
         except (HeadraceError, OSError) as error:
-            code = code_of(error) if isinstance(error, HeadraceError) else _NOT_READ
-            return _failed(index, code, start, end), 0
+            return _failed(index, code_of_failure(error), start, end), 0
         data = PartitionData(
             index, 0, end, stable, start, aborted_transactions=aborted, records=records
         )

@@ -24,7 +24,7 @@ from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.fetch import READ_COMMITTED
-from headrace.server.kafka.partitions import epoch_error, partition_of
+from headrace.server.kafka.partitions import epoch_error, led_partition_of
 from headrace.server.slices import SMALL, Slices
 from headrace.wire.kafka.generated.list_offsets_request import (
     ListOffsetsPartition,
@@ -102,7 +102,7 @@ async def _search(call: Call, name: str, wanted: ListOffsetsPartition) -> Found:
     """What a thread finds; nothing where something is wrong, which the one who looks
     again is told of."""
     with contextlib.suppress(HeadraceError, OSError):
-        log = partition_of(call.service, name, wanted.partition_index).log
+        log = led_partition_of(call.service, name, wanted.partition_index).log
         timestamp_ms = None if wanted.timestamp == MAX_TIMESTAMP else wanted.timestamp
         looking = log.time_search(timestamp_ms)
         found = await call.service.loop.run_in_executor(None, looking)
@@ -147,7 +147,7 @@ def _find(
 ) -> ListOffsetsPartitionResponse:
     index = wanted.partition_index
     try:
-        partition = partition_of(call.service, name, index)
+        partition = led_partition_of(call.service, name, index)
         code = epoch_error(partition, wanted.current_leader_epoch)
         if not code and wanted.timestamp < min(_TIERED):
             code = Error.UNSUPPORTED_VERSION

@@ -20,7 +20,7 @@ from headrace.core.steps import Steps
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.partitions import epoch_error, partition_of
+from headrace.server.kafka.partitions import epoch_error, led_partition_of
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
@@ -59,7 +59,7 @@ def _find_all(
 def _find(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     index = wanted.partition
     try:
-        partition = partition_of(call.service, name, index)
+        partition = led_partition_of(call.service, name, index)
     except HeadraceError as error:
         return EpochEndOffset(code_of(error), index)
     code = epoch_error(partition, wanted.current_leader_epoch)

@@ -14,6 +14,13 @@ def partition_of(service: Service, name: str, index: int) -> Partition:
     return topics.partition(topic_named(topics, name), index)
 
 
+def led_partition_of(service: Service, name: str, index: int) -> Partition:
+    """As `partition_of`; FencedLeader where another node leads it."""
+    partition = partition_of(service, name, index)
+    partition.check_here()
+    return partition
+
+
 def epoch_error(partition: Partition, epoch: int) -> Error:
     """A client that knows an older or a newer leader than us has to look again."""
     if epoch in (-1, partition.epoch):

@@ -34,7 +34,7 @@ from headrace.engine.contents import Heavy
 from headrace.engine.sealed import KAFKA, Judge, Judged, Outcome, append, batch_of, learn
 from headrace.server.kafka import transactional_produce
 from headrace.server.kafka.door import Call
-from headrace.server.kafka.errors import Error, code_of
+from headrace.server.kafka.errors import Error, code_of, code_of_failure
 from headrace.server.kafka.names import topic_of
 from headrace.server.kafka.parts import is_whole, joined, parts_of
 from headrace.server.kafka.record_errors import record_errors
@@ -170,9 +170,9 @@ def _append_all(call: Call, request: ProduceRequest, checked: list[list[_Batch]]
     answer: asyncio.Future[ProduceResponse | None] = service.loop.create_future()
 
     def on_safe(done: asyncio.Future[None]) -> None:
-        failed = not done.cancelled() and done.exception() is not None
+        failure = None if done.cancelled() else done.exception()
         if not answer.done():
-            told = _failed(response) if failed else response
+            told = response if failure is None else _failed(response, failure)
             answer.set_result(None if is_silent else told)
 
     waiting.add_done_callback(on_safe)
@@ -270,15 +270,14 @@ def _has_errors(response: ProduceResponse) -> bool:
     )
 
 
-def _failed(response: ProduceResponse) -> ProduceResponse:
+def _failed(response: ProduceResponse, failure: BaseException) -> ProduceResponse:
     """Nothing of this is known to be on disk."""
+    code = code_of_failure(failure)
     return response._replace(
         responses=tuple(
             topic._replace(
                 partition_responses=tuple(
-                    part
-                    if part.error_code
-                    else PartitionProduceResponse(part.index, Error.KAFKA_STORAGE_ERROR, -1)
+                    part if part.error_code else PartitionProduceResponse(part.index, code, -1)
                     for part in topic.partition_responses
                 )
             )

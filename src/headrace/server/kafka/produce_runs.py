@@ -23,7 +23,7 @@ from headrace.engine.contents import Checks, Found, Heavy, Light, look_into
 from headrace.engine.conversion import is_as_it_came, latest_time_ms
 from headrace.engine.publish import check_open
 from headrace.engine.sealed import KAFKA, append_run, checks_of
-from headrace.server.kafka.errors import Error
+from headrace.server.kafka.errors import Error, code_of_failure
 from headrace.server.kafka.names import topic_of
 from headrace.server.kafka.slot import Slot
 from headrace.wire.kafka.produce_run import (
@@ -165,11 +165,11 @@ def handle_run(
     def on_safe(done: asyncio.Future[None]) -> None:
         if done.cancelled():
             return
-        is_failed = done.exception() is not None
-        code = Error.KAFKA_STORAGE_ERROR.name if is_failed else ""
+        failure = done.exception()
+        code = Error.NONE if failure is None else code_of_failure(failure)
         who = {"peer": connection.peer_host}
-        service.requests.done(endpoint, began, count=count, code=code, who=who)
-        _answer(connection, pieces, _refusals(run) if is_failed else written)
+        service.requests.done(endpoint, began, count=count, code=code.name if code else "", who=who)
+        _answer(connection, pieces, _refusals(run, code) if code else written)
 
     waiting.add_done_callback(on_safe)
     return True, run.stop
@@ -239,7 +239,6 @@ def _answer(connection: Connection, pieces: list[_Piece], written: bytes) -> Non
         connection.answer(slot, (written[start:end],))
 
 
-def _refusals(run: Run) -> bytes:
+def _refusals(run: Run, code: Error) -> bytes:
     """Nothing of the run is known to be on disk."""
-    code = Error.KAFKA_STORAGE_ERROR
     return write_refusals([encode_answer(part.route, code, -1) for part in run.parts], run)

@@ -13,6 +13,7 @@ in a crash would stay undecided for ever, and hold back every reader of that par
     fenced                       INVALID_PRODUCER_EPOCH
     the last one is still ending CONCURRENT_TRANSACTIONS, before version 12
                                  NOT_ENOUGH_REPLICAS, which makes any client try again
+    another node coordinates     NOT_ENOUGH_REPLICAS
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ def check(call: Call, name: str | None, header: BatchHeader, place: Place) -> in
     if error is TransactionError.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
     if error is TransactionError.CONCURRENT_TRANSACTIONS and call.version < ADDS_FIRST:
+        return Error.NOT_ENOUGH_REPLICAS
+    if error is TransactionError.NOT_COORDINATOR:
+        # Producers do not expect it here. Trying again they are told where to go.
         return Error.NOT_ENOUGH_REPLICAS
     return error
 

@@ -24,7 +24,7 @@ from headrace.engine.disk_errors import disk_error
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.partitions import partition_of
+from headrace.server.kafka.partitions import led_partition_of
 from headrace.server.slices import Slices
 from headrace.wire.kafka.generated.write_txn_markers_request import (
     WritableTxnMarker,
@@ -64,7 +64,7 @@ async def _end(
     aborted: set[tuple[int, int]],
 ) -> int:
     try:
-        partition = partition_of(call.service, topic, index)
+        partition = led_partition_of(call.service, topic, index)
     except HeadraceError as error:
         return code_of(error)
     producer = marker.producer_id, marker.producer_epoch
