@@ -6,7 +6,10 @@ the high watermark is shown, and to a reader of committed records nothing above 
 last stable offset; such a reader gets the list of aborted transactions to leave out.
 When there is less than min_bytes the answer waits for more, at most max_wait_ms, and not
 while another request waits for its turn behind this one (see turns.py), nor for no
-partitions, as clients ask that end their session. A replica id is ignored: there are none.
+partitions, as clients ask that end their session.
+
+A fetch of a replica is refused (replicas.py). One that says which epoch it fetched last, and
+whose log went another way since, is told where that epoch ends here, and gets no records.
 
 Records of the node's own topics that Kafka has, too, go out in Kafka's format
 (coordinator_topics.py), in slices and so much at a time.
@@ -32,7 +35,6 @@ from headrace.core.limits import COORDINATOR_READ_BYTES_MAX, FETCH_BYTES_MAX
 from headrace.core.ports import Buffer, WouldWait
 from headrace.core.steps import Steps, run_to_end
 from headrace.engine.partition import Partition
-from headrace.record import read_header
 from headrace.server.kafka.coordinator_topics import (
     is_any_rewritten,
     is_rewritten,
@@ -41,15 +43,17 @@ from headrace.server.kafka.coordinator_topics import (
 )
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of, code_of_failure
+from headrace.server.kafka.fetch_data import aborted_in, check_epoch, failed, find_divergence
 from headrace.server.kafka.fetch_session import FetchSession, Key, Told
 from headrace.server.kafka.names import topic_of
-from headrace.server.slices import Slices, in_slices
+from headrace.server.kafka.replicas import is_fetch_of_replica, refuse_fetch
+from headrace.server.slices import Slices, answer, in_slices
 from headrace.wire.kafka.generated.fetch_request import FetchPartition, FetchRequest
 from headrace.wire.kafka.generated.fetch_response import (
+    DEFAULT_EPOCH_END_OFFSET,
     AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
-    LeaderIdAndEpoch,
     PartitionData,
 )
 
@@ -65,6 +69,9 @@ WARMINGS_MAX = 8
 def handle(
     call: Call, request: FetchRequest
 ) -> FetchResponse | asyncio.Future[FetchResponse] | Coroutine[Any, Any, FetchResponse]:
+    if is_fetch_of_replica(request):
+        size = sum(1 + len(topic.partitions) for topic in request.topics)
+        return answer(size, refuse_fetch(request))
     session = call.door.fetch_sessions.find(request)
     if isinstance(session, Error):
         return FetchResponse(error_code=session)
@@ -103,6 +110,7 @@ class _Reading:
         # Those whose news this fetch waits for.
         self._waited: list[Partition] = []
         self._size = 0
+        # Errors, and logs that diverge: of these a client hears at once.
         self._has_errors = False
         # What is not in memory, and how often that was so.
         self._cold: list[WouldWait] = []
@@ -353,21 +361,26 @@ class _Reading:
         except UnknownTopic:
             by_id = self._call.version >= 13
             code = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            return _failed(index, code), 0
+            return failed(index, code), 0
         except HeadraceError as error:
-            return _failed(index, code_of(error)), 0
+            return failed(index, code_of(error)), 0
         self._partitions.append(partition)
         if is_rewritten(topic.name):
             sync_soon(service, partition)
-        stale = _check_epoch(partition, wanted.current_leader_epoch, service.node_id)
+        stale = check_epoch(partition, wanted.current_leader_epoch, service.node_id)
         if stale is not None:
             return stale, 0
         start, end = partition.log.start_offset, partition.high_watermark
         if partition.stopped is not None:
             # Not that its offset is out of range: it would begin elsewhere.
-            return _failed(index, code_of(partition.stopped), start, end), 0
+            return failed(index, code_of(partition.stopped), start, end), 0
+        if wanted.last_fetched_epoch >= 0:
+            diverged = find_divergence(partition, wanted)
+            if diverged is not None:
+                self._has_errors = True
+                return diverged, 0
         if not start <= wanted.fetch_offset <= max(end, partition.log.end_offset):
-            return _failed(index, Error.OFFSET_OUT_OF_RANGE, start, end), 0
+            return failed(index, Error.OFFSET_OUT_OF_RANGE, start, end), 0
         stable = partition.last_stable_offset
         # Null says "did not ask"; a reader of committed records asks.
         aborted: Sequence[AbortedTransaction] | None = None
@@ -380,15 +393,15 @@ class _Reading:
                 if is_rewritten(topic.name):
                     self._unwritten[key] = partition
             if self._is_committed:
-                aborted = _aborted_in(partition, wanted.fetch_offset, records)
+                aborted = aborted_in(partition, wanted.fetch_offset, records)
         except WouldWait as cold:
             self._cold.append(cold)
             records, aborted = b"", () if self._is_committed else None
         except CorruptLog as error:
             partition.stop(error)
-            return _failed(index, code_of(error), start, end), 0
+            return failed(index, code_of(error), start, end), 0
         except (HeadraceError, OSError) as error:
-            return _failed(index, code_of_failure(error), start, end), 0
+            return failed(index, code_of_failure(error), start, end), 0
         data = PartitionData(
             index, 0, end, stable, start, aborted_transactions=aborted, records=records
         )
@@ -430,7 +443,7 @@ class _Reading:
         except CorruptLog as error:
             partition.stop(error)
             records, behind = b"", wanted.fetch_offset
-            data = _failed(
+            data = failed(
                 partition.index, code_of(error), data.log_start_offset, data.high_watermark
             )
             self._has_errors = True
@@ -452,7 +465,12 @@ class _Reading:
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         for key, data in self._found.items():
             told = Told(data.high_watermark, data.last_stable_offset, data.log_start_offset)
-            has_news = data.records or data.error_code or session.told.get(key) != told
+            has_news = (
+                data.records
+                or data.error_code
+                or data.diverging_epoch is not DEFAULT_EPOCH_END_OFFSET
+                or session.told.get(key) != told
+            )
             if self._is_full or has_news:
                 topics.setdefault(key[:2], []).append(data)
             if session.id:
@@ -467,33 +485,3 @@ class _Reading:
                 for (name, topic_id), partitions in topics.items()
             ),
         )
-
-
-def _aborted_in(partition: Partition, first: int, records: Buffer) -> list[AbortedTransaction]:
-    """The aborted transactions that may have records among these."""
-    if not records or not partition.log.aborted:
-        return []
-    position = 0
-    end = first
-    while position < len(records):
-        header = read_header(records, position)
-        end = header.next_offset
-        position += header.size_bytes
-    return [
-        AbortedTransaction(found.producer_id, found.first_offset)
-        for found in partition.aborted_between(first, end)
-    ]
-
-
-def _failed(index: int, code: int, start: int = -1, end: int = -1) -> PartitionData:
-    return PartitionData(index, code, end, end, start, aborted_transactions=None, records=b"")
-
-
-def _check_epoch(partition: Partition, epoch: int, node_id: int) -> PartitionData | None:
-    """A client that knows an older or a newer leader than us has to look again."""
-    if epoch < 0 or epoch == partition.epoch:
-        return None
-    code = Error.FENCED_LEADER_EPOCH if epoch < partition.epoch else Error.UNKNOWN_LEADER_EPOCH
-    return _failed(partition.index, code)._replace(
-        current_leader=LeaderIdAndEpoch(node_id, partition.epoch)
-    )

@@ -10,6 +10,7 @@
 A record that was found above the high watermark is on its way to the disk. The
 answer waits for it: to say that there is none would be wrong a moment later. A reader
 of committed records is not told of one that lies above the last stable offset.
+A request of a replica is refused (replicas.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.fetch import READ_COMMITTED
 from headrace.server.kafka.partitions import epoch_error, led_partition_of
-from headrace.server.slices import SMALL, Slices
+from headrace.server.kafka.replicas import is_replica, refuse_list_offsets
+from headrace.server.slices import SMALL, Slices, answer
 from headrace.wire.kafka.generated.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -51,6 +53,8 @@ def handle(
     call: Call, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     wanted = sum(len(topic.partitions) for topic in request.topics)
+    if is_replica(request.replica_id):
+        return answer(wanted, refuse_list_offsets(request))
     if wanted > SMALL or any(map(_is_search, _timestamps(request))):
         return _find_in_slices(call, request)
     commit = call.service.commit()

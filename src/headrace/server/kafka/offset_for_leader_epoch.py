@@ -2,6 +2,7 @@
 
 A consumer asks with the epoch of what it read last: when that epoch ended below its
 position, the log was cut since and it has read what no longer exists.
+A request of a replica is refused (replicas.py).
 
     epoch asked for               answered
     this leader's, or a later     the epoch and the log's end; a later one is unknown
@@ -17,10 +18,10 @@ from typing import Any
 
 from headrace.core.errors import HeadraceError
 from headrace.core.steps import Steps
-from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
-from headrace.server.kafka.partitions import epoch_error, led_partition_of
+from headrace.server.kafka.partitions import epoch_end, epoch_error, led_partition_of
+from headrace.server.kafka.replicas import is_replica, refuse_epochs
 from headrace.server.slices import answer
 from headrace.wire.kafka.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
@@ -32,13 +33,13 @@ from headrace.wire.kafka.generated.offset_for_leader_epoch_response import (
     OffsetForLeaderTopicResult,
 )
 
-UNKNOWN = (-1, -1)
-
 
 def handle(
     call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     size = sum(1 + len(topic.partitions) for topic in request.topics)
+    if is_replica(request.replica_id):
+        return answer(size, refuse_epochs(request))
     return answer(size, _find_all(call, request))
 
 
@@ -66,16 +67,3 @@ def _find(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOf
     if code:
         return EpochEndOffset(code, index)
     return EpochEndOffset(Error.NONE, index, *epoch_end(partition, wanted.leader_epoch))
-
-
-def epoch_end(partition: Partition, epoch: int) -> tuple[int, int]:
-    log = partition.log
-    if not 0 <= epoch <= partition.epoch:
-        return UNKNOWN
-    if epoch == partition.epoch:
-        return epoch, log.end_offset
-    found = log.epoch_end(epoch)
-    if found != UNKNOWN:
-        return found
-    entries = log.epochs.entries
-    return epoch, entries[0][1] if entries else log.end_offset

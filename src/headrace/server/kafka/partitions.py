@@ -7,6 +7,8 @@ from headrace.server.kafka.errors import Error
 from headrace.server.kafka.names import topic_named
 from headrace.server.service import Service
 
+UNKNOWN_EPOCH = (-1, -1)
+
 
 def partition_of(service: Service, name: str, index: int) -> Partition:
     """UnknownTopic, InvalidName or UnknownPartition when there is none."""
@@ -26,3 +28,17 @@ def epoch_error(partition: Partition, epoch: int) -> Error:
     if epoch in (-1, partition.epoch):
         return Error.NONE
     return Error.FENCED_LEADER_EPOCH if epoch < partition.epoch else Error.UNKNOWN_LEADER_EPOCH
+
+
+def epoch_end(partition: Partition, epoch: int) -> tuple[int, int]:
+    """The last epoch up to this one that wrote here, and where it ended."""
+    log = partition.log
+    if not 0 <= epoch <= partition.epoch:
+        return UNKNOWN_EPOCH
+    if epoch == partition.epoch:
+        return epoch, log.end_offset
+    found = log.epoch_end(epoch)
+    if found != UNKNOWN_EPOCH:
+        return found
+    entries = log.epochs.entries
+    return epoch, entries[0][1] if entries else log.end_offset
