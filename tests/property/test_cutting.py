@@ -26,7 +26,7 @@ batches = st.lists(
 def partition_of(made: list[tuple[list[int], int]]) -> tuple[Partition, list[Record]]:
     topic = Topic(b"t" * 16, "jobs", 1, TopicSettings(), None)
     partition = Partition(MemoryDisk(), topic, 0, 0)
-    partition.become_leader(1, 0, end_leases=False)
+    partition.become_leader(1, 0)
     for lengths, codec in made:
         records = [
             NewRecord(b"k" * (length % 5), b"v" * length, timestamp_ms=1000 + number)

@@ -201,7 +201,7 @@ class Machine:
                 file.sync()
         self.broker.on_synced(done, self.now_ms)
         for partition in partitions:
-            self.state_safe[partition.index] = partition.state_end
+            self.state_safe[partition.index] = partition.state_high_watermark
 
     def clean(self, index: int) -> None:
         self.partition(index).log.roll(self.now_ms)
@@ -224,7 +224,7 @@ class Machine:
             end = self.partition(index).log.end_offset
             assert end >= self.high[index], "what was safe is lost"
             self.twin.lose(index, end)
-            self.state_safe[index] = self.partition(index).state_end
+            self.state_safe[index] = self.partition(index).state_high_watermark
         for transaction in self.twin.transactions:
             if transaction.state == "prepared":
                 # Markers that were not safe may be lost: all are sent again.

@@ -73,7 +73,9 @@ class Commit:
             ) and not partition.is_deleted:
                 return False
         for partition, end in self.state:
-            if (partition.state_end < end or partition.reign > reign) and not partition.is_deleted:
+            if (
+                partition.state_high_watermark < end or partition.reign > reign
+            ) and not partition.is_deleted:
                 return False
         for move in self.moves:
             if not (move.is_done or move.is_blocked or move.is_lost):

@@ -24,7 +24,10 @@ class Written(NamedTuple):
     @property
     def is_safe(self) -> bool:
         partition = self.partition
-        return partition.high_watermark >= self.end and partition.state_end >= self.state_end
+        return (
+            partition.high_watermark >= self.end
+            and partition.state_high_watermark >= self.state_end
+        )
 
 
 class Ending:

@@ -140,7 +140,7 @@ def decide_held(partition: Partition, marker: ControlMarker) -> int:
     for group_id in sorted(groups & partition.views.keys()):
         view = partition.views[group_id]
         decided = events.HeldDecided(group_id, marker.producer_id, marker.timestamp_ms, is_commit)
-        if partition.is_durable:
+        if partition.is_awaited:
             state.waiting.append(Waiting(end, view, decided))
         else:
             view.apply(decided)

@@ -1,4 +1,4 @@
-"""Leadership: whether this node leads a partition, and since when.
+"""Leadership: whether this node leads a partition, since when, and how far it counts.
 
     opened --become_leader--> led --resign--> led elsewhere --become_leader--> led ...
        |                       |                    |
@@ -20,7 +20,10 @@ from typing import Final
 
 from headrace.core.errors import FencedLeader
 from headrace.engine.catalog import Topic
+from headrace.engine.confirmed import Confirmed
 from headrace.engine.soundness import Soundness
+from headrace.engine.state_log import StateLog
+from headrace.log import Log
 
 # The reign of a partition that has no leader here: higher than the number of any reign.
 NOT_LED: Final = 2**63 - 1
@@ -31,6 +34,7 @@ class Leadership(Soundness):
 
     topic: Topic
     index: int
+    log: Log
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,13 +45,16 @@ class Leadership(Soundness):
         self.is_led_elsewhere = False
         # Its topic is gone.
         self.is_deleted = False
+        # None while this node is alone in the in-sync set.
+        self.others: Confirmed | None = None
+        self.state: StateLog | None = None
 
-    def begin_reign(self, epoch: int, reign: int) -> bool:
+    def begin_reign(self, epoch: int, reign: int, others: Confirmed | None) -> bool:
         """Whether another node led before. FencedLeader when the epoch is over."""
         is_behind_another = self.is_led_elsewhere
         if epoch < self.epoch or (epoch == self.epoch and is_behind_another):
             raise FencedLeader(f"{self.topic.name}:{self.index} is in epoch {self.epoch} already")
-        self.epoch, self.reign = epoch, reign
+        self.epoch, self.reign, self.others = epoch, reign, others
         self.is_leader, self.is_led_elsewhere = True, False
         return is_behind_another
 
@@ -82,3 +89,27 @@ class Leadership(Soundness):
         if self.is_led_elsewhere:
             return FencedLeader(f"another node leads {name}; try again")
         return FencedLeader(f"{name} has no leader here")
+
+    # How far what it writes counts.
+
+    @property
+    def is_durable(self) -> bool:
+        return self.topic.settings.durability == "synced"
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether what is written counts later: when the disk has it, or others do."""
+        return self.others is not None or self.topic.settings.durability == "synced"
+
+    def safe_end(self) -> int:
+        """Up to where every member of the in-sync set has the messages."""
+        end = self.log.synced_end if self.is_durable else self.log.end_offset
+        return end if self.others is None else min(end, self.others.data_end)
+
+    @property
+    def state_high_watermark(self) -> int:
+        """Up to where state events count."""
+        if self.state is None:
+            return 0
+        end = self.state.log.synced_end if self.is_durable else self.state.log.end_offset
+        return end if self.others is None else min(end, self.others.state_end)

@@ -1,8 +1,8 @@
 """Leading: this process takes every partition of a directory that it has opened, gives up
 those that another node is to lead, and takes them back.
 
-It writes a little: the epoch, the ends of leases that nobody can hold any more, what a
-crash left half done. A full disk has room for none of it, and a directory that does not
+It writes a little: the epoch, the ends of leases that nobody can hold any more (`lease_end`),
+what a crash left half done. A full disk has room for none of it, and a directory that does not
 open can neither be read nor be acked empty. So what finds no room is owed, and nothing is
 published before it is done; leases that could not be ended run out by themselves.
 
@@ -21,10 +21,12 @@ from functools import partial
 
 from headrace.core.errors import DiskFull
 from headrace.engine.catalog import EpochBegan
+from headrace.engine.confirmed import Confirmed
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
 from headrace.engine.groups import Groups
+from headrace.engine.lease_end import end_leases
 from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -74,13 +76,16 @@ class Leading:
         """Take the leadership of every partition, in a new epoch."""
         epoch = self._topics.catalog.epoch + 1
         self.owed.append(partial(self._write_epoch, epoch, now_ms))
-        for partition in self._topics:
+        self.catch_up()
+        for partition in list(self._topics):
+            partition.become_leader(epoch, now_ms)
+            partition.load(self._topics.catalog.groups_by_id, now_ms)
             if partition.state is not None and partition.state.first is not None:
                 self.owed.append(partition.state.write_first)
         self.catch_up()
         exhausted: list[tuple[Partition, QueueView, list[int]]] = []
         for partition in list(self._topics):
-            spent = partition.become_leader(epoch, now_ms, end_leases=True)
+            spent = end_leases(partition, now_ms)
             for group_id, offsets in spent.items():
                 exhausted.append((partition, partition.views[group_id], offsets))
             self._moves.resume([partition])
@@ -101,19 +106,19 @@ class Leading:
         self._follower.forget(partition)
         self.on_changed(partition)
 
-    def lead(self, partition: Partition, epoch: int, now_ms: int) -> set[Partition]:
+    def lead(
+        self, partition: Partition, epoch: int, now_ms: int, others: Confirmed | None = None
+    ) -> set[Partition]:
         """Lead a partition that another node led, in a later epoch. Returns what is to be
         synced: a round for these takes up what the nodes before have left undone."""
         if partition.is_leader:
             # Elected again: nobody else has written meanwhile.
-            partition.become_leader(epoch, now_ms, end_leases=False, reign=partition.reign)
+            partition.become_leader(epoch, now_ms, others, reign=partition.reign)
             return set()
         metadata = self._topics.metadata
-        was_led_elsewhere = partition.is_led_elsewhere
-        partition.become_leader(epoch, now_ms, end_leases=False, reign=metadata.reign + 1)
+        partition.become_leader(epoch, now_ms, others, reign=metadata.reign + 1)
         metadata.reign += 1
-        if was_led_elsewhere:
-            partition.load(metadata.catalog.groups_by_id, now_ms)
+        partition.load(metadata.catalog.groups_by_id, now_ms)
         if partition.stopped is None:
             self._cursors.on_led_again(partition)
             self._transactions.on_led_again(partition)

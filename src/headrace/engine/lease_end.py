@@ -1,23 +1,30 @@
-"""The end of all leases of a group: nobody is left who could hold them."""
+"""The end of all leases of a partition: nobody is left who could hold them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from headrace.core.errors import DiskFull
+from headrace.core.errors import CorruptLog, DiskFull
 from headrace.engine import state as events
+from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.runs import Runs, runs_of
 from headrace.record import Record, read_attributes
 
-if TYPE_CHECKING:
-    from headrace.engine.partition import Partition
-
 
 def end_leases(partition: Partition, now_ms: int) -> dict[int, list[int]]:
-    """What was leased is ready again; what is out of attempts is returned by group."""
+    """What was leased is ready again; what is out of attempts is returned by group, for the
+    caller to give up."""
+    try:
+        return _end_leases(partition, now_ms)
+    except CorruptLog as error:
+        # They run out by themselves, and nobody is given them meanwhile.
+        partition.stop(error)
+        return {}
+
+
+def _end_leases(partition: Partition, now_ms: int) -> dict[int, list[int]]:
     exhausted: dict[int, list[int]] = {}
     for view in partition.views.values():
         again, spent = divide_leased(view, partition.read)

@@ -73,6 +73,7 @@ def new_replay(partition: Partition, groups: Mapping[int, Group], now_ms: int) -
         partition.open_scanner(),
         partition.high_watermark,
         partition.last_stable_offset,
+        partition.log.end_offset,
         now_ms,
     )
 

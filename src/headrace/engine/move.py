@@ -226,7 +226,7 @@ class Moves:
     def _go_on(self, move: Move, piece: Piece, dirty: set[Partition], now_ms: int) -> bool:
         """Whether it took a part of the piece."""
         has_moved = False
-        if move.source.state_end < move.intent_end:
+        if move.source.state_high_watermark < move.intent_end:
             return has_moved
         if move.copied_end is None and not (
             piece.is_spent or move.waits_for_search or self._is_closing
@@ -236,7 +236,7 @@ class Moves:
             move.copied_end is not None
             and move.target is not None
             and move.target.high_watermark >= move.copied_end
-            and move.target.state_end >= move.revived_end
+            and move.target.state_high_watermark >= move.revived_end
         ):
             self._complete(move, now_ms)
         return has_moved

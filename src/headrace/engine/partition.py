@@ -4,11 +4,13 @@
     state log    what queue groups did with them  <partition>/state/
     sidecar      their queue attributes           <partition>/attributes/
 
-It is driven by leadership: `become_leader`, `append`, `on_synced`, `truncate_to`,
-`resign` (see `leadership`). Three numbers say how far it is: the log's end, its synced
-end, and the high watermark, above which nothing is readable or leasable. Alone, the high
-watermark is the synced end, or the log's end where the topic's durability does not wait
-for the disk. Where another node leads, it stays where it was.
+It is driven by leadership: `become_leader`, `load`, `append`, `on_synced`, `truncate_to`,
+`resign` (see `leadership`). Three numbers say how far each of the two logs is: its end, its
+synced end, and its high watermark. Above that of the log nothing is readable or leasable;
+above that of the state log nothing is settled. A leader moves both up to what every member
+of the in-sync set has. Alone, that is the synced end, or the end where the topic does not
+wait for the disk. Before this node leads, nothing is readable; where another node leads,
+both stay where they were.
 
 Order of effects: validate, append, sync, then apply and answer.
 """
@@ -26,12 +28,12 @@ from headrace.core.ports import Disk
 from headrace.engine import state as events
 from headrace.engine.arrivals import Arrivals
 from headrace.engine.catalog import Group, Topic
+from headrace.engine.confirmed import Confirmed
 from headrace.engine.contents import Contents, Found, known_of
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import check_readable, find_duplicate, load_window, remember_ids
 from headrace.engine.held_acks import decide_held
 from headrace.engine.leadership import Leadership
-from headrace.engine.lease_end import end_leases as end_all_leases
 from headrace.engine.loading import load_queues
 from headrace.engine.opening import open_messages
 from headrace.engine.outlived import divide_outlived
@@ -79,12 +81,11 @@ class Partition(Leadership):
         # Damaged files are left as they are.
         self.read_only = read_only or opened.damage is not None
         self.stopped = self.queues_stopped = opened.damage
-        # Whatever is there was written by a leader, so a reader may have it all.
-        self.high_watermark = self.log.end_offset
+        # Whoever only looks sees all that is there.
+        self.high_watermark = self.log.end_offset if self.read_only else self.log.start_offset
         self._opened = now_ms, self.log.end_offset
         self.arrivals = Arrivals(self.log.end_offset, now_ms)
         self.records = RecordReader(self.log, lambda: self.on_trouble())
-        self.state: StateLog | None = None
         self.views: dict[int, QueueView] = {}
         # Messages whose TTL ended while somebody held them.
         self._outlived: set[int] = set()
@@ -97,8 +98,12 @@ class Partition(Leadership):
     # Opening and leadership.
 
     def load(self, groups: Mapping[int, Group], now_ms: int) -> None:
-        """Bring back what queue groups did here."""
+        """Bring back what queue groups did here, where this node leads: it may write."""
         load_queues(self, groups, now_ms)
+        # A message that an event speaks of was safe before that was written.
+        seen = max((view.window.end for view in self.views.values()), default=0)
+        if seen > self.high_watermark:
+            self._move_up(seen, now_ms)
 
     def adopt_views(self, views: dict[int, QueueView]) -> None:
         """Views as a state log tells of them."""
@@ -112,20 +117,18 @@ class Partition(Leadership):
         self._load_due()
 
     def become_leader(
-        self, epoch: int, now_ms: int, *, end_leases: bool, reign: int = 0
-    ) -> dict[int, list[int]]:
-        """Take appends in this epoch. With `end_leases` nobody can still hold what was leased
-        before: it is ready again, and what is out of attempts is returned by group, for the
-        broker to move. Behind another node's reign leases stand, and `load` comes next."""
+        self, epoch: int, now_ms: int, others: Confirmed | None = None, *, reign: int = 0
+    ) -> None:
+        """Take appends in this epoch, and show what is safe: alone all that is there, since
+        it was synced when it was opened; with `others` what they confirm from now on. `load`
+        comes next, where this node did not lead."""
+        is_behind_another = self.begin_reign(epoch, reign, others)
         try:
-            if self.begin_reign(epoch, reign):
+            if is_behind_another:
                 self._read_again(now_ms)
-            elif end_leases:
-                return end_all_leases(self, now_ms)
         except CorruptLog as error:
-            # Leases run out by themselves, and nobody is given them meanwhile.
             self.stop(error)
-        return {}
+        self._advance(now_ms)
 
     def _read_again(self, now_ms: int) -> None:
         """The messages, as when they are opened: another node has written them meanwhile."""
@@ -140,7 +143,6 @@ class Partition(Leadership):
         self.dedup = load_window(log, self.topic.settings, now_ms)
         self._opened = now_ms, log.end_offset
         self.arrivals = Arrivals(log.end_offset, now_ms)
-        self.high_watermark = max(self.high_watermark, self._safe_end())
         if self.state is not None:
             self._adopt_state(self.state.log)
 
@@ -180,10 +182,6 @@ class Partition(Leadership):
             self.state.append_turn(events.Cut(end), self.epoch, now_ms)
 
     # Appending.
-
-    @property
-    def is_durable(self) -> bool:
-        return self.topic.settings.durability == "synced"
 
     def append(
         self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int, contents: Found = ()
@@ -270,16 +268,16 @@ class Partition(Leadership):
         below the last stable offset."""
         return self.log.aborted.between(first, end)
 
-    def _safe_end(self) -> int:
-        return self.log.synced_end if self.is_durable else self.log.end_offset
-
     def _advance(self, now_ms: int) -> None:
         """Move the high watermark up to what is safe, and show it to the views."""
-        safe = self._safe_end()
+        safe = self.safe_end()
         if safe > self.high_watermark:
-            self.high_watermark = safe
-            self._stability.on_high_watermark(safe)
-            self.show(now_ms)
+            self._move_up(safe, now_ms)
+
+    def _move_up(self, end: int, now_ms: int) -> None:
+        self.high_watermark = end
+        self._stability.on_high_watermark(end)
+        self.show(now_ms)
 
     def show(self, now_ms: int) -> None:
         """Let every queue group see as far as it may."""
@@ -288,13 +286,15 @@ class Partition(Leadership):
             self.scanner.show(self.views.values(), end, stable, now_ms)
 
     def on_synced(self, now_ms: int) -> None:
-        """Some of the partition's files were synced. Its leader says what counts."""
+        """Some of the partition's files were synced, or others confirmed more. Where another
+        node leads, that one says what counts."""
         if self.is_led_elsewhere:
             return
-        self._advance(now_ms)
+        if self.is_leader:
+            self._advance(now_ms)
         state = self.state
         if state is not None:
-            while state.waiting and state.waiting[0].end <= self.state_end:
+            while state.waiting and state.waiting[0].end <= self.state_high_watermark:
                 _, view, event = state.waiting.popleft()
                 view.apply(event)
             state.on_synced()
@@ -306,13 +306,6 @@ class Partition(Leadership):
             self.snapshot(now_ms)
 
     # State.
-
-    @property
-    def state_end(self) -> int:
-        """Up to where state events count."""
-        if self.state is None:
-            return 0
-        return self.state.log.synced_end if self.is_durable else self.state.log.end_offset
 
     def write(self, view: QueueView, event: events.MessageEvent, now_ms: int, *, wait: bool) -> int:
         """Append an event; it is applied once it is safe, or at once when nobody
@@ -337,7 +330,7 @@ class Partition(Leadership):
 
     def apply_when_safe(self, end: int, view: QueueView, event: events.MessageEvent) -> None:
         """The event is in the state log, up to `end`; nobody else gets the messages."""
-        if self.is_durable:
+        if self.is_awaited:
             view.reserve(event.runs)
             self.open_state(event.at).waiting.append(Waiting(end, view, event))
         else:

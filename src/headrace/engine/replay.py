@@ -29,15 +29,18 @@ class Replay:
         scanner: Scanner,
         end: int,
         stable: int,
+        log_end: int,
         now_ms: int,
     ) -> None:
         self._groups = groups
         self._ordering = ordering
         self._scanner = scanner
-        # Where the data log ends, as far as it may be read.
+        # Up to where the data log may be read.
         self._end = end
         # Up to where it is decided, which is where groups that wait for that end.
         self._stable = stable
+        # Where it ends: an event that speaks of more is of a log that lost its end.
+        self._log_end = log_end
         self._now_ms = now_ms
         self._views: dict[int, QueueView] = {}
         self.is_beyond = False
@@ -50,11 +53,11 @@ class Replay:
     def finish(self) -> dict[int, QueueView]:
         """The views, which have seen everything that there is."""
         views = self._views.values()
-        if max(self._scanner.cancelled, default=-1) >= self._end or any(
-            view.window.end > self._end for view in views
+        if max(self._scanner.cancelled, default=-1) >= self._log_end or any(
+            view.window.end > self._log_end for view in views
         ):
             self.is_beyond = True
-            self._cut(self._end)
+            self._cut(self._log_end)
         self._catch_up(views)
         for view in views:
             if view.order is not None:
@@ -138,8 +141,9 @@ class Replay:
         if end > view.window.end:
             self._catch_up([view])
         if end > view.window.end:
-            # The group began to wait for transactions after it had seen this.
-            self._scanner.catch_up([view], min(end, self._end), self._now_ms)
+            # The group began to wait for transactions after it had seen this; or what was
+            # safe then is not known to be so yet.
+            self._scanner.catch_up([view], min(end, self._log_end), self._now_ms)
         if end <= view.window.end:
             view.apply(event)
             return

@@ -238,9 +238,12 @@ class Scanner:
         self.delays.clear()
         self.scheduled.clear()
         self.expiries.clear()
+        # What is hidden is noted when it is shown, and only that is: what was there before
+        # is noted now, also where it is not safe yet.
+        known = max(end, self._hidden[0].start if self._hidden else self._sidecar.end)
         try:
             for scan in self._sidecar.scans(max(start, self._log.start_offset)):
-                if scan.end <= end:
+                if scan.end <= known:
                     self._note_due([row for row in scan.rows if row.end > start])
         except Damaged:
             self.rescan()

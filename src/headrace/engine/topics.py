@@ -135,7 +135,9 @@ class Topics:
         added = []
         for index in range(len(opened), topic.partitions):
             partition = self._open_partition(topic, index, now_ms)
-            partition.load(self.catalog.groups_by_id, now_ms)
+            if self._read_only:
+                # Otherwise whoever takes the lead does.
+                partition.load(self.catalog.groups_by_id, now_ms)
             added.append(partition)
         opened += added
         return added
@@ -285,7 +287,7 @@ class Topics:
 
     def _lead(self, partitions: Iterable[Partition], now_ms: int) -> None:
         for partition in partitions:
-            partition.become_leader(self.catalog.epoch, now_ms, end_leases=False)
+            partition.become_leader(self.catalog.epoch, now_ms)
 
     def ensure_dead_letters(self, topic: Topic, now_ms: int) -> Topic:
         """The topic's dead-letter topic, made on demand like its source."""
@@ -380,8 +382,8 @@ class Topics:
                 partition = self._open_partition(grown, index, now_ms)
                 opened.append(partition)
                 # What a growth that was cut short has left.
-                partition.load(self.catalog.groups_by_id, now_ms)
                 self._lead([partition], now_ms)
+                partition.load(self.catalog.groups_by_id, now_ms)
                 prepare(partition)
                 yield
                 if topic.id not in self.catalog.topics_by_id:

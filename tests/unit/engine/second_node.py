@@ -48,7 +48,7 @@ class Stage(TransactionBench):
 
     def take(self, partition: Partition, change: Change) -> None:
         confirmed = partition.high_watermark
-        state_confirmed = partition.state_end
+        state_confirmed = partition.state_high_watermark
         self.broker.leading.resign(partition)
         if change != "back":
             partition.truncate_to(confirmed, self.now_ms)

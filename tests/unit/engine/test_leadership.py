@@ -145,7 +145,7 @@ def test_while_another_node_leads_nothing_is_leased_and_no_receipt_is_honoured()
     partition = named(stage, TOPIC)
     stage.settle()
     stage.take(partition, "gone")
-    ends = partition.log.end_offset, partition.state_end
+    ends = partition.log.end_offset, partition.state_high_watermark
     with pytest.raises(FencedLeader):
         lease(stage)
     broker, group = stage.broker, stage.broker.groups.named(WORKERS)

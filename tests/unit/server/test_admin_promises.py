@@ -69,7 +69,7 @@ def test_metadata_tells_of_every_partition_since_when_it_is_led() -> None:
         topics, now_ms = asking.broker.topics, asking.service.clock.now_ms()
         for name in ("a", "b"):
             topics.create(name, 3, TopicSettings(), now_ms)
-        topics.partition(topics.named("b"), 1).become_leader(7, now_ms, end_leases=False)
+        topics.partition(topics.named("b"), 1).become_leader(7, now_ms)
         answer = await asking.ask(METADATA, 12, MetadataRequest(None))
         began = topics.partition(topics.named("a"), 0).epoch
         assert {

@@ -47,7 +47,7 @@ class Node(Asking):
         self.topic = self.broker.topics.create(TOPIC, 1, TopicSettings(durability="os"), now_ms)
         self.partition = self.broker.topics.partition(self.topic, 0)
         for epoch in (2, 4, LEADS):
-            self.partition.become_leader(epoch, now_ms, end_leases=False)
+            self.partition.become_leader(epoch, now_ms)
             for _ in range(2):
                 self.append()
 
