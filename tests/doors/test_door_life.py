@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,25 @@ def test_a_default_that_is_given_and_taken_is_said_too(tmp_path: Path) -> None:
     assert f"cannot listen on {default}" in done.stderr
 
 
-def test_a_node_that_stops_ends_its_streams_and_frees_their_leases(tmp_path: Path) -> None:
+def lease_all(tmp_path: Path) -> list[Any]:
+    """What a node that is started again gives at once; it gets it back."""
+    node = DoorsProcess(tmp_path / "data")
+    try:
+        answer = done(
+            httpx.post(f"{node.http}/queues/g/lease", json={"topics": ["t"], "count": 10})
+        )
+        messages: list[Any] = answer["messages"]
+        receipts = {"receipts": [each["receipt"] for each in messages]}
+        if messages:
+            done(httpx.post(f"{node.http}/messages/release", json=receipts))
+        return messages
+    finally:
+        assert node.stop() == 0
+
+
+def test_a_node_that_stops_ends_its_streams_and_their_leases_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = DoorsProcess(tmp_path / "data")
     address = node.doors["http"]
     done(httpx.post(f"{node.http}/topics", json={"name": "t", "partitions": 1}), 201)
@@ -93,11 +111,56 @@ def test_a_node_that_stops_ends_its_streams_and_frees_their_leases(tmp_path: Pat
     requests.put(None)
     streams.close()
     assert held
+    monkeypatch.setenv("HEADRACE_LEASE_GRACE_MS", "600000")
+    assert not {each["value"] for each in lease_all(tmp_path)} & set(range(held))
+    # Nobody came back.
+    monkeypatch.setenv("HEADRACE_LEASE_GRACE_MS", "0")
+    leased = lease_all(tmp_path)
+    assert [each["value"] for each in leased] == [0, 1, 2, 3]
+    assert leased[0]["attempt"] == 2
+
+
+def test_what_a_stream_and_a_socket_have_in_hand_is_theirs_when_a_killed_node_is_back(
+    tmp_path: Path,
+) -> None:
+    node = DoorsProcess(tmp_path / "data")
+    done(httpx.post(f"{node.http}/topics", json={"name": "t", "partitions": 1}), 201)
+    body = {"messages": [{"value": number} for number in range(2)]}
+    done(httpx.post(f"{node.http}/topics/t/messages", json=body))
+    frame = {"op": "dequeue", "id": 1, "topics": ["t"], "group": "g", "credit": 1}
+    held = []
+    with closing(GrpcClient(node.doors["grpc"])) as streams:
+        first = pb.ConsumeOpen(group="g", topics=["t"], consumer="stream", credit=1)
+        requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        requests.put(pb.ConsumeRequest(open=first))
+        consuming = streams.queues.Consume(iter(requests.get, None))
+        assert next(consuming).opened.consumer == "stream"
+        held.append(next(consuming).deliveries.messages[0].receipt)
+        with connect(f"ws://{node.doors['http']}/ws?consumer=socket") as peer:
+            peer.send(json.dumps(frame))
+            while (said := json.loads(peer.recv(timeout=SECONDS)))["op"] != "message":
+                pass
+            held.append(said["message"]["receipt"])
+            node.process.kill()
+            node.stop()
+        consuming.cancel()
+        requests.put(None)
     again = DoorsProcess(tmp_path / "data")
     try:
-        leased = done(httpx.post(f"{again.http}/queues/g/lease", json={"topics": ["t"]}))
-        assert [each["value"] for each in leased["messages"]] == [0, 1, 2, 3]
-        assert {each["attempt"] for each in leased["messages"]} == {1}
+        with closing(GrpcClient(again.doors["grpc"])) as streams:
+            first.in_hand.append(held[0])
+            requests.put(pb.ConsumeRequest(open=first))
+            consuming = streams.queues.Consume(iter(requests.get, None))
+            assert next(consuming).opened.lost == []
+            with connect(f"ws://{again.doors['http']}/ws?consumer=socket") as peer:
+                peer.send(json.dumps({**frame, "in_hand": held[1:]}))
+                while (said := json.loads(peer.recv(timeout=SECONDS)))["op"] != "done":
+                    pass
+                assert "lost" not in said
+                settled = done(httpx.post(f"{again.http}/messages/ack", json={"receipts": held}))
+                assert [each["ok"] for each in settled["results"]] == [True, True]
+            consuming.cancel()
+            requests.put(None)
     finally:
         assert again.stop() == 0
 

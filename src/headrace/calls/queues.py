@@ -84,12 +84,14 @@ class QueueCalls(Served):
         visibility_ms: int | None = None,
         among: int = 1,
         nonce: int | None = None,
+        tie: int | None = None,
     ) -> list[Delivery]:
         """What is ready now, up to `count`; never waits for more. `among` is how many wait
         for the same messages, us included: then it is our part of what is ready. With a
-        `nonce` of its own a caller can give back what it never heard of."""
+        `nonce` of its own a caller can give back what it never heard of. `tie` says what ends
+        these leases before their time (`engine.grant`)."""
         check_lease(consumer, count, visibility_ms)
-        wishes = Wishes(visibility_ms, among, nonce)
+        wishes = Wishes(visibility_ms, among, nonce, tie)
         leased, moved = self._lease(group, topics, consumer, count, wishes)
         if not leased and moved:
             # What was just given up may have been what others waited for.

@@ -38,9 +38,11 @@ from headrace.engine.delayed import DelayedLooked, cancel, due_ms_of, look_at_de
 from headrace.engine.duties import Duties
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
+from headrace.engine.grant import NOTHING, PROCESS
 from headrace.engine.groups import Groups
 from headrace.engine.growth import growth
 from headrace.engine.leading import Leading, unless_full
+from headrace.engine.lease_end import is_over_at_a_node, is_over_embedded
 from headrace.engine.leasing import Leasing
 from headrace.engine.letter_listing import LettersLooked, look_at_letters
 from headrace.engine.metadata import Metadata
@@ -116,9 +118,11 @@ class Broker:
         free_bytes_min: int = 0,
         on_full: Callable[[], bool] = lambda: False,
         keep_reserve: Callable[[], object] = lambda: None,
+        leases_stand: bool = False,
     ) -> None:
         """`on_full` is asked to make room when acks cannot be written, and `keep_reserve`,
-        now and then, to hold back some for that."""
+        now and then, to hold back some for that. `leases_stand` where those who lease are
+        other processes, which do not end with this one."""
         self._disk = disk
         self._on_full = on_full
         self.space = Space(disk, free_bytes_min, keep_reserve)
@@ -130,7 +134,8 @@ class Broker:
         self.groups = Groups(self.topics, self.readers, lambda name: self.cursors.knows(name))
         self.moves = Moves(self.topics, self.groups.dead_letters)
         self.fates = Fates(self.topics, self.groups, self.moves)
-        self.leasing = Leasing(self.groups, self.fates, entropy)
+        tie = NOTHING if leases_stand else PROCESS
+        self.leasing = Leasing(self.groups, self.fates, entropy, tie)
         self.settling = Settling(self.topics, self.groups, self.fates)
         self.sharing = Sharing(self.groups, self.fates, self.leasing, entropy)
         self.cursors = Cursors(self.topics)
@@ -145,7 +150,7 @@ class Broker:
         self.transactions.load()
         self.leading = Leading(
             self.topics, self.groups, self.moves, self.fates, self.transactions, self.cursors,
-            self.follower, on_full,
+            self.follower, on_full, is_over_at_a_node if leases_stand else is_over_embedded,
         )  # fmt: skip
         if not read_only:
             self.leading.begin(now_ms)

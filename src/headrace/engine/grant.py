@@ -9,16 +9,31 @@ from headrace.engine.latency import Since
 from headrace.engine.runs import Runs, pairs
 from headrace.engine.window import Window
 
+# What ends a lease beside its deadline. These numbers are on disk.
+NOTHING = 0
+# The end of the process that leased, where it has opened the directory itself.
+PROCESS = 1
+# The end of a connection, and of the grace behind it: of the SDK, of a WebSocket, of a
+# `Consume` stream of gRPC.
+CLIENT, SOCKET, STREAM = 2, 3, 4
+# The end of a connection of Kafka's share consumers, which have no grace.
+SHARE = 5
+
 
 class Grant:
-    __slots__ = ("at_ms", "live", "max_attempts", "nonce", "owner", "runs", "since", "until_ms")
+    __slots__ = (
+        "at_ms", "live", "max_attempts", "nonce", "owner", "runs", "since", "tie", "until_ms",
+    )  # fmt: skip
 
-    def __init__(self, owner: str, nonce: int, at_ms: int, until_ms: int, runs: Runs) -> None:
+    def __init__(
+        self, owner: str, nonce: int, at_ms: int, until_ms: int, runs: Runs, tie: int
+    ) -> None:
         self.owner = owner
         self.nonce = nonce
         self.at_ms = at_ms
         self.until_ms = until_ms
         self.runs = runs
+        self.tie = tie
         self.live = 0
         # Only messages that bring a maximum of their own.
         self.max_attempts: dict[int, int] = {}

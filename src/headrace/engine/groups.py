@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from headrace.core import limits
@@ -92,6 +93,14 @@ class Groups:
     def members(self, group: Group, now_ms: int) -> set[str]:
         """Who reads as this group: see `engine.consumers`."""
         return self.serving(group).consumers.present(lambda: self.holders(group, now_ms))
+
+    def note_holders(self, partition: Partition, now_ms: int) -> None:
+        """Those whose leases stand from before a restart are members."""
+        for view in partition.views.values():
+            group = self._topics.catalog.groups_by_id[view.group_id]
+            for owner in filter(None, view.held):
+                consumers = self.serving(group).consumers
+                consumers.on_leased(owner, partial(self.holders, group, now_ms))
 
     def holders(self, group: Group, now_ms: int) -> set[str]:
         """The owners of leases that go on."""

@@ -25,8 +25,9 @@ from headrace.engine.confirmed import Confirmed
 from headrace.engine.cursor import Cursors
 from headrace.engine.fate import Fates
 from headrace.engine.following import Follower
+from headrace.engine.grant import Grant
 from headrace.engine.groups import Groups
-from headrace.engine.lease_end import end_leases
+from headrace.engine.lease_end import end_leases, is_over_elsewhere
 from headrace.engine.move import Moves
 from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
@@ -58,7 +59,10 @@ class Leading:
         cursors: Cursors,
         follower: Follower,
         on_full: Callable[[], bool],
+        is_over: Callable[[Grant], bool],
     ) -> None:
+        """`is_over` says which leases of before a start end."""
+        self._is_over = is_over
         self._topics = topics
         self._groups = groups
         self._moves = moves
@@ -85,18 +89,24 @@ class Leading:
         self.catch_up()
         exhausted: list[tuple[Partition, QueueView, list[int]]] = []
         for partition in list(self._topics):
-            spent = end_leases(partition, now_ms)
+            spent = end_leases(partition, self._is_over, now_ms)
             for group_id, offsets in spent.items():
                 exhausted.append((partition, partition.views[group_id], offsets))
+            self._groups.note_holders(partition, now_ms)
             self._moves.resume([partition])
         self.owed.append(partial(self._transactions.resume, now_ms))
         self.owed.append(partial(_take_back, self._cursors, now_ms))
         self.owed.append(partial(self._groups.open_missing_views, now_ms))
         self.catch_up()
         for partition, view, offsets in exhausted:
-            # Else their leases run out, and they are given up then.
-            with unless_full():
-                self._fates.give_up(partition, view, offsets, "max-attempts", now_ms)
+            self._give_up(partition, view, offsets, now_ms)
+
+    def _give_up(
+        self, partition: Partition, view: QueueView, offsets: list[int], now_ms: int
+    ) -> None:
+        # Else their leases run out, and they are given up then.
+        with unless_full():
+            self._fates.give_up(partition, view, offsets, "max-attempts", now_ms)
 
     def resign(self, partition: Partition) -> None:
         """Another node leads this partition from now on."""
@@ -122,7 +132,11 @@ class Leading:
         if partition.stopped is None:
             self._cursors.on_led_again(partition)
             self._transactions.on_led_again(partition)
+            spent = end_leases(partition, is_over_elsewhere, now_ms)
+            self._groups.note_holders(partition, now_ms)
             self._moves.resume([partition])
+            for group_id, offsets in spent.items():
+                self._give_up(partition, partition.views[group_id], offsets, now_ms)
             with unless_full():
                 self._groups.open_missing_views_of(partition, now_ms)
         self.on_changed(partition)

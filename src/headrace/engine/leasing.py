@@ -49,10 +49,15 @@ class Wishes(NamedTuple):
     among: int = 1
     # What its receipts are to prove; a random number unless given.
     nonce: int | None = None
+    # What ends its leases beside their deadline (`engine.grant`), if not what ends all that
+    # this process gives.
+    tie: int | None = None
 
 
 class Leasing:
-    def __init__(self, groups: Groups, fates: Fates, entropy: Entropy) -> None:
+    def __init__(self, groups: Groups, fates: Fates, entropy: Entropy, tie: int) -> None:
+        """`tie` is that of leases which come without one."""
+        self._tie = tie
         self._groups = groups
         self._fates = fates
         self._entropy = entropy
@@ -78,6 +83,7 @@ class Leasing:
         nonce = wishes.nonce
         if nonce is None:
             nonce = int.from_bytes(self._entropy.random_bytes(8), "big")
+        tie = self._tie if wishes.tie is None else wishes.tie
         deliveries: list[Delivery] = []
         allowance = Allowance(limits.LEASE_BYTES_MAX, limits.LEASE_OPENED_BYTES_MAX)
         while len(deliveries) < count and not allowance.is_spent:
@@ -92,8 +98,8 @@ class Leasing:
             for (partition, view, _), (records, runs) in zip(taken, read, strict=True):
                 if runs:
                     found += self._grant(
-                        partition, view, runs, records, consumer, nonce, wishes.visibility_ms,
-                        now_ms,
+                        partition, view, runs, records, consumer, nonce, tie,
+                        wishes.visibility_ms, now_ms,
                     )  # fmt: skip
             deliveries += found if len(plan) == 1 else _in_turn(found, plan)
         for _, view in views:
@@ -163,6 +169,7 @@ class Leasing:
         records: list[Record],
         consumer: str,
         nonce: int,
+        tie: int,
         visibility_ms: int | None,
         now_ms: int,
     ) -> list[Delivery]:
@@ -207,7 +214,7 @@ class Leasing:
             split, attempts = count_attempts(view.window, own)
             event = events.Granted(
                 view.group_id, view.next_grant, consumer, nonce, now_ms, now_ms + own_ms,
-                split, attempts,
+                split, attempts, tie,
             )  # fmt: skip
             view.next_grant += 1
             changes.append((view, event))

@@ -27,7 +27,7 @@ from headrace.core.values import Receipt
 from headrace.engine import state as events
 from headrace.engine.clipping import clipped
 from headrace.engine.due import DueTimes
-from headrace.engine.grant import Failure, Grant, Overdue
+from headrace.engine.grant import NOTHING, Failure, Grant, Overdue
 from headrace.engine.held_acks import HeldAcks, apply_decision
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Latency, note_returned, since_of_runs
@@ -390,7 +390,7 @@ class QueueView:
 
     def lease(self, event: events.Granted) -> None:
         """Put messages under a grant, however they came to it."""
-        grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
+        grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs, event.tie)
         grant.live = count_of(event.runs)
         first = event.attempts[0] if event.attempts else 0
         if event.attempts.count(first) == len(event.attempts):
@@ -402,12 +402,14 @@ class QueueView:
 
     def _on_extended(self, event: events.Extended) -> None:
         maxima: dict[int, int] = {}
+        tie = NOTHING
         for start, end in pairs(event.runs):
             for number in self.window.grants_in(start, end):
+                tie = self.grants[number].tie
                 maxima.update(self.grants[number].max_attempts)
         since = since_of_runs(self, event.runs)
         self._ungrant(event.runs)
-        grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs)
+        grant = Grant(event.owner, event.nonce, event.at, event.until, event.runs, tie)
         grant.max_attempts = maxima
         grant.since = since
         for start, end in pairs(event.runs):

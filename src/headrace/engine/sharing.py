@@ -35,7 +35,7 @@ from headrace.engine.commit import Commit
 from headrace.engine.cutting import Cutter, Opening
 from headrace.engine.delayed import on_delivered
 from headrace.engine.fate import Fates
-from headrace.engine.grant import count_attempts
+from headrace.engine.grant import SHARE, count_attempts
 from headrace.engine.groups import Groups
 from headrace.engine.lane import LANE_COUNT
 from headrace.engine.latency import Since, on_acked, on_leased
@@ -213,7 +213,7 @@ class Sharing:
                 split, attempts = count_attempts(view.window, granted)
             event = events.Granted(
                 view.group_id, view.next_grant, member, nonce, now_ms, now_ms + own_ms,
-                split, attempts,
+                split, attempts, SHARE,
             )  # fmt: skip
             view.next_grant += 1
             changes.append((view, event))

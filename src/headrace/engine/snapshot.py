@@ -73,5 +73,6 @@ def _granted(view: QueueView, number: int, grant: Grant) -> events.Granted:
     ]
     runs, attempts = count_attempts(view.window, runs_of(live), more=0)
     return events.Granted(
-        view.group_id, number, grant.owner, grant.nonce, grant.at_ms, grant.until_ms, runs, attempts
-    )
+        view.group_id, number, grant.owner, grant.nonce, grant.at_ms, grant.until_ms,
+        runs, attempts, grant.tie,
+    )  # fmt: skip

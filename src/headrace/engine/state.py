@@ -30,7 +30,8 @@ class Opened(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
 
 
 class Granted(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
-    """Leased to `owner` until `until`; `attempts` has the count for each run."""
+    """Leased to `owner` until `until`; `attempts` has the count for each run, and `tie`
+    says what ends the lease before (`engine.grant`)."""
 
     group: int
     grant: int
@@ -40,6 +41,7 @@ class Granted(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     until: int
     runs: Runs
     attempts: list[int]
+    tie: int = 0
 
 
 class Acked(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):

@@ -84,6 +84,7 @@ def open_broker(disk: Disk, entropy: Entropy, now_ms: int, settings: NodeSetting
             free_bytes_min=settings.free_bytes_min,
             on_full=lambda: give_up_reserve(disk),
             keep_reserve=lambda: keep_reserve(disk),
+            leases_stand=True,
         )
 
 

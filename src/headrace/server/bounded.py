@@ -20,6 +20,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError
 from headrace.core.values import Delivery, Headers, LeaseRequest, Looked
+from headrace.engine.grant import NOTHING
 from headrace.server.loop_calls import Calls, Message, content_bytes
 from headrace.server.slices import Slices
 
@@ -71,6 +72,7 @@ async def lease_bounded(
     among: int = 1,
     bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
     sizes: Sizes | None = None,
+    tie: int = NOTHING,
 ) -> list[Delivery]:
     """As `lease`, for at most about as many bytes as one answer has. What is leased
     when nobody wants it any more is given back. Where others wait for the same messages
@@ -86,7 +88,7 @@ async def lease_bounded(
         try:
             found = await calls.run(
                 Face.lease, group, topics, consumer, step,
-                visibility_ms=visibility_ms, among=among, nonce=nonce,
+                visibility_ms=visibility_ms, among=among, nonce=nonce, tie=tie,
             )  # fmt: skip
         except HeadraceError:
             # What was leased before must reach whoever asked.

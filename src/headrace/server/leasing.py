@@ -21,6 +21,7 @@ from headrace.core import limits
 from headrace.core.errors import InvalidArgument
 from headrace.core.name_lists import distinct_topics
 from headrace.core.values import Delivery, LeaseRequest
+from headrace.engine.grant import NOTHING
 from headrace.engine.leasing import check_lease
 from headrace.server.aftermath import Aftermath
 from headrace.server.bounded import lease_bounded
@@ -40,9 +41,11 @@ async def open_leasing(
     *,
     stays: bool = True,
     bytes_max: int = limits.REMOTE_ANSWER_BYTES_MAX,
+    tie: int = NOTHING,
 ) -> Leasing:
     """The group is there. A consumer that `stays` is a member until it leaves, another
-    one while it waits here or holds what it was given."""
+    one while it waits here or holds what it was given. `tie` says what ends its leases
+    before their time (`engine.grant`)."""
     if not topics:
         raise InvalidArgument("name at least one topic to lease from")
     # What is wrong is said before a group is made for it.
@@ -52,7 +55,7 @@ async def open_leasing(
     await calls.run_in_slices(
         Face.queue_opening, group, topics, consumer if stays else None, settings
     )
-    return Leasing(calls, aftermath, group, topics, consumer, visibility_ms, bytes_max)
+    return Leasing(calls, aftermath, group, topics, consumer, visibility_ms, bytes_max, tie)
 
 
 class Leasing:
@@ -60,7 +63,7 @@ class Leasing:
 
     def __init__(
         self, calls: Calls, aftermath: Aftermath, group: str, topics: Sequence[str], consumer: str,
-        visibility_ms: int | None, bytes_max: int,
+        visibility_ms: int | None, bytes_max: int, tie: int,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._aftermath = aftermath
@@ -69,6 +72,7 @@ class Leasing:
         self.consumer = consumer
         self._visibility_ms = visibility_ms
         self._bytes_max = bytes_max
+        self._tie = tie
 
     async def find(self, count: int, wait_ms: int, stop: Stop | None = None) -> list[Delivery]:
         """The first messages that are ready within that time, in line with all others who
@@ -87,8 +91,9 @@ class Leasing:
     async def _lease(self, count: int, among: int) -> list[Delivery]:
         wanted = LeaseRequest(self.group, self._topics, self.consumer, count, self._visibility_ms)
         return await lease_bounded(
-            self._calls, wanted, is_wanted=_always, among=among, bytes_max=self._bytes_max
-        )
+            self._calls, wanted, is_wanted=_always, among=among, bytes_max=self._bytes_max,
+            tie=self._tie,
+        )  # fmt: skip
 
     async def give_back(self, leased: list[Delivery]) -> None:
         if leased:

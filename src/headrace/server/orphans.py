@@ -7,6 +7,7 @@
                                never heard, goes back at no attempt
 
 It comes back with its consumer id. Whoever takes leave in words has no grace: see the doors.
+The end of the node breaks every connection, and the grace begins when it is there again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.values import Receipt
+from headrace.engine.broker import Broker
 from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
@@ -27,13 +29,16 @@ from headrace.server.service import Service
 class Orphans:
     """Those of one door, by group and consumer."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, tie: int) -> None:
+        """`tie` says which leases of before a restart were given by this door."""
         self._calls = calls
         self._service = calls.service
         self._graces: dict[tuple[str, str], asyncio.TimerHandle] = {}
         # How often each is on its way back, and who of them has a grace when it fails.
         self._returning: Counter[tuple[str, str]] = Counter()
         self._owed: set[tuple[str, str]] = set()
+        for group, consumer in _held_by(calls.service.broker, tie):
+            self.begin_grace(group, consumer)
 
     @contextlib.contextmanager
     def returning(self, group: str, consumer: str) -> Iterator[None]:
@@ -108,6 +113,17 @@ class Orphans:
             # A group that is gone, or a disk that is, leaves nothing to give back.
             with contextlib.suppress(HeadraceError, OSError):
                 end_leases(self._service, group, consumer)
+
+
+def _held_by(broker: Broker, tie: int) -> set[tuple[str, str]]:
+    """Groups and consumers with such leases."""
+    return {
+        (view.name, grant.owner)
+        for partition in broker.topics
+        for view in partition.views.values()
+        for grant in view.grants.values()
+        if grant.tie == tie
+    }
 
 
 def receipts_in_hand(tokens: Sequence[str]) -> list[Receipt]:

@@ -66,9 +66,10 @@ class Client:
 
 
 class Node:
-    def __init__(self) -> None:
-        disk, clock, entropy = MemoryDisk(), SystemClock(), SystemEntropy()
-        self.broker = Broker(disk, entropy, clock.now_ms())
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        self.disk = disk = disk or MemoryDisk()
+        clock, entropy = SystemClock(), SystemEntropy()
+        self.broker = Broker(disk, entropy, clock.now_ms(), leases_stand=True)
         make_rich()
         self.service = Service(self.broker, disk, clock, entropy, node_id=7, cluster_id="cluster")
         self.door = Door(self.service, NodeSettings(), HANDLERS)

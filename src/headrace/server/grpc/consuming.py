@@ -23,6 +23,7 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import GroupInUse, HeadraceError, InvalidArgument
+from headrace.engine.grant import STREAM
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.outgoing import Writer
 from headrace.server.grpc.queues import leasing_for, settled
@@ -44,7 +45,7 @@ class Streams:
     def __init__(self, calls: Calls, aftermath: Aftermath) -> None:
         self._calls = calls
         self._aftermath = aftermath
-        self._orphans = Orphans(calls)
+        self._orphans = Orphans(calls, STREAM)
         self._open: dict[tuple[str, str], _Stream] = {}
 
     async def consume(self, first: Any, requests: AsyncIterator[Any], writer: Writer) -> None:
@@ -55,7 +56,12 @@ class Streams:
         in_hand = receipts_in_hand(list(wanted.in_hand))
         with self._orphans.returning(wanted.group, wanted.consumer):
             leasing = await leasing_for(
-                self._calls, self._aftermath, wanted, limits.SOCKET_FEED_BYTES_MAX, stays=True
+                self._calls,
+                self._aftermath,
+                wanted,
+                limits.SOCKET_FEED_BYTES_MAX,
+                stays=True,
+                tie=STREAM,
             )
         name = (leasing.group, leasing.consumer)
         stream = _Stream(self._calls, leasing, writer, credit)
@@ -79,7 +85,10 @@ class Streams:
         finally:
             if self._open.get(name) is stream:
                 del self._open[name]
-            if is_over or self._calls.service.closing.done():
+            if self._calls.service.closing.done():
+                # The leases stand: it may come back when the node does.
+                pass
+            elif is_over:
                 leave = self._calls.run(Face.leave, *name)
                 # Our own task may be cancelled already.
                 await asyncio.shield(self._aftermath.begin(leave))

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.values import Delivery, LaneStatistics
+from headrace.engine.grant import NOTHING
 from headrace.server.aftermath import Aftermath
 from headrace.server.grpc.messages import wait_in
 from headrace.server.grpc.shown import given, id_in, shown_deliveries
@@ -60,7 +61,13 @@ async def settled(calls: Calls, kind: str, request: Any) -> Any:
 
 
 async def leasing_for(
-    calls: Calls, aftermath: Aftermath, request: Any, bytes_max: int, *, stays: bool
+    calls: Calls,
+    aftermath: Aftermath,
+    request: Any,
+    bytes_max: int,
+    *,
+    stays: bool,
+    tie: int = NOTHING,
 ) -> Leasing:
     """What a request to lease, or to open a stream of leases, asks for."""
     consumer = given(request, "consumer")
@@ -68,7 +75,7 @@ async def leasing_for(
         consumer = f"grpc-{calls.service.entropy.random_bytes(8).hex()}"
     return await open_leasing(
         calls, aftermath, request.group, list(request.topics), consumer, dict(request.settings),
-        given(request, "visibility_ms"), stays=stays, bytes_max=bytes_max,
+        given(request, "visibility_ms"), stays=stays, bytes_max=bytes_max, tie=tie,
     )  # fmt: skip
 
 

@@ -36,6 +36,9 @@ Answers = asyncio.Queue[tuple[bool, bytes] | None]
 
 class SdkStreams:
     def __init__(self, service: Service) -> None:
+        if service.holdings is None:
+            service.holdings = Holdings(service)
+        self._holdings = service.holdings
         self._service = service
         self._polls: set[Callable[[], None]] = set()
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -43,13 +46,11 @@ class SdkStreams:
 
     async def connect(self, first: bytes, requests: AsyncIterator[bytes], writer: Writer) -> None:
         service = self._service
-        if service.holdings is None:
-            service.holdings = Holdings(service)
         answers: Answers = asyncio.Queue()
         session = Session(
             service,
             self._polls,
-            service.holdings,
+            self._holdings,
             is_congested=lambda: answers.qsize() > limits.REMOTE_OPEN_CALLS_MAX,
         )
         stream = _Stream(self._answering, session, writer, answers)

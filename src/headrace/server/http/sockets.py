@@ -34,6 +34,7 @@ from headrace.core.errors import (
     LimitExceeded,
 )
 from headrace.core.values import check_name
+from headrace.engine.grant import SOCKET
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
@@ -69,7 +70,7 @@ class Sockets:
         self._calls = calls
         self._members = members
         self._aftermath = aftermath
-        self._orphans = Orphans(calls)
+        self._orphans = Orphans(calls, SOCKET)
         self._connected: dict[str, _Socket] = {}
 
     async def serve(self, websocket: WebSocket) -> None:
@@ -293,6 +294,7 @@ class _Socket:
                 request.settings,
                 milliseconds_in("visibility", request.visibility),
                 bytes_max=limits.SOCKET_FEED_BYTES_MAX,
+                tie=SOCKET,
             )
         if request.group not in self._groups:
             self._groups.add(request.group)
@@ -399,11 +401,14 @@ class _Socket:
             task.exception()
 
     async def _close(self) -> None:
-        """Its leases are free for others at once, or when it has not come back."""
+        """Its leases are free for others at once, or when it has not come back; those of a
+        node that ends stand."""
         tasks = [each.task for each in self._subscriptions.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._calls.service.closing.done():
+            return
         for group in self._groups:
             if self._is_broken or self.is_replaced:
                 self._orphans.begin_grace(group, self._consumer)

@@ -38,6 +38,7 @@ from headrace.core.values import (
     Published,
 )
 from headrace.engine.contents import Heavy
+from headrace.engine.grant import CLIENT
 from headrace.engine.leasing import check_lease
 from headrace.server.bounded import Sizes, lease_bounded
 from headrace.server.glance import Glance
@@ -76,7 +77,7 @@ class Holdings:
         self.glance = Glance(service)
         # A client that comes back takes over from its old connection.
         self.owners: dict[Owned, Session] = {}
-        self.orphans = Orphans(Calls(service))
+        self.orphans = Orphans(Calls(service), CLIENT)
         self.watched_partitions = 0
 
 
@@ -264,8 +265,9 @@ class Session:
                 # Leases would run out while they wait to be sent.
                 return None
             return await lease_bounded(
-                self._calls, wanted, is_wanted=is_wanted, among=among, sizes=self._sizes
-            )
+                self._calls, wanted, is_wanted=is_wanted, among=among, sizes=self._sizes,
+                tie=CLIENT,
+            )  # fmt: skip
 
         holdings = self._holdings
         holdings.watched_partitions += count_held
