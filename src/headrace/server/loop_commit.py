@@ -73,7 +73,8 @@ class LoopCommit:
         return future
 
     def go_on_with(self, partitions: Iterable[Partition]) -> None:
-        """A round is to come for these, though nobody may wait for it."""
+        """A round is to come for these, though nobody may wait for it: also where other nodes
+        have confirmed more."""
         self._dirty.update(partitions)
         if self._round is None and self.failed is None:
             self._begin_soon()
@@ -167,7 +168,8 @@ class LoopCommit:
         self._on_advance(due.partitions)
         if is_full:
             self._start_timer(FULL_RETRY_MS)
-        elif (left or self._dirty) and self._round is None:
+        elif (self._dirty or (left and due.tickets)) and self._round is None:
+            # Where a round found nothing to sync, those who are left wait for other nodes.
             self._begin_soon()
 
     def _end_round(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from headrace.core.errors import DiskFull, SyncFailed
 from headrace.core.settings import TopicSettings
 from headrace.engine.broker import Broker, Round
+from headrace.engine.confirmed import Confirmed
 from headrace.engine.partition import Partition
 from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
@@ -147,6 +148,39 @@ def test_a_full_disk_is_asked_again_until_there_is_room(error: Exception) -> Non
         assert waiting is not None
         await waiting
         assert bench.service.commits.failed is None
+        assert bench.partition.high_watermark == 1
+        await bench.service.close()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("durability", ["synced", "os"])
+def test_who_waits_for_another_node_waits_in_peace_and_is_told_when_it_has_it(
+    durability: str,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(durability=durability)
+        other, rounds = Confirmed(), []
+        bench.partition.become_leader(bench.partition.epoch + 1, 1, other)
+        real = bench.broker.begin_sync
+
+        def begin_sync(dirty: Iterable[Partition]) -> Round:
+            rounds.append(1)
+            return real(dirty)
+
+        bench.broker.begin_sync = begin_sync  # type: ignore[method-assign, assignment]
+        waiting = bench.append()
+        assert waiting is not None
+        while bench.partition.log.synced_end < 1 and durability == "synced":
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        # The disk has all of it: there is nothing to be done before the other node speaks.
+        assert len(rounds) <= 3
+        other.data_end = 1
+        bench.service.commits.go_on_with([bench.partition])
+        await waiting
         assert bench.partition.high_watermark == 1
         await bench.service.close()
 
