@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.core.errors import CorruptLog
 from headrace.core.values import MessageId
 from headrace.engine import state
+from headrace.engine.grant import NOTHING
 from headrace.engine.partition import Partition
 from headrace.engine.state import decode_event, encode_event
 from headrace.engine.window import DEAD
@@ -16,6 +18,7 @@ from headrace.engine.window import DEAD
 EVENTS: list[state.Event] = [
     state.Opened(1, 0, 5),
     state.Granted(1, 7, "ann", 99, 5, 6, [0, 2, 4, 5], [1, 3]),
+    state.Granted(1, 7, "ann", 99, 5, 6, [4, 5], [1], 2),
     state.Acked(1, "ann", 5, [0, 1]),
     state.Retried(1, "ann", 5, 9, "no", [1, 2]),
     state.Retried(1, "ann", 5, 9, None, [1, 2]),
@@ -46,6 +49,13 @@ def test_every_event_comes_back_as_it_was_written(event: state.Event) -> None:
 def test_every_kind_of_event_is_among_those_tried() -> None:
     tags = {type(event).__struct_config__.tag for event in EVENTS}
     assert tags == {*range(1, 15), *range(20, 26)}
+
+
+def test_a_grant_of_an_earlier_version_is_tied_to_nothing() -> None:
+    now = state.Granted(1, 7, "ann", 99, 5, 6, [4, 5], [1], 2)
+    fields = msgspec.msgpack.decode(encode_event(now))
+    before = decode_event(msgspec.msgpack.encode(fields[:-1]))
+    assert before == state.Granted(1, 7, "ann", 99, 5, 6, [4, 5], [1], NOTHING)
 
 
 def test_an_event_of_an_unknown_number_is_not_skipped() -> None:
