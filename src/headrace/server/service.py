@@ -105,7 +105,7 @@ class Service:
         self.figures: Callable[[], NodeFigures] | None = None
         self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self._on_failure)
         # Whoever waits for a partition looks again, and is told that another node leads it.
-        broker.leading.on_changed = lambda partition: self.wake_partitions((partition,))
+        broker.leading.on_changed = self._on_lead_changed
         self.duties = LiveDuties(self)
 
     def on_sync_failed(self, error: SyncFailed) -> None:
@@ -148,6 +148,11 @@ class Service:
         return {name for listed in self.group_lists for name in listed()}
 
     # Waking.
+
+    def _on_lead_changed(self, partition: Partition) -> None:
+        self.wake_partitions((partition,))
+        # What waits for it there is told so: it may be that no disk is at work.
+        self.commits.go_on_with(())
 
     def wait_on(self, partitions: Iterable[Partition], wake: Wake) -> None:
         for partition in partitions:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.errors import DiskFull, SyncFailed
+from headrace.core.errors import DiskFull, FencedLeader, SyncFailed
 from headrace.core.settings import TopicSettings
 from headrace.engine.broker import Broker, Round
 from headrace.engine.confirmed import Confirmed
@@ -182,6 +182,24 @@ def test_who_waits_for_another_node_waits_in_peace_and_is_told_when_it_has_it(
         bench.service.commits.go_on_with([bench.partition])
         await waiting
         assert bench.partition.high_watermark == 1
+        await bench.service.close()
+
+    play(scenario)
+
+
+def test_who_waits_for_another_node_hears_that_the_lead_is_lost() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.partition.become_leader(bench.partition.epoch + 1, 1, Confirmed())
+        waiting = bench.append()
+        assert waiting is not None
+        while bench.partition.log.synced_end < 1:
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        bench.broker.leading.resign(bench.partition)
+        with pytest.raises(FencedLeader):
+            await waiting
         await bench.service.close()
 
     play(scenario)
