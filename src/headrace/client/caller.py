@@ -16,6 +16,11 @@ come back with their next call.
 A link that is silent for too long while somebody waits for an answer is given up, and is
 then a broken one.
 
+    nodes    a -- b -- c        a link leads to the first that answers, from the one before
+             away --^           on, round and round: those of one cluster, whichever it is
+
+Rejected: links to all of them at once. What a consumer holds belongs to one connection.
+
 Waiting is a request too: the node answers a `watch` when something may have come. It
 is asked again by whoever looks next, before it looks.
 """
@@ -30,6 +35,7 @@ import platform
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
@@ -64,7 +70,7 @@ class Caller:
     def __init__(
         self,
         address: Address,
-        *,
+        *others: Address,
         auto_create: bool = True,
         retry_seconds: float | None = RETRY_SECONDS,
         wait_seconds: float | None = 0.0,
@@ -74,8 +80,11 @@ class Caller:
         link: type[Link] = SocketLink,
         closed: threading.Event | None = None,
     ) -> None:
-        """`closed`, set by another thread, ends the wait for a node that is not there."""
-        self.address = address
+        """`others` are asked in turn while the node at `address` is away. `closed`, set by
+        another thread, ends the wait for a node that is not there."""
+        # The one that the link leads to, or that is asked next, comes first.
+        self._addresses = deque((address, *others))
+        self._cluster_id = ""
         self._link_kind = link
         self._node_clock = NodeClock()
         self._clock: Clock = self._node_clock if clock is None else clock
@@ -109,6 +118,11 @@ class Caller:
         # Said that the node is away, and not yet that it is back.
         self._is_away = False
         self.hello = self._connect_first(wait_seconds)
+
+    @property
+    def address(self) -> Address:
+        """Of the node that the link leads to, or led to last."""
+        return self._addresses[0]
 
     @property
     def clock(self) -> Clock:
@@ -260,7 +274,8 @@ class Caller:
         """The node is away and that is put up with: said once, until it is back."""
         if not self._is_away:
             self._is_away = True
-            logger.warning("waiting for the node at %s to come back: %s", self.address, error)
+            named = " or ".join(map(str, self._addresses))
+            logger.warning("waiting for the node at %s to come back: %s", named, error)
 
     def _live_link(self) -> Link:
         link = self._link
@@ -275,19 +290,36 @@ class Caller:
         return link
 
     def _connect(self) -> Hello:
+        """A link to the first node that answers, each of them asked once."""
+        tried = []
+        while True:
+            try:
+                return self._connect_to(self.address)
+            except Unreachable as error:
+                tried.append(error)
+                self._addresses.rotate(-1)
+                if len(tried) == len(self._addresses):
+                    break
+        if len(tried) == 1:
+            raise tried[0]
+        named = ", ".join(map(str, self._addresses))
+        why = "; ".join(map(str, tried))
+        raise Unreachable(f"no node answers at any of {named}: {why}") from tried[-1]
+
+    def _connect_to(self, address: Address) -> Hello:
         """Make a link, and say what we are and hold."""
         hello_request = encode_request("hello", (self._auto_create,))
         try:
             link = self._link_kind(
-                self.address,
+                address,
                 self._client_id,
                 silence_seconds=self._silence_seconds,
                 ping=hello_request,
             )
         except OSError as error:
             raise Unreachable(
-                f"no node answers at {self.address} ({error.strerror or error}); start one with: "
-                f"headrace serve --{self._link_kind.door} {self.address}"
+                f"no node answers at {address} ({error.strerror or error}); start one with: "
+                f"headrace serve --{self._link_kind.door} {address}"
             ) from error
         with self._lock:
             # From here on a close of ours ends it, and whatever waits below.
@@ -299,17 +331,18 @@ class Caller:
             begun = self._node_clock.begin()
             pending = link.send(hello_request)
             hello: Hello = decode_answer("hello", pending.wait(self._hello_seconds))
+            self._check_cluster(address, hello)
             self._node_clock.on_answer(hello.now_ms, begun)
             self._say_again(link)
         except Disconnected as error:
             link.close()
-            raise Unreachable(explain(self.address, error, self._link_kind.door)) from error
+            raise Unreachable(explain(address, error, self._link_kind.door)) from error
         except BaseException:
             link.close()
             raise
         if self._is_away:
             self._is_away = False
-            logger.warning("the node at %s is there", self.address)
+            logger.warning("the node at %s is there", address)
         comes_back = weakref.WeakMethod(self._on_link_ended)
 
         def on_ended() -> None:
@@ -321,6 +354,18 @@ class Caller:
         if self.on_returned is not None:
             self.on_returned()
         return hello
+
+    def _check_cluster(self, address: Address, hello: Hello) -> None:
+        """Nodes of different clusters have different messages. One address alone may lead to
+        a node that was made anew."""
+        if len(self._addresses) == 1:
+            return
+        if self._cluster_id not in ("", hello.cluster_id):
+            raise Unreachable(
+                f"the node at {address} is of cluster {hello.cluster_id} and not of "
+                f"{self._cluster_id}; name nodes of one cluster"
+            )
+        self._cluster_id = hello.cluster_id
 
     def _on_link_ended(self) -> None:
         with self._lock:

@@ -6,8 +6,9 @@
     async with headrace.connect_async("127.0.0.1:9092") as handle:
         await handle.publish("orders", {"id": 7})
 
-`grpc://127.0.0.1:9081` says the same to the gRPC door. Without an address it is taken from
-HEADRACE_URL.
+`grpc://127.0.0.1:9081` says the same to the gRPC door. Several nodes of one cluster have commas
+between them: `headrace://a:9092,b:9092`; while one is away the next is asked. Without an address
+it is taken from HEADRACE_URL.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def connect(
     timeout: Duration = SILENCE_SECONDS,
     reconnect: bool = True,
 ) -> Headrace:
-    """A handle on the node at `host:port` or `grpc://host:port`; Unreachable when there
-    is none.
+    """A handle on the node at `host:port` or `grpc://host:port`, or on the first that answers
+    of several with commas between; Unreachable when there is none.
 
     A topic that is missing is made when it is first published to, where the node's
     `auto_create_topics` allows it; `auto_create=False` declines. `wait` is for how
@@ -86,9 +87,9 @@ def open_backend(
     retry_ms = optional_duration_ms("retry", retry)
     wait_ms = optional_duration_ms("wait", wait)
     timeout_ms = duration_ms("timeout", timeout, least_ms=TIMEOUT_MS_MIN)
-    node, link = way_to(address)
+    nodes, link = way_to(address)
     return RemoteBackend(
-        node,
+        *nodes,
         auto_create=auto_create,
         retry_seconds=None if retry_ms is None else retry_ms / 1000,
         wait_seconds=None if wait_ms is None else wait_ms / 1000,
@@ -134,8 +135,9 @@ def connect_async(
     return Opening(start)
 
 
-def way_to(given: str | None) -> tuple[Address, type[Link]]:
-    """What people write: host, host:port, headrace://host:port or grpc://host:port."""
+def way_to(given: str | None) -> tuple[list[Address], type[Link]]:
+    """What people write: host, host:port, headrace://host:port or grpc://host:port, and several
+    hosts with commas between."""
     if given is None:
         check_environment(os.environ)
     text = os.environ.get(URL_VARIABLE) if given is None else given
@@ -149,10 +151,15 @@ def way_to(given: str | None) -> tuple[Address, type[Link]]:
     if text.startswith(URL_SCHEME_GRPC):
         from headrace.client.grpc_link import GrpcLink
 
-        return _address(text.removeprefix(URL_SCHEME_GRPC), PORT_DEFAULT_GRPC), GrpcLink
-    return _address(text.removeprefix(URL_SCHEME), PORT_DEFAULT), SocketLink
+        return _addresses(text.removeprefix(URL_SCHEME_GRPC), PORT_DEFAULT_GRPC), GrpcLink
+    return _addresses(text.removeprefix(URL_SCHEME), PORT_DEFAULT), SocketLink
+
+
+def _addresses(text: str, port: int) -> list[Address]:
+    """In their order, each once."""
+    found = [_address(each.strip(), port) for each in text.rstrip("/").split(",")]
+    return list(dict.fromkeys(found))
 
 
 def _address(text: str, port: int) -> Address:
-    bare = text.rstrip("/")
-    return Address.parse("the address of a node", bare if ":" in bare else f"{bare}:{port}")
+    return Address.parse("the address of a node", text if ":" in text else f"{text}:{port}")

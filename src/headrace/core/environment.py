@@ -26,7 +26,7 @@ from headrace.core.node_settings import ENVIRONMENT_PREFIX, NodeSettings, enviro
 OWN_PREFIX = "HEADRACE_X_"
 
 # Where a node is, for every client that is not told: host:port, headrace://host:port or
-# grpc://host:port.
+# grpc://host:port; several nodes of one cluster with commas between.
 URL_VARIABLE = "HEADRACE_URL"
 URL_SCHEME = "headrace://"
 URL_SCHEME_GRPC = "grpc://"

@@ -205,7 +205,7 @@ def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
 
 def parse_servers(given: Mapping[str, str]) -> tuple[str, ...]:
     if SERVERS not in given:
-        return (_server_in(os.environ),)
+        return _servers_in(os.environ)
     servers = tuple(_bare(part.strip()) for part in given[SERVERS].split(",") if part.strip())
     if not servers:
         raise InvalidOption(
@@ -226,8 +226,8 @@ def _bare(server: str) -> str:
     return rest.rstrip("/") if separator and scheme.lower() in known else server
 
 
-def _server_in(environment: Mapping[str, str]) -> str:
-    """The node that every client takes that is not told another."""
+def _servers_in(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The nodes that every client takes that is not told others."""
     try:
         check_environment(environment)
     except InvalidArgument as error:
@@ -243,13 +243,14 @@ def _server_in(environment: Mapping[str, str]) -> str:
             f"{URL_VARIABLE} is {url}, and Spark speaks Kafka's protocol: set option {SERVERS!r} "
             f"(or 'servers') to that door, as in host:{PORT_DEFAULT}"
         )
-    bare = url.removeprefix(URL_SCHEME).rstrip("/")
-    server = bare if ":" in bare else f"{bare}:{PORT_DEFAULT}"
+    bare = [each.strip() for each in url.removeprefix(URL_SCHEME).rstrip("/").split(",")]
+    servers = tuple(each if ":" in each else f"{each}:{PORT_DEFAULT}" for each in bare)
     try:
-        parse_address(server)
+        for server in servers:
+            parse_address(server)
     except InvalidArgument as error:
         raise InvalidOption(f"{URL_VARIABLE}: {error}") from None
-    return server
+    return servers
 
 
 def _topics(given: Mapping[str, str]) -> Topics:

@@ -76,19 +76,20 @@ def test_columns_may_be_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "server"),
+    ("url", "servers"),
     [
-        ("127.0.0.1:7000", "127.0.0.1:7000"),
-        ("headrace://node.example:7000/", "node.example:7000"),
-        ("headrace://node.example", "node.example:9092"),
+        ("127.0.0.1:7000", ("127.0.0.1:7000",)),
+        ("headrace://node.example:7000/", ("node.example:7000",)),
+        ("headrace://node.example", ("node.example:9092",)),
+        ("headrace://a:7000,b", ("a:7000", "b:9092")),
     ],
 )
 def test_the_node_comes_from_the_environment_unless_one_is_named(
-    monkeypatch: pytest.MonkeyPatch, url: str, server: str
+    monkeypatch: pytest.MonkeyPatch, url: str, servers: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("HEADRACE_URL", url)
-    assert batch(subscribe="orders").servers == (server,)
-    assert parse_write_options({"topic": "orders"}, is_stream=False).servers == (server,)
+    assert batch(subscribe="orders").servers == servers
+    assert parse_write_options({"topic": "orders"}, is_stream=False).servers == servers
     assert batch(**TOPIC).servers == ("127.0.0.1:9092",)
     assert batch(path="data", subscribe="orders").servers == ()
 
