@@ -154,7 +154,7 @@ NUMBERED: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
 LARGE = partial(batch_of, value=bytes(5_000))
 PACKED = partial(batch_of, value=bytes(5_000), codec=Codec.ZSTD)
 STORAGE = Error.KAFKA_STORAGE_ERROR
-NOT_LED = (Error.NOT_LEADER_OR_FOLLOWER, "fenced-leader", "no leader here")
+NOT_LED = (Error.NOT_LEADER_OR_FOLLOWER, "fenced-leader", "another node leads")
 IMPOSSIBLE = (Error.INVALID_RECORD, "invalid-argument")
 IMPOSSIBLE_TIME = (Error.INVALID_TIMESTAMP, "invalid-argument")
 UNSOUND = (Error.INVALID_RECORD, "corrupt-batch")
