@@ -334,20 +334,23 @@ class Moves:
             return False
         if event.in_place:
             return self._revive(move, target, piece, dirty, now_ms)
+        rotten = move.source
         try:
             records, gone = piece.read(move.source, move.left)
+            # The first append since it was opened looks at what is there.
+            rotten = target
+            for batch in _batches([self._rewrite(move, record, now_ms) for record in records]):
+                _append_batch(target, batch, now_ms)
+                dirty.add(target)
+                # If the disk is full, what comes next is what was not copied.
+                count = len(batch)
+                move.left = above_ascending(move.left, records[count - 1].offset + 1)
+                del records[:count]
         except CorruptLog as error:
             # That partition stops and says why; whoever waits did nothing wrong.
-            move.source.stop(error)
+            rotten.stop(error)
             move.is_blocked = True
             return False
-        for batch in _batches([self._rewrite(move, record, now_ms) for record in records]):
-            _append_batch(target, batch, now_ms)
-            dirty.add(target)
-            # If the disk is full, what comes next is what was not copied.
-            count = len(batch)
-            move.left = above_ascending(move.left, records[count - 1].offset + 1)
-            del records[:count]
         dirty.add(target)
         move.is_blocked = False
         _go_over(move, gone)

@@ -234,8 +234,14 @@ def test_rot_that_a_first_queue_finds_stops_its_partition_alone(shop: Shop, orde
     assert [each.partition for each in leased] == [1]
 
 
+def spoil_the_first_header(disk: MemoryDisk, folder: str) -> None:
+    """Below the synced end, where only the first append looks."""
+    log_file(disk, folder)[16] = 97
+
+
+@pytest.mark.parametrize("damage", [remove_it, spoil_the_first_header])
 def test_messages_whose_dead_letters_are_damaged_wait_and_keep_nobody_waiting(
-    shop: Shop,
+    shop: Shop, damage: Damage
 ) -> None:
     """They are given up when the letters can be written again."""
     [first] = shop.lease(0, 1)
@@ -244,7 +250,7 @@ def test_messages_whose_dead_letters_are_damaged_wait_and_keep_nobody_waiting(
     letters = topics.partition(topics.named(f"{TOPIC}.dlq"), 0).path
     shop.node.close()
     whole = shop.files(letters)
-    remove_it(shop.disk, letters)
+    damage(shop.disk, letters)
     shop.node = shop.open()
     [second] = shop.lease(0, 1)
     shop.node.reject(GROUP, [second.receipt], reason="no")
