@@ -49,6 +49,21 @@ FORMAT_PAGES = {
     "log/segment.py": "segment.md",
 }
 
+# Modules of doors that reach the broker without a request, and what for.
+AROUND_THE_CALLS = {
+    "kafka/client_metrics.py": "configurations say which clients are asked for metrics",
+    "kafka/door.py": "the Call itself, and settings that are changed while the node runs",
+    "kafka/group_members.py": "members of groups, for whichever door shows them",
+    "kafka/groups.py": "coordinators, which time drives as well as requests",
+    "kafka/live_settings.py": "settings that are changed while the node runs",
+    "kafka/member_journal.py": "coordinators, which time drives as well as requests",
+    "kafka/names.py": "topics by name or id, for requests and for runs of them",
+    "kafka/partitions.py": "partitions by name",
+    "kafka/produce_runs.py": "runs: many requests of one connection as one",
+    "kafka/share_groups.py": "share groups, which time drives as well as requests",
+    "kafka/transactions.py": "the coordinator, which time drives as well as requests",
+}
+
 
 @pytest.fixture(autouse=True, scope="module")
 def trees_for_this_module_only() -> Iterator[None]:
@@ -146,6 +161,26 @@ def test_layers_below_the_platform_do_not_touch_the_world() -> None:
         if module.split(".")[0] in forbidden
     ]
     assert not found, listing("imports that only the platform may have", found)
+
+
+def test_doors_reach_the_broker_by_a_request_alone() -> None:
+    """Which knows who asks and until when. The calls of `headrace.calls` carry it by themselves;
+    a handler of Kafka's door has it in the Call by which it reaches the broker."""
+    server = SOURCE / "server"
+    doors = [server / name for name in ("http", "grpc", "remote", "kafka")]
+    found = {
+        path.relative_to(server).as_posix()
+        for path in python_files(*doors)
+        for node in nodes_of(path)
+        if isinstance(node, ast.Attribute) and node.attr in ("broker", "_broker")
+        if not (path.parent.name == "kafka" and ast.unparse(node.value) in ("call", "self._call"))
+    }
+    around = found - AROUND_THE_CALLS.keys()
+    assert not around, listing(
+        "modules of doors that reach the broker by themselves", sorted(around)
+    )
+    unneeded = AROUND_THE_CALLS.keys() - found
+    assert not unneeded, listing("modules that have no need of their exception", sorted(unneeded))
 
 
 def test_no_text_is_read_or_written_in_the_encoding_of_the_locale() -> None:

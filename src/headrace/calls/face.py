@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.calls.batches import BatchCalls
 from headrace.calls.groups import GroupCalls
 from headrace.calls.letters import LetterCalls
+from headrace.calls.looking import LookingCalls
 from headrace.calls.overviews import OverviewCalls
 from headrace.calls.queues import QueueCalls
 from headrace.calls.streams import StreamCalls
@@ -22,6 +23,7 @@ class Face(
     LetterCalls,
     TransactionCalls,
     OverviewCalls,
+    LookingCalls,
     TraceCalls,
 ):
     """Put together with an implementation of `Served`, which comes first among

@@ -2,7 +2,7 @@
 
     calls      publish, lease, ack, ...      written once, in this package
       |
-    Served     time, a commit, the wait for the disk
+    Served     time, a commit, the wait for the disk, and who asks
       |
       |-- node/served.py          in this process: a lock, and a wait that blocks
       '-- server/loop_calls.py    on an event loop: collected now, awaited later
@@ -25,6 +25,7 @@ from typing import TypeVar
 from headrace.core.errors import SyncFailed, UnknownGroup
 from headrace.core.name_lists import distinct_topics
 from headrace.core.ports import Clock
+from headrace.core.request_context import BY_NODE, RequestContext
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker, Deleted
 from headrace.engine.catalog import Topic
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 class Served(ABC):
     clock: Clock
+    # Of the call that is being carried out.
+    context: RequestContext = BY_NODE
     _broker: Broker
     # Whether a topic is made when it is first published to or queued.
     _auto_create: bool

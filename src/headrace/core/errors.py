@@ -265,6 +265,14 @@ class Disconnected(HeadraceError, ConnectionError):
     retriable = True
 
 
+class DeadlineExceeded(Disconnected):
+    """The node answered that what it waits for was not safe in the time of the request.
+    What was begun goes on, so this too does not say whether the call takes effect."""
+
+    code = "deadline-exceeded"
+    retriable = True
+
+
 # The handle.
 
 

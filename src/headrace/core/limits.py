@@ -128,6 +128,10 @@ MEMBERSHIP_BATCH_BYTES: Final = 1 << 20
 FETCH_SESSION_PARTITIONS_MAX: Final = 1_000_000
 FETCH_SESSIONS_MAX: Final = 10_000
 
+# How long a request may wait for what it does not do itself: the disk now, other nodes in a
+# cluster. What a long poll asked to wait comes on top. As long as a client of ours has patience.
+REQUEST_MS_MAX: Final = 120_000
+
 # Calls of our own clients. A request is small, but for one message alone; arrays are
 # counted before they are made.
 REMOTE_REQUEST_BYTES_MAX: Final = 2 * 1024 * 1024

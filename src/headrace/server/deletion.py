@@ -11,15 +11,19 @@ when it is done nobody is.
 
 from __future__ import annotations
 
+from headrace.core.errors import DeadlineExceeded
+from headrace.core.request_context import NEVER
 from headrace.engine.broker import Deleted
 from headrace.engine.catalog import Topic
+from headrace.engine.commit import Commit
 from headrace.engine.topics import Topics
 from headrace.server.service import Service
 from headrace.server.slices import Slices
 
 
-async def delete_topics(service: Service, topics: list[Topic]) -> None:
-    """The topics are gone, one after the other; returns when that lasts."""
+async def delete_topics(service: Service, topics: list[Topic], deadline: float = NEVER) -> None:
+    """The topics are gone, one after the other; returns when that lasts. When it does not by
+    the deadline, DeadlineExceeded; their files go all the same."""
     commit = service.commit()
     broker = service.broker
     deleted, slices = [], Slices()
@@ -31,9 +35,22 @@ async def delete_topics(service: Service, topics: list[Topic]) -> None:
             service.wake_partitions(gone.partitions)
             deleted.append(gone)
             await slices.rest()
+    try:
+        await service.finish(commit, deadline)
+    except DeadlineExceeded:
+        service.finish_alone(_remove_when_safe(service, commit, deleted))
+        raise
+    await _remove(service, deleted)
+
+
+async def _remove_when_safe(service: Service, commit: Commit, deleted: list[Deleted]) -> None:
     await service.finish(commit)
+    await _remove(service, deleted)
+
+
+async def _remove(service: Service, deleted: list[Deleted]) -> None:
     # Files that stay behind, when the node ends before this, go with its next start.
-    await service.loop.run_in_executor(None, remove_files, broker.topics, deleted)
+    await service.loop.run_in_executor(None, remove_files, service.broker.topics, deleted)
 
 
 def remove_files(topics: Topics, deleted: list[Deleted]) -> None:

@@ -8,7 +8,8 @@
                                   |
                               done: wakes are called, files removed, the answer
 
-A call runs in one piece on the loop's thread, so it needs no lock. Where it wants to
+A call runs in one piece on the loop's thread, so it needs no lock. It knows who asks, and
+the disk has until its deadline: what was begun then goes on alone. Where it wants to
 look again at what the disk must bring about first, it is carried out anew when that
 is done: until then it has only looked.
 
@@ -27,8 +28,9 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
-from headrace.core.errors import SyncFailed
+from headrace.core.errors import DeadlineExceeded, SyncFailed
 from headrace.core.name_lists import distinct_topics
+from headrace.core.request_context import BY_NODE, NEVER, REQUEST_SECONDS_MAX, RequestContext
 from headrace.core.steps import Steps
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
@@ -68,12 +70,27 @@ def content_bytes(messages: Sequence[Message]) -> int:
 class Calls:
     """What one client of a door may ask for, typed as the face is."""
 
-    def __init__(self, service: Service, *, door: str = "sdk", auto_create: bool = True) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        door: str = "sdk",
+        auto_create: bool = True,
+        context: RequestContext = BY_NODE,
+    ) -> None:
         """`door` is where the calls come in, as metrics name it. Without `auto_create` the
         client declines topics that the node would make for it."""
         self.service = service
+        self.context = context
         self._door = door
         self._face = _LoopFace(service, auto_create)
+
+    def asked_by(self, context: RequestContext) -> Calls:
+        """The calls for one connection, or for one request of it."""
+        calls: Calls = object.__new__(Calls)
+        calls.service, calls.context = self.service, context
+        calls._door, calls._face = self._door, self._face
+        return calls
 
     async def run(
         self,
@@ -82,23 +99,40 @@ class Calls:
         *args: Parameters.args,
         **named: Parameters.kwargs,
     ) -> Answer:
-        """What the call returns or raises, once everything it did is safe."""
+        """What the call returns or raises, once everything it did is safe; DeadlineExceeded
+        when that takes too long."""
+        context = self._timed()
         for looks_left in reversed(range(LOOKS_MAX + 1)):
-            turn = self._face.begin(looks_left)
+            turn = self._face.begin(looks_left, context)
             try:
                 answer = call(self._face, *args, **named)
             except _LookAgain:
-                await self._finish(turn)
+                await self._finish(turn, context.deadline)
                 continue
             except SyncFailed as error:
                 self.service.on_sync_failed(error)
                 raise
             except OSError as error:
                 raise disk_error(error) from error
-            await self._finish(turn)
+            await self._finish(turn, context.deadline)
             self._count(call, turn, answer)
             return answer
         raise AssertionError("a call without looks left does not ask for one")
+
+    def run_nowait(
+        self,
+        call: Callable[Concatenate[Face, Parameters], Answer],
+        /,
+        *args: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> Answer:
+        """Like `run`, for a call that has nothing to wait for: it only looks."""
+        turn = self._face.begin(0, self._timed())
+        answer = call(self._face, *args, **named)
+        assert not turn.commits and not turn.deleted
+        for wake in turn.wakes:
+            wake()
+        return answer
 
     async def run_in_slices(
         self,
@@ -108,8 +142,9 @@ class Calls:
         **named: Parameters.kwargs,
     ) -> Answer:
         """Like `run`, for a call in steps, of which there may be thousands: others have their
-        turn between them. When our task is cancelled meanwhile, nothing is half done."""
-        turn = self._face.begin(0)
+        turn between them. When our task is cancelled meanwhile, nothing is half done. Work
+        that gets on has no deadline; each wait for the disk may last as long as any."""
+        turn = self._face.begin(0, self._timed())
         slices = Slices()
         with closing(call(self._face, *args, **named)) as steps:
             while True:
@@ -125,10 +160,23 @@ class Calls:
                 except OSError as error:
                     raise disk_error(error) from error
                 if isinstance(begun, Commit):
-                    await self.service.wait_for(begun)
+                    safe = self.service.submit(begun, self._latest())
+                    if safe is not None:
+                        await safe
                 await slices.rest()
-        await self._finish(turn)
+        await self._finish(turn, self._latest())
         return answer
+
+    def _timed(self) -> RequestContext:
+        """The context of one call, which has a deadline in any case."""
+        principal, deadline, request_id = context = self.context
+        if deadline < NEVER:
+            return context
+        deadline = self.service.loop.time() + REQUEST_SECONDS_MAX
+        return RequestContext(principal, deadline, request_id)
+
+    def _latest(self) -> float:
+        return self.service.loop.time() + REQUEST_SECONDS_MAX
 
     def _count(self, call: Callable[..., object], turn: _Turn, answer: object) -> None:
         """What went in and out with a call that is done."""
@@ -142,14 +190,22 @@ class Calls:
                 of_topic = list(group)
                 counts.traffic(topic, door).add_out(len(of_topic), content_bytes(of_topic))
 
-    async def _finish(self, turn: _Turn) -> None:
+    async def _finish(self, turn: _Turn, deadline: float) -> None:
+        """What is not safe by the deadline is finished without whoever asked for it."""
+        service = self.service
         for commit in turn.commits:
-            await self.service.finish(commit)
+            try:
+                waiting = service.finish_soon(commit, deadline)
+                if waiting is not None:
+                    await waiting
+            except DeadlineExceeded:
+                service.finish_alone(self._finish(turn, NEVER))
+                raise
         for wake in turn.wakes:
             wake()
         if turn.deleted:
-            topics = self.service.broker.topics
-            await self.service.loop.run_in_executor(None, remove_files, topics, turn.deleted)
+            topics = service.broker.topics
+            await service.loop.run_in_executor(None, remove_files, topics, turn.deleted)
 
     async def wait_for_some(
         self, attempt: Callable[[], Awaitable[list[Found]]], topics: Sequence[str], wait_ms: int
@@ -250,10 +306,11 @@ class _LookAgain(Exception):
 class _Turn:
     """What one call has begun."""
 
-    __slots__ = ("commits", "deleted", "looks_left", "wakes")
+    __slots__ = ("commits", "context", "deleted", "looks_left", "wakes")
 
-    def __init__(self, looks_left: int) -> None:
+    def __init__(self, looks_left: int, context: RequestContext) -> None:
         self.looks_left = looks_left
+        self.context = context
         self.commits: list[Commit] = []
         self.wakes: list[Callable[[], None]] = []
         self.deleted: list[Deleted] = []
@@ -265,14 +322,15 @@ class _LoopFace(Face):
         self._broker = service.broker
         self._auto_create = auto_create
         self._service = service
-        self._turn = _Turn(0)
+        self._turn = _Turn(0, BY_NODE)
 
-    def begin(self, looks_left: int) -> _Turn:
-        self._turn = _Turn(looks_left)
+    def begin(self, looks_left: int, context: RequestContext) -> _Turn:
+        self.context = context
+        self._turn = _Turn(looks_left, context)
         return self._turn
 
     def go_on(self, turn: _Turn) -> None:
-        self._turn = turn
+        self._turn, self.context = turn, turn.context
 
     @contextmanager
     def _reading(self) -> Iterator[int]:

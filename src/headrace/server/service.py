@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.calls.timekeeping import BrokerClock
 from headrace.core.errors import SyncFailed
 from headrace.core.event_log import log_event
 from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
+from headrace.core.request_context import NEVER
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
@@ -107,6 +108,8 @@ class Service:
         # Whoever waits for a partition looks again, and is told that another node leads it.
         broker.leading.on_changed = self._on_lead_changed
         self.duties = LiveDuties(self)
+        # What goes on though whoever asked for it was told that it takes too long.
+        self._alone: set[asyncio.Task[None]] = set()
 
     def on_sync_failed(self, error: SyncFailed) -> None:
         """A sync failed on the way of a call. The next one might succeed, and what the first
@@ -204,14 +207,15 @@ class Service:
     def commit(self) -> Commit:
         return self.broker.commit()
 
-    async def finish(self, commit: Commit) -> None:
+    async def finish(self, commit: Commit, deadline: float = NEVER) -> None:
         """Until everything in the commit is safe, and what it began is done."""
-        waiting = self.finish_soon(commit)
+        waiting = self.finish_soon(commit, deadline)
         if waiting is not None:
             await waiting
 
-    def finish_soon(self, commit: Commit) -> asyncio.Future[None] | None:
-        """The same for whoever has something else to do; None when it is so already."""
+    def finish_soon(self, commit: Commit, deadline: float = NEVER) -> asyncio.Future[None] | None:
+        """The same for whoever has something else to do; None when it is so already.
+        DeadlineExceeded when it is not by then, as the loop counts."""
         moves = self.broker.moves
         if moves.is_much:
             # Time gave up many messages at once. Their letters are on their way, and nobody
@@ -219,10 +223,10 @@ class Service:
             self.commits.go_on_with(move.source for move in moves.pending())
         elif moves:
             commit.wait_for_moves(moves.pending())
-        return self.commits.submit(commit)
+        return self.commits.submit(commit, deadline)
 
-    def submit(self, commit: Commit) -> asyncio.Future[None] | None:
-        return self.commits.submit(commit)
+    def submit(self, commit: Commit, deadline: float = NEVER) -> asyncio.Future[None] | None:
+        return self.commits.submit(commit, deadline)
 
     async def wait_for(self, commit: Commit) -> None:
         """Until everything in the commit is safe, though more may be added to it."""
@@ -234,6 +238,17 @@ class Service:
         if waiting is not None:
             # A failure is heard of elsewhere.
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def finish_alone(self, finishing: Coroutine[Any, Any, None]) -> None:
+        """To the end of a call whose caller does not wait any more."""
+        task = self.loop.create_task(finishing)
+        self._alone.add(task)
+        task.add_done_callback(self._on_finished_alone)
+
+    def _on_finished_alone(self, task: asyncio.Task[None]) -> None:
+        self._alone.discard(task)
+        # A failure is heard of elsewhere.
+        _ = task.cancelled() or task.exception()
 
     # Time.
 
@@ -258,6 +273,9 @@ class Service:
         self.duties.close()
         await self.maintenance.close()
         await self.commits.close()
+        for task in tuple(self._alone):
+            task.cancel()
+        await asyncio.gather(*self._alone, return_exceptions=True)
         self._readers.shutdown(cancel_futures=True)
         self._codec.shutdown(cancel_futures=True)
 

@@ -22,8 +22,7 @@ async def change_topic(
     break_key_order: bool,
 ) -> TopicInfo:
     """The topic as it is then."""
-    topics = calls.service.broker.topics
-    topics.altered_settings(topics.named(name), settings)
+    calls.run_nowait(Face.check_settings, name, settings)
     if partitions is not None:
         await calls.run_in_slices(
             Face.topic_growth, name, partitions, break_key_order=break_key_order

@@ -146,10 +146,17 @@ class Producing(Connected):
         self.topic = self.broker.topics.create("orders", 2, TopicSettings(**settings), now_ms)
         self._number = 0
 
-    def request(self, batch: bytes | bytearray, *, index: int = 0, acks: int = -1) -> bytes:
+    def request(
+        self,
+        batch: bytes | bytearray,
+        *,
+        index: int = 0,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+    ) -> bytes:
         self._number += 1
         data = TopicProduceData("orders", partition_data=(PartitionProduceData(index, batch),))
-        asked = ProduceRequest(None, acks, 1000, (data,))
+        asked = ProduceRequest(None, acks, timeout_ms, (data,))
         body = encode_request(PRODUCE, PRODUCE_VERSION, asked)
         return b"".join(encode_request_frame(PRODUCE, PRODUCE_VERSION, self._number, "app", body))
 

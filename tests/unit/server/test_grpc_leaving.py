@@ -59,7 +59,9 @@ def test_an_end_is_a_leave_only_where_the_client_can_still_be_told(
         writer = Outgoing(served.calls.service).of(context)
         wanted = pb.ConsumeOpen(group=GROUP, topics=[TOPIC], consumer="other", credit=1)
         consuming = asyncio.ensure_future(
-            streams.consume(pb.ConsumeRequest(open=wanted), context.requests(), writer)
+            streams.consume(
+                pb.ConsumeRequest(open=wanted), context.requests(), writer, served.calls
+            )
         )
         await asyncio.wait([consuming])
         await aftermath.close()

@@ -15,12 +15,15 @@ from headrace.core.errors import CorruptLog
 from headrace.engine.topics import Topics
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.server.http.node import ready
+from headrace.server.loop_calls import Calls
 
 
 def test_batches_that_cannot_be_read_and_rot_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(node: Producing) -> None:
         settings = SimpleNamespace(free_bytes_min=0)
-        call: Any = SimpleNamespace(service=node.service, facts=SimpleNamespace(settings=settings))
+        facts = SimpleNamespace(settings=settings)
+        calls = Calls(node.service)
+        call: Any = SimpleNamespace(service=node.service, facts=facts, calls=calls)
         # However many partitions there are, it does not go over all of them.
         monkeypatch.setattr(Topics, "__iter__", None)
         assert (await ready(call)).problems == []

@@ -35,6 +35,7 @@ class Made:
         loop = asyncio.get_running_loop()
         service = SimpleNamespace(closing=loop.create_future(), loop=loop)
         calls: Any = SimpleNamespace(run=None, service=service)
+        calls.asked_by = lambda _: calls
         nothing: Any = None
         route = Route(
             "GET", "/large", self._handle, "", "", has_messages=True, takes_turn=takes_turn,

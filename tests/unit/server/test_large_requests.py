@@ -7,13 +7,16 @@ import asyncio
 import gc
 import struct
 import threading
+from types import ModuleType
 from typing import Any
 
 import pytest
 from tests.unit.server.connected import Connected, feed_once, play
 
+from headrace.server.kafka import answer_bytes
 from headrace.server.kafka import door as kafka_door
-from headrace.server.kafka.door import LARGE_BYTES, LARGE_ELEMENTS, is_large
+from headrace.server.kafka.answer_bytes import LARGE_ELEMENTS, is_large
+from headrace.server.kafka.door import LARGE_BYTES
 from headrace.server.kafka.errors import Error
 from headrace.wire.kafka.api import APIS, decode_response, encode_request
 from headrace.wire.kafka.frame import decode_response_header, encode_request_frame
@@ -67,19 +70,19 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[bool]]:
     """Whether decoding, encoding and counting errors took place on the loop's thread."""
     seen: dict[str, set[bool]] = {}
 
-    def note(name: str) -> None:
-        work = getattr(kafka_door, name)
+    def note(module: ModuleType, name: str) -> None:
+        work = getattr(module, name)
 
         def noted(*args: Any) -> Any:
             is_main = threading.current_thread() is threading.main_thread()
             seen.setdefault(name, set()).add(is_main)
             return work(*args)
 
-        monkeypatch.setattr(kafka_door, name, noted)
+        monkeypatch.setattr(module, name, noted)
 
-    note("decode_request")
-    note("encode_response")
-    note("error_codes")
+    note(kafka_door, "decode_request")
+    note(answer_bytes, "encode_response")
+    note(answer_bytes, "error_codes")
     return seen
 
 

@@ -32,8 +32,8 @@ class Reading:
 
     async def page(self, **query: Any) -> o.SearchPage:
         call: Any = SimpleNamespace(
-            run=self.run, service=self._served.service, path={"topic": TOPIC},
-            query=o.SearchQuery(**query),
+            run=self.run, calls=self._served.calls, service=self._served.service,
+            path={"topic": TOPIC}, query=o.SearchQuery(**query),
         )  # fmt: skip
         return await search.search(call)
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -250,7 +251,8 @@ async def by_call(node: Producing, batch: bytes) -> Verdict:
 async def by_grpc(node: Producing, batch: bytes) -> Verdict:
     request = pb.PublishBatchRequest(topic=TOPIC, batch=bytes(batch))
     try:
-        await Messages(Calls(node.service, door="grpc")).publish_batch(request, None)
+        calls: Any = SimpleNamespace(calls=Calls(node.service, door="grpc"))
+        await Messages().publish_batch(request, calls)
     except HeadraceError as error:
         return Verdict(error.code, str(error))
     return TAKEN

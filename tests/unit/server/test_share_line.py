@@ -150,7 +150,8 @@ class ByGrpcStream(Waiting):
 
     def __init__(self, shared: Shared, name: str, count: int) -> None:
         super().__init__(name, count)
-        self._streams = Streams(Calls(shared.service), Aftermath())
+        self._calls = Calls(shared.service)
+        self._streams = Streams(self._calls, Aftermath())
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
         self._credit = 0
@@ -159,7 +160,7 @@ class ByGrpcStream(Waiting):
         opening = pb.ConsumeOpen(group=GROUP, topics=[TOPIC], consumer=self.name, credit=0)
         first = pb.ConsumeRequest(id=1, open=opening)
         self.stream = asyncio.ensure_future(
-            self._streams.consume(first, self._sent(), cast(Writer, self))
+            self._streams.consume(first, self._sent(), cast(Writer, self), self._calls)
         )
         assert (await self._answers.get()).HasField("opened")
 

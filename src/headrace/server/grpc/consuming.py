@@ -43,12 +43,13 @@ class Streams:
     """The consumers that have a stream open, each once in its group."""
 
     def __init__(self, calls: Calls, aftermath: Aftermath) -> None:
-        self._calls = calls
         self._aftermath = aftermath
         self._orphans = Orphans(calls, STREAM)
         self._open: dict[tuple[str, str], _Stream] = {}
 
-    async def consume(self, first: Any, requests: AsyncIterator[Any], writer: Writer) -> None:
+    async def consume(
+        self, first: Any, requests: AsyncIterator[Any], writer: Writer, calls: Calls
+    ) -> None:
         if first.WhichOneof("request") != "open":
             raise InvalidArgument("the first request of a stream is `open`")
         wanted = first.open
@@ -56,7 +57,7 @@ class Streams:
         in_hand = receipts_in_hand(list(wanted.in_hand))
         with self._orphans.returning(wanted.group, wanted.consumer):
             leasing = await leasing_for(
-                self._calls,
+                calls,
                 self._aftermath,
                 wanted,
                 limits.SOCKET_FEED_BYTES_MAX,
@@ -64,7 +65,7 @@ class Streams:
                 tie=STREAM,
             )
         name = (leasing.group, leasing.consumer)
-        stream = _Stream(self._calls, leasing, writer, credit)
+        stream = _Stream(calls, leasing, writer, credit)
         before = self._open.get(name)
         self._open[name] = stream
         is_over = False
@@ -85,11 +86,11 @@ class Streams:
         finally:
             if self._open.get(name) is stream:
                 del self._open[name]
-            if self._calls.service.closing.done():
+            if calls.service.closing.done():
                 # The leases stand: it may come back when the node does.
                 pass
             elif is_over:
-                leave = self._calls.run(Face.leave, *name)
+                leave = calls.run(Face.leave, *name)
                 # Our own task may be cancelled already.
                 await asyncio.shield(self._aftermath.begin(leave))
             else:

@@ -152,14 +152,13 @@ class GrpcDoor:
     def _handlers(self) -> list[Any]:
         calls = Calls(self._service, door="grpc")
         streams = Streams(calls, self._aftermath)
-        queues = Queues(calls, self._aftermath)
         nouns = {
-            "Topics": (Topics(calls, self._settings.partitions),),
-            "Messages": (Messages(calls),),
-            "Queues": (queues, streams),
-            "Groups": (Groups(calls),),
-            "Letters": (Letters(calls),),
-            "Traces": (Traces(calls),),
+            "Topics": (Topics(self._settings.partitions),),
+            "Messages": (Messages(),),
+            "Queues": (Queues(self._aftermath), streams),
+            "Groups": (Groups(),),
+            "Letters": (Letters(),),
+            "Traces": (Traces(),),
             "Node": (_Node(self._service),),
         }
         return [
@@ -196,7 +195,7 @@ class _Node:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def describe(self, _request: Any, _context: Any) -> Any:
+    async def describe(self, _request: Any, _call: MeasuredCall) -> Any:
         return pb.DescribeNodeResponse(
             node_id=self._service.node_id,
             cluster_id=self._service.cluster_id,
@@ -211,10 +210,12 @@ def _connection(sdk: SdkStreams, places: Places) -> Any:
 
     async def connection(requests: Any, context: Any) -> None:
         try:
-            with places.taken(places.client(context)):
+            client = places.client(context)
+            with places.taken(client):
                 first = await places.first_request(context)
                 if first is not None:
-                    await sdk.connect(first, requests, places.outgoing.of(context))
+                    writer = places.outgoing.of(context)
+                    await sdk.connect(first, requests, writer, client.principal)
         except LimitExceeded as error:
             await refuse(context, error, "")
 
@@ -240,13 +241,13 @@ def _answer(act: Any, measured: Measured) -> Any:
     async def answer(_requests: Any, context: Any) -> Any:
         with measured.call(context) as call:
             try:
-                client = measured.places.client(context)
+                client = call.client
                 if client.account.is_spent:
                     await client.account.turn()
                 with measured.places.taken(client):
                     request = checked(await measured.places.first_request(context))
                     call.begin(request)
-                    found = await Metered(act(request, context), client.account)
+                    found = await Metered(act(request, call), client.account)
                 encoded = found.SerializeToString()
                 if len(encoded) >= LARGE_BYTES:
                     measured.places.outgoing.of(context).note_last(encoded)
@@ -262,13 +263,13 @@ def _answers(act: Any, measured: Measured) -> Any:
     async def answers(_requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
-                client = measured.places.client(context)
+                client = call.client
                 if client.account.is_spent:
                     await client.account.turn()
                 with measured.places.taken(client):
                     request = checked(await measured.places.first_request(context))
                     writer = measured.places.outgoing.of(context)
-                    await Metered(_write_all(act(request, context), writer), client.account)
+                    await Metered(_write_all(act(request, call), writer), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)
@@ -287,13 +288,13 @@ def _conversation(act: Any, measured: Measured) -> Any:
     async def conversation(requests: Any, context: Any) -> None:
         with _stream(context, measured) as call:
             try:
-                client = measured.places.client(context)
+                client = call.client
                 if client.account.is_spent:
                     await client.account.turn()
                 with measured.places.taken(client):
                     first = checked(await measured.places.first_request(context))
                     writer = measured.places.outgoing.of(context)
-                    await Metered(act(first, requests, writer), client.account)
+                    await Metered(act(first, requests, writer, call.calls), client.account)
             except HeadraceError as error:
                 call.code = error.code
                 await refuse(context, error, call.request_id)

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.calls import Face
 from headrace.core.errors import InvalidArgument
 from headrace.core.values import MessageId
+from headrace.server.grpc.measured import MeasuredCall
 from headrace.server.grpc.shown import (
     given,
     id_in,
@@ -15,7 +16,6 @@ from headrace.server.grpc.shown import (
     shown_letter,
     shown_record,
 )
-from headrace.server.loop_calls import Calls
 from headrace.server.pages import delayed_page, letters_page
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
@@ -24,14 +24,10 @@ BATCH_ITEMS = 500
 
 
 class Letters:
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._run = calls.run
-
-    async def list_delayed(self, request: Any, _: Any) -> Any:
+    async def list_delayed(self, request: Any, call: MeasuredCall) -> Any:
         mark, limit = given(request, "after"), page_limit(request)
         after = None if mark is None else (mark.deliver_at_ms, mark.partition, mark.offset)
-        found, behind = await delayed_page(self._calls, request.topic, after, limit)
+        found, behind = await delayed_page(call.calls, request.topic, after, limit)
         return pb.ListDelayedResponse(
             messages=[
                 pb.DelayedMessage(deliver_at_ms=each.deliver_at_ms, message=shown_record(each))
@@ -42,19 +38,19 @@ class Letters:
             ),
         )  # fmt: skip
 
-    async def delayed_totals(self, request: Any, _: Any) -> Any:
-        totals = await self._run(Face.delayed_totals, list(request.topics) or None)
+    async def delayed_totals(self, request: Any, call: MeasuredCall) -> Any:
+        totals = await call.calls.run(Face.delayed_totals, list(request.topics) or None)
         return pb.DelayedTotalsResponse(
             topics=[pb.TopicDelayedTotals(**each._asdict()) for each in totals]
         )
 
-    async def cancel(self, request: Any, _: Any) -> Any:
-        return pb.CancelResponse(cancelled=await self._run(Face.cancel, id_in(request.id)))
+    async def cancel(self, request: Any, call: MeasuredCall) -> Any:
+        return pb.CancelResponse(cancelled=await call.calls.run(Face.cancel, id_in(request.id)))
 
-    async def list_dead(self, request: Any, _: Any) -> Any:
+    async def list_dead(self, request: Any, call: MeasuredCall) -> Any:
         after, limit = given(request, "after"), page_limit(request)
         found, behind = await letters_page(
-            self._calls,
+            call.calls,
             request.topic,
             given(request, "group"),
             None if after is None else id_in(after),
@@ -64,11 +60,11 @@ class Letters:
             letters=map(shown_letter, found), next=None if behind is None else shown_id(behind)
         )
 
-    async def show_dead(self, request: Any, _: Any) -> Any:
-        return shown_letter(await self._run(Face.dead_letter, id_in(request.id)))
+    async def show_dead(self, request: Any, call: MeasuredCall) -> Any:
+        return shown_letter(await call.calls.run(Face.dead_letter, id_in(request.id)))
 
-    async def redrive(self, request: Any, _: Any) -> Any:
-        result = await self._calls.run_in_slices(
+    async def redrive(self, request: Any, call: MeasuredCall) -> Any:
+        result = await call.calls.run_in_slices(
             Face.redriving,
             request.topic,
             _ids(request),
@@ -80,8 +76,9 @@ class Letters:
         del known["returned"]
         return pb.RedriveResponse(**known)
 
-    async def purge(self, request: Any, _: Any) -> Any:
-        return pb.PurgeResponse(purged=await self._run(Face.purge, request.topic, _ids(request)))
+    async def purge(self, request: Any, call: MeasuredCall) -> Any:
+        purged = await call.calls.run(Face.purge, request.topic, _ids(request))
+        return pb.PurgeResponse(purged=purged)
 
 
 def _ids(request: Any) -> list[MessageId]:

@@ -4,12 +4,14 @@ A call's id is the one that its client sends as `x-request-id`, and is sent back
 the trailing metadata; one that fails without an id gets one from the node, so that
 whoever is told of the failure can name it.
 
-A stream lasts as long as its client likes, so only its errors are counted.
+A stream lasts as long as its client likes, so only its errors are counted, and its deadline is
+grpc's own affair: each call of the node that it makes has the time of any other.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -20,8 +22,10 @@ from grpc.aio import AbortError, InternalError
 from grpc_channelz.v1 import channelz, channelz_pb2
 
 from headrace.core.event_log import log_event
-from headrace.server.grpc.places import Places
+from headrace.core.request_context import NEVER, REQUEST_SECONDS_MAX, RequestContext
+from headrace.server.grpc.places import Client, Places
 from headrace.server.grpc.statuses import REQUEST_ID_KEY
+from headrace.server.loop_calls import Calls
 from headrace.server.requests import accepted_id
 from headrace.server.service import Service
 
@@ -50,6 +54,26 @@ class MeasuredCall:
         """It has come: until now the client was waited for."""
         self.request = request
         self.began = perf_counter()
+
+    @cached_property
+    def client(self) -> Client:
+        return self._measured.places.client(self._context)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """The node's, as this call makes them."""
+        context = RequestContext(self.client.principal, self._deadline(), self.given_id)
+        return self._measured.calls.asked_by(context)
+
+    def _deadline(self) -> float:
+        left: float | None = None if self._is_stream else self._context.time_remaining()
+        if left is None:
+            return NEVER
+        return self._measured.service.loop.time() + min(left, REQUEST_SECONDS_MAX)
+
+    def when_over(self, on_over: Callable[[Any], None]) -> None:
+        """Have it called when grpc has sent the answer, or could not."""
+        self._context.add_done_callback(on_over)
 
     @cached_property
     def request_id(self) -> str:
@@ -82,6 +106,7 @@ class Measured:
 
     def __init__(self, service: Service, places: Places, name: str) -> None:
         self.service = service
+        self.calls = Calls(service, door="grpc")
         # Of the address of each call.
         self.places = places
         self._endpoint = service.counts.endpoint("grpc", name)

@@ -10,9 +10,9 @@ from headrace.calls import Face
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, OffsetOutOfRange
 from headrace.core.values import CursorMove, PlacedBatch, Publication, StreamRecord
+from headrace.server.grpc.measured import MeasuredCall
 from headrace.server.grpc.shown import given, outgoing, shown_places, shown_record
 from headrace.server.looking import publish_batches
-from headrace.server.loop_calls import Calls
 from headrace.server.publishing import publish_all
 from headrace.server.settling import acknowledged
 from headrace.server.tailing import Tail
@@ -35,23 +35,19 @@ def wait_in(request: Any) -> int:
 
 
 class Messages:
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._run = calls.run
-
-    async def publish(self, request: Any, _: Any) -> Any:
+    async def publish(self, request: Any, call: MeasuredCall) -> Any:
         messages = [outgoing(each) for each in request.messages]
-        places = await publish_all(self._calls, request.topic, messages)
+        places = await publish_all(call.calls, request.topic, messages)
         return shown_places(places)
 
-    async def publish_batch(self, request: Any, _: Any) -> Any:
+    async def publish_batch(self, request: Any, call: MeasuredCall) -> Any:
         placed = PlacedBatch(request.topic, request.partition, bytearray(request.batch))
-        [outcome] = await publish_batches(self._calls, [placed])
+        [outcome] = await publish_batches(call.calls, [placed])
         if isinstance(outcome, HeadraceError):
             raise outcome
         return pb.PublishBatchResponse(first_offset=outcome.offset, duplicate=outcome.duplicate)
 
-    async def transact(self, request: Any, _: Any) -> Any:
+    async def transact(self, request: Any, call: MeasuredCall) -> Any:
         publications = [
             Publication(each.topic, [outgoing(message) for message in each.messages])
             for each in request.publications
@@ -62,11 +58,11 @@ class Messages:
         ]
         _check_once("topic", [each.topic for each in publications])
         _check_once("group", [each.group for each in moves])
-        acks = acknowledged(self._calls, request.acks)
-        published = await transact(self._calls, publications, moves, acks)
+        acks = acknowledged(call.calls, request.acks)
+        published = await transact(call.calls, publications, moves, acks)
         return pb.TransactResponse(publications=map(shown_places, published))
 
-    async def read(self, request: Any, _: Any) -> Any:
+    async def read(self, request: Any, call: MeasuredCall) -> Any:
         count = given(request, "count")
         count = READ_RECORDS if count is None else count
         if not 1 <= count <= limits.LEASE_MESSAGES_MAX:
@@ -75,25 +71,23 @@ class Messages:
 
         async def attempt() -> list[StreamRecord]:
             nonlocal next_offset
-            records, next_offset = await self._run(
+            records, next_offset = await call.calls.run(
                 Face.read, request.topic, request.partition, next_offset,
                 count_max=count, bytes_max=limits.GRPC_ANSWER_BYTES_MAX,
             )  # fmt: skip
             return records
 
-        found = await self._calls.wait_for_some(attempt, [request.topic], wait_in(request))
+        found = await call.calls.wait_for_some(attempt, [request.topic], wait_in(request))
         return pb.ReadResponse(records=map(shown_record, found), next_offset=next_offset)
 
-    async def offset_at(self, request: Any, _: Any) -> Any:
-        offset = await offset_at(
-            self._calls, request.topic, request.partition, request.timestamp_ms
-        )
+    async def offset_at(self, request: Any, call: MeasuredCall) -> Any:
+        offset = await offset_at(call.calls, request.topic, request.partition, request.timestamp_ms)
         return pb.OffsetAtResponse(offset=offset)
 
-    async def tail(self, request: Any, _: Any) -> AsyncIterator[Any]:
-        tail = await self._begin(request)
+    async def tail(self, request: Any, call: MeasuredCall) -> AsyncIterator[Any]:
+        tail = await _begin(request, call)
         while True:
-            found = await self._calls.wait_for_some(
+            found = await call.calls.wait_for_some(
                 lambda: tail.read(AT_ONCE, limits.SOCKET_FEED_BYTES_MAX),
                 [request.topic], limits.REMOTE_WATCH_MS_MAX,
             )  # fmt: skip
@@ -101,25 +95,26 @@ class Messages:
                 # Whoever does not read makes this wait, and nothing piles up.
                 yield _take_shown(found)
 
-    async def _begin(self, request: Any) -> Tail:
-        info = await self._run(Face.topic, request.topic)
-        earliest = request.start == pb.START_EARLIEST
-        positions = {
-            each.partition: each.start_offset if earliest else each.high_watermark
-            for each in info.partitions
-        }
-        for partition, offset in request.positions.items():
-            if partition not in positions:
-                raise InvalidArgument(
-                    f"{info.name} has partitions 0 to {len(positions) - 1}, not {partition}"
-                )
-            end = info.partitions[partition].high_watermark
-            if not 0 <= offset <= end:
-                raise OffsetOutOfRange(
-                    f"offset {offset} of {info.name}:{partition} is outside of 0 to {end}"
-                )
-            positions[partition] = offset
-        return Tail(self._calls, info.name, info.id, positions)
+
+async def _begin(request: Any, call: MeasuredCall) -> Tail:
+    info = await call.calls.run(Face.topic, request.topic)
+    earliest = request.start == pb.START_EARLIEST
+    positions = {
+        each.partition: each.start_offset if earliest else each.high_watermark
+        for each in info.partitions
+    }
+    for partition, offset in request.positions.items():
+        if partition not in positions:
+            raise InvalidArgument(
+                f"{info.name} has partitions 0 to {len(positions) - 1}, not {partition}"
+            )
+        end = info.partitions[partition].high_watermark
+        if not 0 <= offset <= end:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {info.name}:{partition} is outside of 0 to {end}"
+            )
+        positions[partition] = offset
+    return Tail(call.calls, info.name, info.id, positions)
 
 
 def _take_shown(found: list[StreamRecord]) -> Any:

@@ -22,6 +22,7 @@ from grpc.aio import EOF
 
 from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.node_settings import NodeSettings
+from headrace.core.request_context import ANONYMOUS, Principal
 from headrace.server.grpc.outgoing import Outgoing
 from headrace.server.grpc.peers import host_of
 from headrace.server.service import Service
@@ -43,6 +44,7 @@ class Client(NamedTuple):
 
     host: str
     account: Account
+    principal: Principal = ANONYMOUS
 
 
 class Places:

@@ -13,6 +13,7 @@ from headrace.core import limits
 from headrace.core.values import Delivery, LaneStatistics
 from headrace.engine.grant import NOTHING
 from headrace.server.aftermath import Aftermath
+from headrace.server.grpc.measured import MeasuredCall
 from headrace.server.grpc.messages import wait_in
 from headrace.server.grpc.shown import given, id_in, shown_deliveries
 from headrace.server.leasing import Leasing, open_leasing
@@ -80,52 +81,52 @@ async def leasing_for(
 
 
 class Queues:
-    def __init__(self, calls: Calls, aftermath: Aftermath) -> None:
-        self._calls = calls
-        self._run = calls.run
+    def __init__(self, aftermath: Aftermath) -> None:
         self._aftermath = aftermath
 
-    async def lease(self, request: Any, context: Any) -> Any:
+    async def lease(self, request: Any, call: MeasuredCall) -> Any:
         wait_ms, count = wait_in(request), given(request, "count")
         leasing = await leasing_for(
-            self._calls, self._aftermath, request, limits.GRPC_ANSWER_BYTES_MAX, stays=False
+            call.calls, self._aftermath, request, limits.GRPC_ANSWER_BYTES_MAX, stays=False
         )
         leased = await leasing.find(1 if count is None else count, wait_ms)
         if leased:
-            self._give_back_if_unheard(context, leasing, leased)
+            self._give_back_if_unheard(call, leasing, leased)
         return pb.LeaseResponse(consumer=leasing.consumer, messages=shown_deliveries(leased))
 
-    def _give_back_if_unheard(self, context: Any, leasing: Leasing, leased: list[Delivery]) -> None:
+    def _give_back_if_unheard(
+        self, call: MeasuredCall, leasing: Leasing, leased: list[Delivery]
+    ) -> None:
         """Between our answer and its sending the client may have gone."""
 
         def on_done(done: Any) -> None:
             if done.cancelled():
                 self._aftermath.begin(leasing.give_back(leased))
 
-        context.add_done_callback(on_done)
+        call.when_over(on_done)
 
-    async def ack(self, request: Any, _: Any) -> Any:
-        return await settled(self._calls, "ack", request)
+    async def ack(self, request: Any, call: MeasuredCall) -> Any:
+        return await settled(call.calls, "ack", request)
 
-    async def nack(self, request: Any, _: Any) -> Any:
-        return await settled(self._calls, "nack", request)
+    async def nack(self, request: Any, call: MeasuredCall) -> Any:
+        return await settled(call.calls, "nack", request)
 
-    async def reject(self, request: Any, _: Any) -> Any:
-        return await settled(self._calls, "reject", request)
+    async def reject(self, request: Any, call: MeasuredCall) -> Any:
+        return await settled(call.calls, "reject", request)
 
-    async def extend(self, request: Any, _: Any) -> Any:
-        return await settled(self._calls, "extend", request)
+    async def extend(self, request: Any, call: MeasuredCall) -> Any:
+        return await settled(call.calls, "extend", request)
 
-    async def release(self, request: Any, _: Any) -> Any:
-        return await settled(self._calls, "release", request)
+    async def release(self, request: Any, call: MeasuredCall) -> Any:
+        return await settled(call.calls, "release", request)
 
-    async def status(self, request: Any, _: Any) -> Any:
-        found = await self._run(Face.status, id_in(request.id), request.group)
+    async def status(self, request: Any, call: MeasuredCall) -> Any:
+        found = await call.calls.run(Face.status, id_in(request.id), request.group)
         return pb.StatusResponse(**found._asdict())
 
-    async def statistics(self, request: Any, _: Any) -> Any:
+    async def statistics(self, request: Any, call: MeasuredCall) -> Any:
         topics = list(request.topics) or None
-        found = await self._run(Face.queue_statistics, request.group, topics)
+        found = await call.calls.run(Face.queue_statistics, request.group, topics)
         return pb.StatisticsResponse(
             **{name: getattr(found, name) for name in _STATISTICS},
             lanes=_lanes(found.lanes),

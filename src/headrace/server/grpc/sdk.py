@@ -22,6 +22,7 @@ from typing import Any
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, MalformedMessage
 from headrace.core.event_log import log_event
+from headrace.core.request_context import Principal, RequestContext
 from headrace.server.grpc.outgoing import Writer
 from headrace.server.remote.answering import Answering, checked_request, waits
 from headrace.server.remote.session import Holdings, Session
@@ -44,13 +45,16 @@ class SdkStreams:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._answering = Answering(service, logger, self._tasks)
 
-    async def connect(self, first: bytes, requests: AsyncIterator[bytes], writer: Writer) -> None:
+    async def connect(
+        self, first: bytes, requests: AsyncIterator[bytes], writer: Writer, principal: Principal
+    ) -> None:
         service = self._service
         answers: Answers = asyncio.Queue()
         session = Session(
             service,
             self._polls,
             self._holdings,
+            RequestContext(principal),
             is_congested=lambda: answers.qsize() > limits.REMOTE_OPEN_CALLS_MAX,
         )
         stream = _Stream(self._answering, session, writer, answers)

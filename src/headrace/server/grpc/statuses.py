@@ -42,6 +42,7 @@ STATUSES = {
     "sync-failed": StatusCode.UNAVAILABLE,
     "fenced-leader": StatusCode.UNAVAILABLE,
     "closed": StatusCode.UNAVAILABLE,
+    "deadline-exceeded": StatusCode.DEADLINE_EXCEEDED,
 }
 
 

@@ -11,22 +11,19 @@ from headrace.core.trace_values import (
     TraceQuery,
     check_outcome,
 )
+from headrace.server.grpc.measured import MeasuredCall
 from headrace.server.grpc.shown import given, page_limit, shown_headers, shown_id
-from headrace.server.loop_calls import Calls
 from headrace.server.tracing import trace, traces
 from headrace.wire.grpc.generated import headrace_pb2 as pb
 
 
 class Traces:
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    async def show(self, request: Any, call: MeasuredCall) -> Any:
+        return _shown_trace(await trace(call.calls, request.message))
 
-    async def show(self, request: Any, _: Any) -> Any:
-        return _shown_trace(await trace(self._calls, request.message))
-
-    async def search(self, request: Any, _: Any) -> Any:
+    async def search(self, request: Any, call: MeasuredCall) -> Any:
         page = await traces(
-            self._calls,
+            call.calls,
             _query_in(request),
             after=given(request, "after"),
             limit=page_limit(request),

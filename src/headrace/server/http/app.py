@@ -38,7 +38,7 @@ from headrace.server.http.paths import Paths
 from headrace.server.http.problems import problem, problem_response
 from headrace.server.http.protocol import ACCOUNT
 from headrace.server.http.reference_page import reference_routes
-from headrace.server.http.route import WAITED, endpoint
+from headrace.server.http.route import REQUEST_ID, WAITED, endpoint
 from headrace.server.http.table import ROUTES
 from headrace.server.loop_calls import Calls
 from headrace.server.metrics.counting import OTHER, Endpoint
@@ -134,7 +134,7 @@ def _who(request: Request) -> dict[str, object]:
     return {
         "path": request.scope["raw_path"].decode("latin-1"),
         "peer": request.client.host if request.client is not None else "",
-        "request_id": request.scope.get("headrace.request_id", ""),
+        "request_id": request.scope.get(REQUEST_ID, ""),
     }
 
 
@@ -171,7 +171,7 @@ class Gate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = accepted_id(given) or self._new_id()
-        scope["headrace.request_id"] = request_id
+        scope[REQUEST_ID] = request_id
 
         async def send_with_id(message: Any) -> None:
             if message["type"] == "http.response.start":

@@ -10,7 +10,6 @@ from headrace.core.values import GroupInfo
 from headrace.core.wording import counted
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_at, shown_group
-from headrace.server.slices import Slices
 from headrace.server.times import offset_at
 from headrace.wire.http import bodies, group_bodies
 from headrace.wire.http import overview_bodies as o
@@ -99,29 +98,8 @@ async def _queue_lag(call: Call, info: GroupInfo) -> list[group_bodies.Partition
 
 
 async def _stream_lag(call: Call, info: GroupInfo) -> list[group_bodies.PartitionLag]:
-    """Some topics have ten thousand partitions, and somebody may look every other second."""
-    topics, cursors = call.service.broker.topics, call.service.broker.cursors
-    slices = Slices()
-    found = []
-    # Where a Kafka client that has committed nothing begins is its own affair.
-    known, table = cursors.topics_of(info.name), cursors.of(info.name)
-    for name in info.topics:
-        topic = topics.catalog.topics.get(name)
-        for each in [] if topic is None else list(topics.partitions(topic)):
-            await slices.rest()
-            cursor = table.get((each.topic.id, each.index))
-            start, end = each.log.start_offset, each.high_watermark
-            begin = start if cursor is None else max(start, cursor.offset)
-            found.append(
-                group_bodies.PartitionLag(
-                    topic=name,
-                    partition=each.index,
-                    offset=None if cursor is None or cursor.offset < 0 else cursor.offset,
-                    end_offset=end,
-                    lag=max(0, end - begin) if name in known else 0,
-                )
-            )
-    return found
+    found = await call.calls.run_in_slices(Face.stream_lag, info.name, info.topics)
+    return [group_bodies.PartitionLag(**each._asdict()) for each in found]
 
 
 async def reset(call: Call) -> group_bodies.GroupLag:

@@ -9,49 +9,31 @@ from __future__ import annotations
 from headrace.calls import Face
 from headrace.core.errors import HeadraceError
 from headrace.core.values import MessageId, Receipt
-from headrace.engine.window import LEASED
 from headrace.server.http.route import Call
 from headrace.server.http.shown import milliseconds_in, moment_of
-from headrace.server.slices import Slices
 from headrace.wire.http import overview_bodies as o
 
 
 async def list_all(call: Call) -> o.Leases:
     query: o.LeasesQuery = call.query
-    broker = call.service.broker
-    group = broker.groups.named(call.path["group"])
+    group = call.path["group"]
     # Leases whose time is over end first.
-    await call.run(Face.queue_statistics, group.name)
-    slices = Slices()
-    found = []
-    for partition, view in broker.groups.views(group):
-        await slices.rest()
-        if not view.grants:
-            continue
-        for offset, grant in view.leased_by(query.consumer).items():
-            found.append(
-                (
-                    grant.until_ms,
-                    MessageId(partition.topic.name, partition.index, offset),
-                    grant,
-                    view.window.attempts_at(offset),
-                )
-            )
-    found.sort(key=lambda each: each[:2])
+    await call.run(Face.queue_statistics, group)
+    found = await call.calls.run_in_slices(Face.lease_listing, group, query.consumer)
     return o.Leases(
         total=len(found),
         leases=[
             o.ShownLease(
-                id=str(place),
-                topic=place.topic,
-                partition=place.partition,
-                offset=place.offset,
-                consumer=grant.owner,
-                attempt=attempt,
-                leased_at=moment_of(grant.at_ms),
-                deadline=moment_of(until_ms),
+                id=str(each.id),
+                topic=each.id.topic,
+                partition=each.id.partition,
+                offset=each.id.offset,
+                consumer=each.consumer,
+                attempt=each.attempt,
+                leased_at=moment_of(each.at_ms),
+                deadline=moment_of(each.until_ms),
             )
-            for until_ms, place, grant, attempt in found[: query.limit]
+            for each in found[: query.limit]
         ],
     )
 
@@ -76,22 +58,10 @@ async def extend(call: Call) -> o.ChangedLeases:
 
 
 def _receipts(call: Call, name: str, ids: list[str]) -> tuple[dict[str, Receipt], list[str]]:
-    broker = call.service.broker
-    group = broker.groups.named(name)
-    found: dict[str, Receipt] = {}
-    gone = []
-    for id in ids:
-        place = MessageId.parse(id)
-        topic = broker.topics.named(place.topic)
-        partition = broker.topics.partition(topic, place.partition)
-        view = partition.views.get(group.id)
-        if view is None or not view.is_in(place.offset, LEASED):
-            gone.append(id)
-            continue
-        attempt = view.window.attempts_at(place.offset)
-        grant = view.grants[view.window.grant_at(place.offset)]
-        found[id] = Receipt(topic.id, place.partition, group.id, place.offset, attempt, grant.nonce)
-    return found, gone
+    places = [MessageId.parse(id) for id in ids]
+    receipts = call.calls.run_nowait(Face.receipts_of, name, places)
+    found = {id: receipt for id, receipt in zip(ids, receipts, strict=True) if receipt is not None}
+    return found, [id for id, receipt in zip(ids, receipts, strict=True) if receipt is None]
 
 
 def _changed(

@@ -203,7 +203,7 @@ async def _chosen(call: Call, choice: bodies.LetterChoice) -> AsyncIterator[list
 
 
 async def _ends(call: Call, topic: str) -> dict[int, int]:
-    if f"{topic}.dlq" not in call.service.broker.topics.catalog.topics:
+    if not call.calls.run_nowait(Face.is_topic, f"{topic}.dlq"):
         return {}
     info = await call.run(Face.topic, f"{topic}.dlq")
     return {each.partition: each.high_watermark for each in info.partitions}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from headrace.calls import Face
 from headrace.core.errors import SyncFailed
 from headrace.server.http.route import Call
 from headrace.server.version import VERSION
@@ -41,12 +42,12 @@ def _problems(call: Call) -> Iterator[str]:
     free, floor = call.service.disk.free_bytes(), call.facts.settings.free_bytes_min
     if free < floor:
         yield full_text(free, floor)
-    for partition in call.service.broker.topics.troubled():
-        if partition.is_stopped:
-            yield str(partition.stopped or partition.queues_stopped)
-        if count := partition.records.unreadable.count:
+    for each in call.calls.run_nowait(Face.troubles):
+        if each.stopped:
+            yield each.stopped
+        if count := each.unreadable:
             yield (
-                f"{partition.topic.name}:{partition.index} has batches that cannot be read: "
+                f"{each.topic}:{each.partition} has batches that cannot be read: "
                 f"{count} so far; headrace doctor names them. Kafka consumers get them, all others "
                 "skip them"
             )

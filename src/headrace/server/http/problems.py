@@ -3,7 +3,7 @@
 400 the request is wrong      409 it contradicts what is there
 404 there is no such thing    410 it was there, and is over
 413 415 416 429               too large, not JSON, no such offset, too much
-503 507                       the node cannot now; its disk is full
+503 504 507                   the node cannot now, or not in time; its disk is full
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.core.errors import HeadraceError
-from headrace.server.http.route import encode
+from headrace.server.http.route import REQUEST_ID, encode
 from headrace.wire.http.group_bodies import Problem
 
 PROBLEM_TYPE = "application/problem+json"
@@ -57,6 +57,7 @@ STATUSES = {
     "sync-failed": 503,
     "fenced-leader": 503,
     "closed": 503,
+    "deadline-exceeded": 504,
 }
 
 
@@ -80,6 +81,6 @@ def problem_response(
         detail=detail,
         code=code,
         retriable=retriable,
-        request_id=request.scope.get("headrace.request_id", ""),
+        request_id=request.scope.get(REQUEST_ID, ""),
     )
     return Response(encode(body), status, media_type=PROBLEM_TYPE)

@@ -21,10 +21,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.core import limits
 from headrace.core.node_settings import NodeSettings
+from headrace.core.request_context import ANONYMOUS
 from headrace.server.http.arriving import Budget
 from headrace.server.http.corked import CorkedTransport
 from headrace.server.http.problems import PROBLEM_TYPE
-from headrace.server.http.route import IS_GONE, encode
+from headrace.server.http.route import IS_GONE, PRINCIPAL, encode
 from headrace.server.service import Service
 from headrace.server.shares import shares_of
 from headrace.server.stalls import DEAF_SECONDS, Addresses, Untaken, Watch
@@ -140,6 +141,7 @@ class GuardedHttp(Noting, HttpToolsProtocol):
         super().__init__(*args, **named)
         self._guard = guard
         self.account = shares_of(self.loop).open_account()
+        self.principal = ANONYMOUS
         self._is_in_line = False
         self._is_admitted = True
         self._served: Any = self.app
@@ -231,6 +233,7 @@ class GuardedHttp(Noting, HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         cast(Any, self.scope)[ACCOUNT] = self.account
+        cast(Any, self.scope)[PRINCIPAL] = self.principal
         cast(Any, self.scope)[IS_GONE] = self.is_gone
         # A connection has one at a time; the others are those of clients that have gone.
         is_busy = len(self.tasks) >= self._guard.tasks_max

@@ -22,6 +22,13 @@ from starlette.responses import Response
 
 from headrace.core import limits
 from headrace.core.errors import InvalidArgument
+from headrace.core.request_context import (
+    ANONYMOUS,
+    NEVER,
+    REQUEST_SECONDS_MAX,
+    Principal,
+    RequestContext,
+)
 from headrace.server.aftermath import Aftermath
 from headrace.server.http.arriving import Budget
 from headrace.server.http.facts import Facts
@@ -36,6 +43,9 @@ JSON_TYPE = "application/json"
 WAITED = "headrace.wait"
 # And what says whether its client is known to be gone.
 IS_GONE = "headrace.is_gone"
+# Who its connection belongs to, and what the request is known by.
+PRINCIPAL = "headrace.principal"
+REQUEST_ID = "headrace.request_id"
 
 T = TypeVar("T")
 
@@ -75,6 +85,16 @@ class Call:
         self.query: Any = None
         self._turns = turns
         self._has_turn = False
+
+    def begin(self) -> None:
+        """What it asks is known, and so is how long it may take."""
+        wait = getattr(self.body or self.query, "wait", 0)
+        self.request.scope[WAITED] = wait
+        deadline = NEVER
+        if wait > 0:
+            deadline = self.service.loop.time() + wait + REQUEST_SECONDS_MAX
+        self.calls = self.calls.asked_by(context_of(self.request.scope, deadline))
+        self.run = self.calls.run
 
     async def take_turn(self, undo: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait until this may make its answer; `end_turn` lets the next one. Who is gone
@@ -166,6 +186,12 @@ class Call:
             raise ClientDisconnect
         finally:
             await _give_up(working, leaving)
+
+
+def context_of(scope: Any, deadline: float = NEVER) -> RequestContext:
+    """Of a request, or of a WebSocket, each of whose messages is one."""
+    principal: Principal = scope.get(PRINCIPAL, ANONYMOUS)
+    return RequestContext(principal, deadline, scope.get(REQUEST_ID, ""))
 
 
 async def _give_up(*tasks: asyncio.Future[Any]) -> None:
@@ -297,7 +323,7 @@ def endpoint(
                 call.body = decode_plain_body(route.plain_body, body)
             if call.body is None:
                 call.body = decode_body(route.body, body)
-        request.scope[WAITED] = getattr(call.body or call.query, "wait", 0)
+        call.begin()
         content = b""
         try:
             if route.reads_through:

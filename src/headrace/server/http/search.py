@@ -154,7 +154,7 @@ def _size_of(record: StreamRecord) -> int:
 
 
 async def _lanes(call: Call, topic: str, query: o.SearchQuery) -> list[_Lane]:
-    known = call.service.broker.topics.named(topic)
+    known = call.calls.run_nowait(Face.topic_named, topic)
     if query.partition is not None:
         chosen = [query.partition]
     elif known.partitions <= limits.SEARCH_PARTITIONS_MAX:

@@ -39,6 +39,7 @@ from headrace.server.aftermath import Aftermath
 from headrace.server.http.forms import Form, form_of
 from headrace.server.http.members import Members
 from headrace.server.http.protocol import ACCOUNT
+from headrace.server.http.route import context_of
 from headrace.server.http.shown import milliseconds_in, shown_places
 from headrace.server.leasing import open_leasing
 from headrace.server.loop_calls import Calls, Watch
@@ -83,7 +84,8 @@ class Sockets:
         except HeadraceError as error:
             await websocket.close(1008, str(error)[:120])
             return
-        socket = _Socket(websocket, self._calls, self._aftermath, self._orphans, consumer)
+        calls = self._calls.asked_by(context_of(websocket.scope))
+        socket = _Socket(websocket, calls, self._aftermath, self._orphans, consumer)
         before = self._connected.get(consumer)
         self._connected[consumer] = socket
         try:

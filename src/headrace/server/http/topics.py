@@ -39,7 +39,7 @@ async def describe_page(call: Call) -> o.TopicPage:
     query: o.PartitionsQuery = call.query
     name = call.path["topic"]
     picture = await call.facts.survey.look()
-    topic = call.service.broker.topics.named(name)
+    topic = call.calls.run_nowait(Face.topic_named, name)
     totals = picture.topics[name]
     start = query.after + 1
     page = range(start, min(start + query.limit, topic.partitions))

@@ -13,9 +13,8 @@ ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 async def list_all(call: Call) -> o.Transactions:
     query: o.TransactionsQuery = call.query
-    table = call.service.broker.transactions
     # Names first: of a hundred thousand ids a page describes a hundred.
-    names = [name for name, _ in table.items()] if query.all else table.unfinished_names()
+    names = call.calls.run_nowait(Face.transaction_names, ended=query.all)
     later = sorted(name for name in names if query.after is None or name > query.after)
     page = later[: query.limit]
     # One that ends meanwhile is shown as it is then.

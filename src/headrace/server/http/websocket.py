@@ -23,7 +23,9 @@ from typing import Any, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from headrace.core.request_context import ANONYMOUS
 from headrace.server.http.protocol import ACCOUNT, Guard, Noting, host_of, is_answer_stalled
+from headrace.server.http.route import PRINCIPAL
 from headrace.server.shares import STEP_SECONDS, shares_of
 from headrace.server.stalls import Watch
 
@@ -46,6 +48,7 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
         super().__init__(*args, **named)
         self._guard = guard
         self.account = shares_of(self.loop).open_account()
+        self.principal = ANONYMOUS
         self._is_in_line = False
         # Since when the application is busy with one message after the other.
         self._step_began = 0.0
@@ -62,6 +65,7 @@ class GuardedWebSocket(Noting, WebSocketsSansIOProtocol):
 
     async def run_asgi(self) -> None:
         cast(Any, self.scope)[ACCOUNT] = self.account
+        cast(Any, self.scope)[PRINCIPAL] = self.principal
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:

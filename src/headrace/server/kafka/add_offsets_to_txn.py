@@ -25,7 +25,7 @@ async def handle(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxn
         return AddOffsetsToTxnResponse(0, Error.INVALID_GROUP_ID)
     service, live = call.service, call.door.transactions
     try:
-        place = service.broker.cursors.place(service.clock.now_ms())
+        place = call.broker.cursors.place(service.clock.now_ms())
     except (HeadraceError, OSError):
         log_event(
             service.logger, logging.ERROR, "offsets cannot be written", exc_info=True, group=group

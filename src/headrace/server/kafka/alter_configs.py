@@ -30,7 +30,7 @@ async def handle(call: Call, request: AlterConfigsRequest) -> AlterConfigsRespon
     for resource in request.resources:
         responses.append(_alter(call, resource, twice, validate_only=request.validate_only))
         await slices.rest()
-    await call.service.finish(commit)
+    await call.finish(commit)
     return AlterConfigsResponse(responses=responses)
 
 

@@ -31,10 +31,11 @@ from headrace.wire.kafka.generated.alter_share_group_offsets_response import (
 async def handle(
     call: Call, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    await scan_ahead(call.door.shares.calls, [topic.topic_name for topic in request.topics])
+    calls = call.door.shares.calls.asked_by(call.context)
+    await scan_ahead(calls, [topic.topic_name for topic in request.topics])
     # Messages that are on their way to the dead letters arrive there first.
     try:
-        await call.service.finish(call.service.commit())
+        await call.finish(call.service.commit())
     except HeadraceError as error:
         return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
     name, shares = request.group_id, call.door.shares
@@ -46,7 +47,7 @@ async def handle(
     try:
         steps = _alter_all(call, name, request, commit)
         responses = await in_slices(steps, call.service.wait_for)
-        await call.service.finish(commit)
+        await call.finish(commit)
     except HeadraceError as error:
         return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
     return AlterShareGroupOffsetsResponse(responses=responses)
@@ -71,7 +72,7 @@ _REASONS = {
 def _alter_topic(
     call: Call, name: str, wanted: AlterShareGroupOffsetsRequestTopic, commit: Commit
 ) -> Steps[AlterShareGroupOffsetsResponseTopic]:
-    broker = call.service.broker
+    broker = call.broker
     topic = broker.topics.catalog.topics.get(wanted.topic_name)
     if topic is None or topic.is_internal:
         why = shortened(f"there is no topic {wanted.topic_name!r}")
@@ -113,7 +114,7 @@ def _refused(
 
 def _check(call: Call, topic: Topic, wanted: AlterShareGroupOffsetsRequestPartition) -> Partition:
     index, start = wanted
-    partition = call.service.broker.topics.find(topic.id, index)
+    partition = call.broker.topics.find(topic.id, index)
     if partition is None:
         raise UnknownPartition(f"topic {topic.name!r} has no partition {index}")
     first, end = partition.log.start_offset, partition.high_watermark

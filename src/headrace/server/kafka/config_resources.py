@@ -116,7 +116,7 @@ def describe(
     call: Call, kind: int, name: str, names: Sequence[str] | None
 ) -> tuple[Source, list[Entry]]:
     """The entries, and where those come from that are set."""
-    broker = call.service.broker
+    broker = call.broker
     if kind == Resource.TOPIC:
         topic = topic_named(broker.topics, name)
         return Source.TOPIC, TOPIC_CONFIGS.describe(topic.settings, names, topic.configs)
@@ -155,7 +155,7 @@ def alter(
 ) -> None:
     """InvalidConfig, UnknownTopic and so on when it cannot be."""
     service = call.service
-    broker, now_ms = service.broker, service.clock.now_ms()
+    broker, now_ms = call.broker, service.clock.now_ms()
     if kind == Resource.TOPIC:
         topic = topic_named(broker.topics, name)
         if topic.is_internal:
@@ -180,7 +180,7 @@ def _alter_group(
     call: Call, name: str, change: Change, now_ms: int, *, validate_only: bool
 ) -> None:
     _check_group(name)
-    broker, live = call.service.broker, call.door.live
+    broker, live = call.broker, call.door.live
     group = broker.topics.catalog.groups.get(name)
     table = GroupConfigs(call.door.settings)
     told = live.told(Resource.GROUP, name)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.core.errors import MalformedMessage
 from headrace.core.ports import Buffer
+from headrace.core.request_context import BY_ANYONE
 from headrace.server.kafka.frame_head import HEAD, HEAD_BYTES, KEY_BYTES, LENGTH, NO_KEY, key_of
 from headrace.server.kafka.produce_runs import RunTargets, handle_run
 from headrace.server.kafka.slot import Slot
@@ -67,7 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self.account = shares_of(door.service.loop).open_account()
         self.transport: asyncio.Transport | None = None
         self.peer_host, self.peer_port = "", 0
-        # What the client said of itself in its first ApiVersions.
+        # Who asks, and what the client said of itself in its first ApiVersions.
+        self.context = BY_ANYONE
         self.client_software = ""
         # Received and not handled yet: the piece of a frame, or whole frames
         # while handling is paused.
@@ -96,10 +98,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent: list[Buffer] = []
         # Bytes of answers that are known and wait for an earlier one.
         self._held_bytes = 0
-        self._is_paused = False
         # It has used its share of the loop, and stands in line with others.
         self._is_in_line = False
-        self._is_stopping = self.is_closed = False
+        self._is_paused = self._is_stopping = self.is_closed = False
         self._is_writable = True
         # What went either way, by which a sweep sees who has stalled.
         self.received_bytes = self._frames = self._sent_bytes = 0

@@ -81,7 +81,7 @@ def _describe(call: Call, name: str) -> DescribedGroup:
 
 
 def _assignment(call: Call, assignment: values.Assignment) -> Assignment:
-    topics = call.service.broker.topics.catalog.topics_by_id
+    topics = call.broker.topics.catalog.topics_by_id
     return Assignment(
         tuple(
             TopicPartitions(topic_id, kafka_name(topics[topic_id]), partitions)

@@ -3,6 +3,7 @@
     count          the new total; a topic never shrinks
     assignments    of the new partitions; taken when each names this node alone
     validate_only  everything but the growth
+    timeout_ms     REQUEST_TIMED_OUT when that is not on disk by then; it will be
 
 A topic that keeps the order of keys does not grow over this wire: its keys would
 move while older messages of theirs still wait, and there is no way to say here that
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headrace.core.errors import HeadraceError, InvalidArgument
+from headrace.core.errors import DeadlineExceeded, HeadraceError, InvalidArgument
 from headrace.core.limits import PARTITIONS_PER_TOPIC_MAX
 from headrace.core.wording import counted
 from headrace.engine.commit import Commit
@@ -44,7 +45,15 @@ async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitio
         else:
             results.append(await _grow(call, topic, commit, validate_only=request.validate_only))
         await slices.rest()
-    await call.service.finish(commit)
+    try:
+        await call.finish(commit)
+    except DeadlineExceeded as late:
+        results = [
+            each
+            if each.error_code
+            else each._replace(error_code=code_of(late), error_message=str(late))
+            for each in results
+        ]
     call.service.wake_watching()
     return CreatePartitionsResponse(results=results)
 
@@ -57,7 +66,7 @@ async def _grow(
     name, total, assignments = wanted
     code = Error.INVALID_PARTITIONS
     try:
-        topic = topic_named(service.broker.topics, name)
+        topic = topic_named(call.broker.topics, name)
         if topic.is_internal:
             raise InvalidArgument(f"{name} is the node's own")
         if not topic.partitions < total <= PARTITIONS_PER_TOPIC_MAX:
@@ -83,7 +92,7 @@ async def _grow(
         if not validate_only:
             now_ms = service.clock.now_ms()
             await in_slices(
-                service.broker.topic_growth(topic, total, now_ms, commit, break_key_order=False)
+                call.broker.topic_growth(topic, total, now_ms, commit, break_key_order=False)
             )
     except InvalidArgument as error:
         return CreatePartitionsTopicResult(name, code, str(error))

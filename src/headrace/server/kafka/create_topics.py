@@ -5,6 +5,7 @@
     assignments              taken when each names this node alone
     configs                  configs.py; one that is unknown or cannot hold is refused
     validate_only            everything but the creation
+    timeout_ms               REQUEST_TIMED_OUT when the topics are not on disk by then; they will be
     names                    Kafka's rule, with no two that differ in dots and underscores
                              alone; of those the node keeps for itself, none
     <topic>.dlq              the dead letters of a topic that exists, made as the node
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from headrace.core.errors import HeadraceError, InvalidArgument, InvalidName
+from headrace.core.errors import DeadlineExceeded, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
 from headrace.core.values import DEAD_LETTER_SUFFIX
@@ -59,7 +60,13 @@ async def create_all(call: Call, request: CreateTopicsRequest) -> list[Creatable
     """Make them, in slices; the results are there when the topics are on disk."""
     results = await in_slices(_make_all(call, request))
     call.service.wake_watching()
-    await call.service.finish(call.service.commit())
+    try:
+        await call.finish(call.service.commit())
+    except DeadlineExceeded as late:
+        return [
+            each if each.error_code else _failed(each.name, code_of(late), str(late))
+            for each in results
+        ]
     return results
 
 
@@ -83,13 +90,13 @@ def _makings(call: Call, request: CreateTopicsRequest) -> Iterator[Making]:
 def _refuse_twice(call: Call, name: str) -> Making:
     yield from ()
     error = InvalidArgument("the request names this topic twice")
-    call.service.broker.topics.note_refused(name, error, call.service.clock.now_ms())
+    call.broker.topics.note_refused(name, error, call.service.clock.now_ms())
     return _failed(name, Error.INVALID_REQUEST, str(error))
 
 
 def _create(call: Call, wanted: CreatableTopic, *, validate_only: bool) -> Making:
     service = call.service
-    topics = service.broker.topics
+    topics = call.broker.topics
     name = wanted.name
     code = Error.INVALID_REQUEST
     source = topics.catalog.source_of(name)
@@ -141,7 +148,7 @@ def _create_letters(call: Call, source: Topic) -> CreatableTopicResult:
     """For who sends dead letters of its own, before the node had any to keep."""
     name = source.name + DEAD_LETTER_SUFFIX
     try:
-        made = call.service.broker.groups.dead_letters(source, call.service.clock.now_ms())
+        made = call.broker.groups.dead_letters(source, call.service.clock.now_ms())
     except HeadraceError as error:
         return _failed(name, code_of(error), str(error))
     except OSError as error:

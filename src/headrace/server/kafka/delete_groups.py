@@ -31,7 +31,7 @@ async def handle(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsRespon
         results.append(DeletableGroupResult(name, error))
         await slices.rest()
     try:
-        waiting = call.service.submit(commit)
+        waiting = call.submit(commit)
         if waiting is not None:
             await waiting
     except HeadraceError:
@@ -43,7 +43,7 @@ async def handle(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsRespon
 
 
 def _delete(call: Call, name: str, commit: Commit) -> Error:
-    groups, broker = call.door.groups, call.service.broker
+    groups, broker = call.door.groups, call.broker
     now_ms = call.service.clock.now_ms()
     group = groups.registry.find(name)
     if group is not None and not group.is_empty():

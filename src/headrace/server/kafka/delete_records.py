@@ -52,7 +52,7 @@ def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteReco
             before = partition.high_watermark
         if not 0 <= before <= partition.high_watermark:
             return DeleteRecordsPartitionResult(index, -1, Error.OFFSET_OUT_OF_RANGE)
-        start = service.broker.delete_records(topic, index, before, service.clock.now_ms())
+        start = call.broker.delete_records(topic, index, before, service.clock.now_ms())
     except HeadraceError as error:
         return DeleteRecordsPartitionResult(index, -1, code_of(error))
     except OSError as error:

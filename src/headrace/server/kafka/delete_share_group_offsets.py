@@ -26,7 +26,7 @@ async def handle(
     # Messages that are on their way to the dead letters arrive there first.
     commit = call.service.commit()
     try:
-        await call.service.finish(commit)
+        await call.finish(commit)
         group = call.door.shares.idle_group(request.group_id)
         if isinstance(group, Error):
             return DeleteShareGroupOffsetsResponse(
@@ -36,7 +36,7 @@ async def handle(
         responses = tuple(
             _forget(call, group, topic.topic_name, commit) for topic in request.topics
         )
-        await call.service.finish(commit)
+        await call.finish(commit)
     except HeadraceError as error:
         return DeleteShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
     return DeleteShareGroupOffsetsResponse(responses=responses)
@@ -45,7 +45,7 @@ async def handle(
 def _forget(
     call: Call, group: Group, name: str, commit: Commit
 ) -> DeleteShareGroupOffsetsResponseTopic:
-    broker = call.service.broker
+    broker = call.broker
     topic = broker.topics.catalog.topics.get(name)
     if topic is None or topic.is_internal:
         return DeleteShareGroupOffsetsResponseTopic(

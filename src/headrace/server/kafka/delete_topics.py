@@ -2,7 +2,8 @@
 
 A topic takes its dead letters along. The answer is sent when the deletion lasts and
 the files are gone; before that, and one after the other where there are many, the topics
-do not exist any more.
+do not exist any more. When that lasts longer than timeout_ms the answer is REQUEST_TIMED_OUT,
+and they go all the same.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from headrace.core.errors import HeadraceError, UnknownTopic
+from headrace.core.errors import DeadlineExceeded, HeadraceError, UnknownTopic
 from headrace.engine.catalog import Topic
 from headrace.server.deletion import delete_topics
 from headrace.server.kafka.door import Call
@@ -41,7 +42,15 @@ async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsRespon
         results.append(_find(call, each, count > 1, found))
         await slices.rest()
     if found:
-        await delete_topics(call.service, list(found.values()))
+        try:
+            await delete_topics(call.service, list(found.values()), call.context.deadline)
+        except DeadlineExceeded as late:
+            results = [
+                each
+                if each.error_code
+                else each._replace(error_code=code_of(late), error_message=str(late))
+                for each in results
+            ]
     return DeleteTopicsResponse(responses=results)
 
 

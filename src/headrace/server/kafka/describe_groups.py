@@ -54,7 +54,7 @@ def _describe_all(call: Call, request: DescribeGroupsRequest) -> Steps[DescribeG
 
 
 def _describe(call: Call, name: str) -> DescribedGroup:
-    groups, cursors = call.door.groups, call.service.broker.cursors
+    groups, cursors = call.door.groups, call.broker.cursors
     group = groups.registry.find(name)
     if groups.is_queue(name):
         return _dead(call, name, shortened(f"the group {name!r} is a queue"))
@@ -78,7 +78,7 @@ def _describe(call: Call, name: str) -> DescribedGroup:
 
 def _describe_embedded(call: Call, name: str) -> DescribedGroup:
     """Members inside this process, written as a consumer would have."""
-    cursors = call.service.broker.cursors
+    cursors = call.broker.cursors
     members = []
     for member in cursors.members(name):
         _, assigned = cursors.membership(name, member)

@@ -29,7 +29,7 @@ from headrace.wire.kafka.generated.describe_log_dirs_response import (
 def handle(
     call: Call, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse | Coroutine[Any, Any, DescribeLogDirsResponse]:
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     wanted: list[tuple[Topic, Sequence[int]]]
     if request.topics is None:
         wanted = [(topic, range(topic.partitions)) for _, topic in sorted(catalog.topics.items())]
@@ -59,7 +59,7 @@ def log_directory(call: Call) -> str:
 def _describe(call: Call, topic: Topic, wanted: Sequence[int]) -> Steps[DescribeLogDirsTopic]:
     found = []
     for index in wanted:
-        partition = call.service.broker.topics.find(topic.id, index)
+        partition = call.broker.topics.find(topic.id, index)
         if partition is not None:
             found.append(DescribeLogDirsPartition(index, partition.log.size_bytes))
         yield

@@ -58,7 +58,7 @@ def _describe(call: Call, name: str, index: int) -> PartitionData:
         code = Error.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionData(index, code, code.description)
     service = call.service
-    metadata, now_ms = service.broker.metadata, service.clock.now_ms()
+    metadata, now_ms = call.broker.metadata, service.clock.now_ms()
     # No directory id: the definition takes a UUID, and zero for "not told".
     voter = ReplicaState(
         service.node_id,

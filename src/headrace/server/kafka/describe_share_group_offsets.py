@@ -44,7 +44,7 @@ def _count(call: Call, wanted: DescribeShareGroupOffsetsRequestGroup) -> int:
     if wanted.topics is not None:
         return sum(1 + len(topic.partitions) for topic in wanted.topics)
     group = call.door.shares.group(wanted.group_id)
-    by_id = call.service.broker.topics.catalog.topics_by_id
+    by_id = call.broker.topics.catalog.topics_by_id
     topics = () if group is None else group.topics
     return sum(by_id[topic_id].partitions for topic_id in topics if topic_id in by_id)
 
@@ -69,7 +69,7 @@ def _describe(
             error_code=Error.GROUP_ID_NOT_FOUND,
             error_message=shortened(f"there is no share group {wanted.group_id!r}"),
         )
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     topics = []
     if wanted.topics is not None:
         for each in wanted.topics:
@@ -83,7 +83,7 @@ def _describe(
 def _describe_topic(
     call: Call, group: Group, wanted: DescribeShareGroupOffsetsRequestTopic
 ) -> Steps[DescribeShareGroupOffsetsResponseTopic]:
-    topic = call.service.broker.topics.catalog.topics.get(wanted.topic_name)
+    topic = call.broker.topics.catalog.topics.get(wanted.topic_name)
     if topic is not None:
         return (yield from _answer(call, group, topic, wanted.partitions))
     partitions = []
@@ -102,7 +102,7 @@ def _describe_topic(
 def _answer(
     call: Call, group: Group, topic: Topic, indexes: Iterable[int]
 ) -> Steps[DescribeShareGroupOffsetsResponseTopic]:
-    topics = call.service.broker.topics
+    topics = call.broker.topics
     partitions = []
     for index in indexes:
         partitions.append(_place(group, index, topics.find(topic.id, index)))

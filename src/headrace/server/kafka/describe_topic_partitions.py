@@ -48,7 +48,7 @@ def handle(
 def _describe_page(
     call: Call, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     names = sorted({topic.name for topic in request.topics})
     if not names:
         names = sorted(kafka_name(topic) for topic in catalog.topics.values() if is_listed(topic))
@@ -92,7 +92,7 @@ def _describe(
     partitions = []
     for index in range(first, end):
         # Gone, when the topic was deleted meanwhile.
-        found = call.service.broker.topics.find(topic.id, index)
+        found = call.broker.topics.find(topic.id, index)
         if found is not None:
             partitions.append(
                 DescribeTopicPartitionsResponsePartition(

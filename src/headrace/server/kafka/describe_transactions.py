@@ -39,7 +39,7 @@ def _describe(call: Call, name: str) -> TransactionState:
     if found is None:
         code = Error.TRANSACTIONAL_ID_NOT_FOUND if name else Error.INVALID_REQUEST
         return TransactionState(code, name)
-    topics = call.service.broker.topics.catalog.topics_by_id
+    topics = call.broker.topics.catalog.topics_by_id
     partitions: dict[str, list[int]] = {}
     for topic_id, index in sorted(found.partitions):
         if topic_id in topics:

@@ -13,25 +13,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.core import limits
-from headrace.core.errors import MalformedMessage
+from headrace.core.errors import DeadlineExceeded, MalformedMessage
 from headrace.core.event_log import log_event
 from headrace.core.node_settings import Address, NodeSettings
-from headrace.core.ports import Buffer
+from headrace.core.request_context import BY_ANYONE, RequestContext
+from headrace.engine.broker import Broker
+from headrace.engine.commit import Commit
 from headrace.server.kafka import api_versions
-from headrace.server.kafka.answer_errors import error_codes, name_of
+from headrace.server.kafka.answer_bytes import NOTHING, Encoded, encode, frame_of, is_large
+from headrace.server.kafka.answer_errors import name_of
 from headrace.server.kafka.client_metrics import ClientMetrics
 from headrace.server.kafka.connection import SCRATCH_BYTES, TOO_MUCH, Connection
+from headrace.server.kafka.errors import Error
 from headrace.server.kafka.group_members import members_of
 from headrace.server.kafka.groups import LiveGroups
 from headrace.server.kafka.live_settings import LiveSettings
 from headrace.server.kafka.parts import PART
+from headrace.server.kafka.request_time import wait_and_context
 from headrace.server.kafka.rooms import Rooms
 from headrace.server.kafka.share_groups import LiveShares
 from headrace.server.kafka.slot import Slot
@@ -48,9 +52,8 @@ from headrace.wire.kafka.api import (
     Api,
     Message,
     decode_request,
-    encode_response,
 )
-from headrace.wire.kafka.frame import decode_request_header, encode_response_frame
+from headrace.wire.kafka.frame import decode_request_header
 from headrace.wire.kafka.produce_run import PRODUCE
 from headrace.wire.kafka.produce_size import writes_to_many
 from headrace.wire.remote.methods import API_KEY
@@ -68,11 +71,8 @@ STALLS = {
     "answer": "it does not take its answers",
     "memory": "too much waits for clients that do not take their answers",
 }
-# A larger request is decoded away from the loop. So is an answer encoded with more elements
-# than that; of no more than so many is looked at what they have in them.
+# A larger request is decoded away from the loop.
 LARGE_BYTES = 64 * 1024
-LARGE_ELEMENTS = 1_000
-FEW_ELEMENTS = 100
 # A warning that strangers can cause is written once in so many seconds.
 WARNING_SECONDS = 5.0
 
@@ -89,6 +89,8 @@ class Call(NamedTuple):
     # When it was read, by perf_counter, and how long it may wait for something.
     began: float = 0.0
     wait_ms: int = 0
+    # Who asks, and until when.
+    context: RequestContext = BY_ANYONE
     # Whether it was large, and copied: otherwise another request's bytes take the place of
     # its own once its handler has returned.
     has_own_bytes: bool = False
@@ -96,6 +98,18 @@ class Call(NamedTuple):
     @property
     def service(self) -> Service:
         return self.door.service
+
+    @property
+    def broker(self) -> Broker:
+        """The engine, for this request: who asks is in the context."""
+        return self.door.service.broker
+
+    def submit(self, commit: Commit) -> asyncio.Future[None] | None:
+        """As the service does, for as long as this request has."""
+        return self.door.service.submit(commit, self.context.deadline)
+
+    async def finish(self, commit: Commit) -> None:
+        await self.door.service.finish(commit, self.context.deadline)
 
 
 T = TypeVar("T")
@@ -265,15 +279,18 @@ class Door:
                 return
             self._refuse(connection, slot, key, version, correlation_id)
             return
-        call = Call(self, connection, api, version, correlation_id, client_id or "", began)
         if len(frame) > LARGE_BYTES and (
             key != PRODUCE or writes_to_many(version, frame, position, PART)
         ):
+            call = Call(self, connection, api, version, correlation_id, client_id or "", began)
             self._handle_apart(call, slot, handler, frame, position)
             return
         request = decode_request(key, version, frame, position)
         if key == PRODUCE:
             connection.routes.learn(frame, header, request)
+        now = self.service.loop.time()
+        timed = wait_and_context(request, connection.context, correlation_id, now)
+        call = Call(self, connection, api, version, correlation_id, client_id or "", began, *timed)
         self._dispatch(call, slot, handler, request)
 
     def _handle_apart(
@@ -308,21 +325,24 @@ class Door:
             else:
                 # It may hold them again.
                 connection.release_turns()
-                self._dispatch(call, slot, handler, done.result())
+                request = done.result()
+                now = self.service.loop.time()
+                wait_ms, context = wait_and_context(
+                    request, connection.context, call.correlation_id, now
+                )
+                timed = call._replace(wait_ms=wait_ms, context=context)
+                self._dispatch(timed, slot, handler, request)
 
         decoding.add_done_callback(begin)
 
     def _dispatch(self, call: Call, slot: Slot, handler: Handler, request: Any) -> None:
-        wait_ms = getattr(request, "max_wait_ms", 0)
-        if wait_ms:
-            call = call._replace(wait_ms=wait_ms)
         try:
             result = handler(call, request)
         except Exception as error:
             self._on_failed(call, error)
             return
         if result is None:
-            self._send(call, slot, _NOTHING)
+            self._send(call, slot, NOTHING)
         elif isinstance(result, tuple):
             if call.has_own_bytes:
                 self._answer_apart(call, slot, result)
@@ -333,13 +353,13 @@ class Door:
 
     def _answer(self, call: Call, slot: Slot, response: Message) -> None:
         try:
-            encoded = _encode(call, response)
+            encoded = encode(call, response)
         except Exception as error:
             self._on_failed(call, error)
             return
         self._send(call, slot, encoded)
 
-    def _send(self, call: Call, slot: Slot, encoded: _Encoded) -> None:
+    def _send(self, call: Call, slot: Slot, encoded: Encoded) -> None:
         self._count(call, encoded.errors)
         call.connection.answer(slot, encoded.parts)
 
@@ -373,6 +393,11 @@ class Door:
         )
 
     def _on_failed(self, call: Call, error: BaseException) -> None:
+        if isinstance(error, DeadlineExceeded):
+            # There is no word for it in the answers of this API.
+            self.endpoint(call.api).errors[Error.REQUEST_TIMED_OUT.name] += 1
+            call.connection.close(f"{call.api.name} took too long")
+            return
         log_event(
             self.logger,
             logging.ERROR,
@@ -394,7 +419,7 @@ class Door:
         if key != API_VERSIONS:
             raise MalformedMessage(f"version {version} of API {key} is not offered")
         call = Call(self, connection, APIS[API_VERSIONS], 0, correlation_id, "")
-        connection.answer(slot, _frame(call, api_versions.unsupported(self)))
+        connection.answer(slot, frame_of(call, api_versions.unsupported(self)))
 
     def _answer_later(self, call: Call, slot: Slot, result: Awaitable[Message | None]) -> None:
         answering = asyncio.ensure_future(result, loop=self.service.loop)
@@ -402,7 +427,7 @@ class Door:
 
     def _answer_any(self, call: Call, slot: Slot, response: Message | None) -> None:
         if response is None:
-            self._send(call, slot, _NOTHING)
+            self._send(call, slot, NOTHING)
         elif call.has_own_bytes or is_large(response):
             self._answer_apart(call, slot, response)
         else:
@@ -410,7 +435,7 @@ class Door:
 
     def _answer_apart(self, call: Call, slot: Slot, response: Message) -> None:
         """Encoded away from the loop: much was asked, or there is much to answer."""
-        encoding = self.service.run_apart(_encode, call, response)
+        encoding = self.service.run_apart(encode, call, response)
         self._follow(call, encoding, partial(self._send, call, slot))
 
     def _follow(self, call: Call, future: asyncio.Future[T], then: Callable[[T], None]) -> None:
@@ -460,39 +485,6 @@ class Door:
         for connection in list(self.connections):
             connection.abort()
         self.groups.close()
-
-
-class _Encoded(NamedTuple):
-    """An answer in bytes, and how often each error is in it."""
-
-    parts: Sequence[Buffer]
-    errors: Mapping[int, int]
-
-
-_NOTHING = _Encoded((), {})
-
-
-def _encode(call: Call, response: Message) -> _Encoded:
-    codes = error_codes(response)
-    return _Encoded(_frame(call, response), Counter(codes) if codes else {})
-
-
-def _frame(call: Call, response: Message) -> Sequence[Buffer]:
-    body = encode_response(call.api.key, call.version, response)
-    return encode_response_frame(call.api.key, call.version, call.correlation_id, body)
-
-
-def is_large(response: Message) -> bool:
-    """Whether turning it into bytes takes milliseconds: it has many elements, itself or
-    in each of a few."""
-    arrays = [field for field in response if isinstance(field, (list, tuple))]
-    count = sum(map(len, arrays))
-    if count <= FEW_ELEMENTS:
-        for array in arrays:
-            for element in array:
-                if isinstance(element, tuple):
-                    count += sum(len(each) for each in element if isinstance(each, (list, tuple)))
-    return count > LARGE_ELEMENTS
 
 
 def _sweeps(timeout_ms: int) -> float:

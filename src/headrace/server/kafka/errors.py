@@ -23,6 +23,7 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.DiskFull: Error.KAFKA_STORAGE_ERROR,
     errors.SyncFailed: Error.KAFKA_STORAGE_ERROR,
     errors.TooManyFiles: Error.KAFKA_STORAGE_ERROR,
+    errors.DeadlineExceeded: Error.REQUEST_TIMED_OUT,
     errors.FencedLeader: Error.NOT_LEADER_OR_FOLLOWER,
     errors.FencedProducer: Error.INVALID_PRODUCER_EPOCH,
     errors.FencedCoordinator: Error.TRANSACTION_COORDINATOR_FENCED,

@@ -77,7 +77,7 @@ def handle(
         return FetchResponse(error_code=session)
     is_full = request.session_epoch <= 0
     reading = _Reading(call, request, session, is_full=is_full)
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     if len(session.wanted) <= MANY and not is_any_rewritten(catalog, session.wanted):
         return reading.start()
     return reading.answer_in_slices()
@@ -356,7 +356,7 @@ class _Reading:
         service = self._call.service
         try:
             topic = topic_of(service, name, topic_id)
-            partition = service.broker.topics.partition(topic, index)
+            partition = self._call.broker.topics.partition(topic, index)
             partition.check_here()
         except UnknownTopic:
             by_id = self._call.version >= 13
@@ -432,7 +432,7 @@ class _Reading:
         try:
             records, behind = await in_slices(
                 rewriting(
-                    self._call.service.broker.topics.catalog,
+                    self._call.broker.topics.catalog,
                     partition.topic.name,
                     batches,
                     wanted.fetch_offset,

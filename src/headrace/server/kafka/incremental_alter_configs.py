@@ -41,7 +41,7 @@ async def handle(
     for resource in request.resources:
         responses.append(_alter(call, resource, twice, validate_only=request.validate_only))
         await slices.rest()
-    await call.service.finish(commit)
+    await call.finish(commit)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -33,12 +33,12 @@ def handle(
         return asyncio.ensure_future(_begin(call, request, request.transactional_id))
     service = call.service
     try:
-        producer_id = service.broker.new_producer_id(service.clock.now_ms())
+        producer_id = call.broker.new_producer_id(service.clock.now_ms())
     except HeadraceError as error:
         return InitProducerIdResponse(0, code_of(error), -1, -1)
     response = InitProducerIdResponse(0, Error.NONE, producer_id, 0)
     # Most numbers come from a block that was reserved, and synced, long ago.
-    waiting = service.submit(service.commit())
+    waiting = call.submit(service.commit())
     return response if waiting is None else asyncio.ensure_future(_when_safe(waiting, response))
 
 

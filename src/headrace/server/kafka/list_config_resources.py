@@ -28,7 +28,7 @@ def handle(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourc
         wanted = {Resource.CLIENT_METRICS}
     if not wanted <= set(Resource):
         return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     found = [(name, kind) for kind, name in catalog.configs if kind != Resource.BROKER]
     found += [
         (kafka_name(each), Resource.TOPIC) for each in catalog.topics.values() if is_listed(each)

@@ -36,7 +36,7 @@ def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
 
 
 def _groups(call: Call) -> Iterator[ListedGroup]:
-    broker = call.service.broker
+    broker = call.broker
     registry = call.door.groups.registry
     queues = broker.topics.catalog.groups
     now_ms = call.service.clock.now_ms()

@@ -78,7 +78,7 @@ async def _find_in_slices(call: Call, request: ListOffsetsRequest) -> ListOffset
     commit = call.service.commit()
     response = await _search_all(call, request, commit)
     if commit.data:
-        await call.service.finish(commit)
+        await call.finish(commit)
         if request.isolation_level == READ_COMMITTED:
             return await _search_all(call, request, None)
     return response
@@ -119,7 +119,7 @@ async def _search(call: Call, name: str, wanted: ListOffsetsPartition) -> Found:
 async def _when_safe(
     call: Call, request: ListOffsetsRequest, commit: Commit, response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
-    await call.service.finish(commit)
+    await call.finish(commit)
     if request.isolation_level != READ_COMMITTED:
         return response
     # It may belong to an open transaction. What came since is not waited for again.

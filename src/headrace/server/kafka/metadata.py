@@ -45,7 +45,6 @@ from headrace.server.kafka.nodes import (
     TOPIC_OPERATIONS,
     address_for,
 )
-from headrace.server.service import Service
 from headrace.server.slices import answer, in_slices
 from headrace.wire.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from headrace.wire.kafka.generated.metadata_response import (
@@ -68,14 +67,14 @@ def handle(
     service = call.service
     wanted = request.topics
     is_all = wanted is None or (call.version == 0 and not wanted)
-    size = len(service.broker.topics.catalog.topics) if is_all else len(wanted or ())
+    size = len(call.broker.topics.catalog.topics) if is_all else len(wanted or ())
     if not is_all and _makes_some(call, request):
         # Making files takes long, however few topics there are: one after the other.
-        return asyncio.ensure_future(_later(service, in_slices(_answer(call, request, is_all))))
+        return asyncio.ensure_future(_later(call, in_slices(_answer(call, request, is_all))))
     response = answer(size, _answer(call, request, is_all))
     if not isinstance(response, MetadataResponse):
-        return asyncio.ensure_future(_later(service, response))
-    waiting = service.submit(service.commit())
+        return asyncio.ensure_future(_later(call, response))
+    waiting = call.submit(service.commit())
     if waiting is None:
         return response
     return asyncio.ensure_future(_when_safe(waiting, response))
@@ -84,7 +83,7 @@ def handle(
 def _makes_some(call: Call, request: MetadataRequest) -> bool:
     if not request.allow_auto_topic_creation:
         return False
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     named = (each.name for each in request.topics or () if each.topic_id == ZERO_UUID)
     return any(find_topic(catalog, name or "") is None for name in named)
 
@@ -94,11 +93,9 @@ async def _when_safe(waiting: asyncio.Future[None], response: MetadataResponse) 
     return response
 
 
-async def _later(
-    service: Service, answering: Coroutine[Any, Any, MetadataResponse]
-) -> MetadataResponse:
+async def _later(call: Call, answering: Coroutine[Any, Any, MetadataResponse]) -> MetadataResponse:
     response = await answering
-    waiting = service.submit(service.commit())
+    waiting = call.submit(call.service.commit())
     return response if waiting is None else await _when_safe(waiting, response)
 
 
@@ -106,9 +103,9 @@ def _answer(call: Call, request: MetadataRequest, is_all: bool) -> Steps[Metadat
     service = call.service
     topics: list[MetadataResponseTopic] = []
     if is_all:
-        for topic in _shown(service.broker.topics.catalog.topics.values()):
+        for topic in _shown(call.broker.topics.catalog.topics.values()):
             # One may be deleted between two steps.
-            if topic.id in service.broker.topics.catalog.topics_by_id:
+            if topic.id in call.broker.topics.catalog.topics_by_id:
                 topics.append(_describe(call, topic, request))
             yield
     else:
@@ -133,7 +130,7 @@ def _shown(topics: Iterable[Topic]) -> list[Topic]:
 def _find(
     call: Call, wanted: MetadataRequestTopic, request: MetadataRequest
 ) -> MetadataResponseTopic:
-    catalog = call.service.broker.topics.catalog
+    catalog = call.broker.topics.catalog
     if wanted.topic_id != ZERO_UUID:
         topic = catalog.topics_by_id.get(wanted.topic_id)
         if topic is None:
@@ -148,7 +145,7 @@ def _find(
             check_name("topic", name)
             topic = _make(call, name, may_create=request.allow_auto_topic_creation)
         except LimitExceeded as error:
-            is_full = call.service.broker.topics.is_full()
+            is_full = call.broker.topics.is_full()
             return MetadataResponseTopic(
                 code_of(error) if is_full else Error.LEADER_NOT_AVAILABLE, name
             )
@@ -161,7 +158,7 @@ def _find(
 
 def _make(call: Call, name: str, *, may_create: bool) -> Topic:
     """A topic that is missing. Dead letters are made too: to them Kafka's clients may write."""
-    broker, now_ms = call.service.broker, call.service.clock.now_ms()
+    broker, now_ms = call.broker, call.service.clock.now_ms()
     if name in RESERVED_TOPICS:
         if may_create and make_topic(broker, name, now_ms):
             return topic_named(broker.topics, name)
@@ -177,7 +174,7 @@ def _make(call: Call, name: str, *, may_create: bool) -> Topic:
 
 
 def _describe(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
-    partitions = call.service.broker.topics.partitions(topic)
+    partitions = call.broker.topics.partitions(topic)
     may = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponseTopic(
         Error.NONE,

@@ -83,7 +83,7 @@ def _commit(
     service = call.service
     commit = service.commit()
     try:
-        written = service.broker.cursors.commit(request.group_id, positions, service.clock.now_ms())
+        written = call.broker.cursors.commit(request.group_id, positions, service.clock.now_ms())
     except (HeadraceError, OSError):
         log_event(
             service.logger,
@@ -94,7 +94,7 @@ def _commit(
         )
         return _unavailable(request)
     commit.data.append(written)
-    waiting = service.submit(commit)
+    waiting = call.submit(commit)
     if waiting is None:
         return response
     answer: asyncio.Future[OffsetCommitResponse] = service.loop.create_future()
@@ -110,7 +110,7 @@ def _commit(
 
 def _places(call: Call, topics: Iterable[OffsetCommitRequestTopic]) -> Iterator[tuple[str, int]]:
     """What is to be committed, with names of topics also where the request has ids."""
-    by_id = call.service.broker.topics.catalog.topics_by_id
+    by_id = call.broker.topics.catalog.topics_by_id
     for topic in topics:
         name = topic.name
         if topic.topic_id in by_id:
@@ -146,7 +146,7 @@ def check_topic(
 
 def is_one_too_many(call: Call, group: str, places: Iterable[Place]) -> bool:
     """Whether this would be the first commit of a group for which there is no room."""
-    cursors = call.service.broker.cursors
+    cursors = call.broker.cursors
     # Nearly always something of it was committed before, and nothing is counted.
     if any(cursors.find(group, place) is not None for place in places):
         return False

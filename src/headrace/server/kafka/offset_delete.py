@@ -57,7 +57,7 @@ async def _delete(
     call: Call, group: str, topics: Sequence[OffsetDeleteRequestTopic], subscribed: frozenset[str]
 ) -> list[OffsetDeleteResponsePartition]:
     service = call.service
-    cursors = service.broker.cursors
+    cursors = call.broker.cursors
     positions: dict[Place, Commitment | None] = {}
     answered = [
         each for topic in topics for each in _check_topic(call, topic, subscribed, positions)
@@ -67,7 +67,7 @@ async def _delete(
     if positions:
         commit = service.commit()
         commit.data.append(cursors.commit(group, positions, service.clock.now_ms()))
-        waiting = service.submit(commit)
+        waiting = call.submit(commit)
         if waiting is not None:
             await waiting
     return answered
@@ -75,7 +75,7 @@ async def _delete(
 
 def _subscribed(call: Call, name: str) -> frozenset[str] | Error:
     """The topics that members of the group read."""
-    groups, cursors = call.door.groups, call.service.broker.cursors
+    groups, cursors = call.door.groups, call.broker.cursors
     group = groups.registry.find(name)
     if groups.is_queue(name) or (group is None and name not in cursors.groups()):
         return Error.GROUP_ID_NOT_FOUND

@@ -61,7 +61,7 @@ def _size(call: Call, request: OffsetFetchRequest) -> int:
 
 def _count(call: Call, group: str, topics: Sequence[_Topic] | None) -> int:
     if topics is None:
-        return call.service.broker.cursors.count(group)
+        return call.broker.cursors.count(group)
     return len(topics) + sum(len(topic.partition_indexes) for topic in topics)
 
 
@@ -134,7 +134,7 @@ def _fetch(
 
 
 def _everything(call: Call, group: str, stable: bool) -> Steps[Sequence[OffsetFetchResponseTopics]]:
-    broker = call.service.broker
+    broker = call.broker
     by_topic: dict[bytes, list[OffsetFetchResponsePartitions]] = {}
     for place in sorted(broker.cursors.of(group)):
         by_topic.setdefault(place[0], []).append(_partition(call, group, place, stable))
@@ -167,7 +167,7 @@ def _fetch_topic(
 
 
 def _partition(call: Call, group: str, place: Place, stable: bool) -> OffsetFetchResponsePartitions:
-    cursors = call.service.broker.cursors
+    cursors = call.broker.cursors
     if stable and not cursors.is_stable(group, place):
         unstable = Error.UNSTABLE_OFFSET_COMMIT
         return OffsetFetchResponsePartitions(place[1], -1, error_code=unstable)

@@ -4,7 +4,8 @@
     0       never; when something failed the connection is cut, as Kafka does, since
             there is no other way to say so. What comes behind it waits for the batch
             to be safe all the same, and so sees it
-    1, -1   when the batch is as safe as the topic's durability says
+    1, -1   when the batch is as safe as the topic's durability says, or with
+            REQUEST_TIMED_OUT when timeout_ms is over: it may last all the same
     other   INVALID_REQUIRED_ACKS, and nothing is written
 
 A request holds one batch for each partition, which is judged and appended as all batches of
@@ -28,6 +29,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from headrace.core.errors import HeadraceError, SyncFailed, UnknownTopic
+from headrace.core.request_context import NEVER
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
 from headrace.engine.contents import Heavy
@@ -160,9 +162,10 @@ def _append_all(call: Call, request: ProduceRequest, checked: list[list[_Batch]]
         )
         for data, row in zip(request.topic_data, checked, strict=True)
     )
-    waiting = service.submit(commit)
-    response = ProduceResponse(responses=topics)
     is_silent = request.acks == 0
+    # A client that wants no answer has no patience that could end.
+    waiting = service.submit(commit, NEVER if is_silent else call.context.deadline)
+    response = ProduceResponse(responses=topics)
     if is_silent and _has_errors(response):
         call.connection.close("a produce without acks failed")
     if waiting is None:
@@ -188,7 +191,7 @@ def _check_all(
         why = f"acks is -1, 0 or 1, not {request.acks}"
         refused = _Refused(Error.INVALID_REQUIRED_ACKS, why)
     checked: list[list[_Batch]] = []
-    judge = Judge(call.service.broker.topics, KAFKA, call.service.clock.now_ms())
+    judge = Judge(call.broker.topics, KAFKA, call.service.clock.now_ms())
     for row, data in enumerate(request.topic_data):
         topic = refused or _topic(call, data)
         checked.append(
@@ -225,7 +228,7 @@ def _check(
     if looked is not None:
         batch = batch_of(batch, looked)
     try:
-        partition = call.service.broker.topics.partition(topic, index)
+        partition = call.broker.topics.partition(topic, index)
         header = judge.header_of(partition, batch)
         if header.is_transactional:
             name = request.transactional_id
@@ -248,7 +251,7 @@ def _append(
         code, why, at_fault = checked
         return PartitionProduceResponse(index, code, -1, record_errors=at_fault, error_message=why)
     try:
-        taken = append(call.service.broker, checked, now_ms)
+        taken = append(call.broker, checked, now_ms)
     except HeadraceError as error:
         if isinstance(error, SyncFailed):
             call.service.on_sync_failed(error)

@@ -25,6 +25,7 @@ from headrace.engine.publish import check_open
 from headrace.engine.sealed import KAFKA, append_run, checks_of
 from headrace.server.kafka.errors import Error, code_of_failure
 from headrace.server.kafka.names import topic_of
+from headrace.server.kafka.request_time import timeout_seconds
 from headrace.server.kafka.slot import Slot
 from headrace.wire.kafka.produce_run import (
     ROUTES_MAX,
@@ -143,7 +144,9 @@ def handle_run(
             target.traffic.add_in(messages, len(part.batches))
     if not commit.data:
         return False, run.stop
-    waiting = service.submit(commit)
+    # One time for all of a run, as there is one sync: that of the least patient.
+    patience = min([timeout_seconds(part.route.timeout_ms) for part in run.parts])
+    waiting = service.submit(commit, service.loop.time() + patience)
     # Before the frame's bytes are another's.
     written = write_answers(answers, run)
     count = len(run.order)

@@ -122,7 +122,7 @@ def _fetch(
         # They came before us.
         return poll.wait([], gone, outcomes)
     acquired = poll.look() or []
-    if call.service.broker.moves or (not acquired and not outcomes and request.max_wait_ms > 0):
+    if call.broker.moves or (not acquired and not outcomes and request.max_wait_ms > 0):
         return poll.wait(acquired, gone, outcomes)
     return poll.answer(acquired, gone, outcomes)
 
@@ -172,17 +172,18 @@ def settle(
     now_ms = service.clock.now_ms()
     commit = service.commit()
     for place, batches in wanted.items():
-        partition = service.broker.topics.find(*place)
+        partition = call.broker.topics.find(*place)
         try:
             if partition is None:
                 outcomes[place] = UnknownTopic("there is no such partition")
                 continue
-            service.broker.sharing.acknowledge(group, partition, member, batches, now_ms, commit)
+            call.broker.sharing.acknowledge(group, partition, member, batches, now_ms, commit)
             outcomes[place] = None
             changed.append(partition)
         except HeadraceError as error:
             outcomes[place] = error.without_frames()
-    return Settling(service, outcomes, changed, service.finish_soon(commit))
+    waiting = service.finish_soon(commit, call.context.deadline)
+    return Settling(service, outcomes, changed, waiting)
 
 
 class _Poll:
@@ -217,7 +218,7 @@ class _Poll:
             return None
         now_ms = self._service.clock.now_ms()
         try:
-            found = self._service.broker.sharing.acquire(
+            found = self._call.broker.sharing.acquire(
                 self._group,
                 self._partitions,
                 self._session.member,
@@ -255,7 +256,7 @@ class _Poll:
         return self.answer(acquired, gone, outcomes)
 
     async def _finish_moves(self) -> None:
-        if self._service.broker.moves:
+        if self._call.broker.moves:
             await self._service.finish(self._service.commit())
 
     async def _stand_in_line(self, wait_ms: int) -> list[Acquired]:

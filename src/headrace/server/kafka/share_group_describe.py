@@ -57,7 +57,7 @@ def _describe(call: Call, name: str) -> DescribedGroup:
 
 
 def _member(call: Call, member: ShareMemberDescription) -> Member:
-    by_id = call.service.broker.topics.catalog.topics_by_id
+    by_id = call.broker.topics.catalog.topics_by_id
     return Member(
         member.member_id,
         member.rack_id,

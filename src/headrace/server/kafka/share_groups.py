@@ -116,7 +116,7 @@ class LiveShares:
             self._service.loop.call_later(LEAVE_SECONDS, self._on_left, name, request.member_id)
         elif answer.assignment is not None:
             # Also when a topic was made, or has grown, since the member subscribed.
-            refusal = await self._subscribe(name, group.subscribed_topics())
+            refusal = await self._subscribe(name, group.subscribed_topics(), connection)
             if refusal is not None:
                 return answer._replace(
                     error=GroupError.INVALID_GROUP_ID
@@ -136,7 +136,9 @@ class LiveShares:
             return GroupError.GROUP_ID_NOT_FOUND
         return self._groups.registry.share(name)
 
-    async def _subscribe(self, name: str, topics: Iterable[str]) -> HeadraceError | None:
+    async def _subscribe(
+        self, name: str, topics: Iterable[str], connection: Connection
+    ) -> HeadraceError | None:
         """The queue group begins to read what its members subscribe to. A group
         that nobody configured is as Kafka's are."""
         if not self._missing(name, topics):
@@ -144,7 +146,8 @@ class LiveShares:
         # What a topic holds may take long to go through, and members ask again.
         opening = self._opening.setdefault(name, asyncio.Lock())
         async with opening:
-            await scan_ahead(self.calls, [each.name for each in self._missing(name, topics)])
+            calls = self.calls.asked_by(connection.context)
+            await scan_ahead(calls, [each.name for each in self._missing(name, topics)])
             missing = self._missing(name, topics)
             if not missing:
                 return None

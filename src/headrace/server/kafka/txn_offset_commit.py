@@ -112,7 +112,7 @@ async def _write(
 ) -> int:
     """Kafka's code, or 0 when they are on disk."""
     service, live = call.service, call.door.transactions
-    cursors = service.broker.cursors
+    cursors = call.broker.cursors
     name, group, producer_id, epoch = request[:4]
     place = cursors.place(service.clock.now_ms())
     if call.version >= ADDS_FIRST and live.is_guarded:

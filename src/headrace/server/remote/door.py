@@ -81,6 +81,7 @@ class RemoteDoor:
                 self._door.service,
                 self._door.polls,
                 self._holdings,
+                connection.context,
                 is_congested=lambda: connection.is_congested,
             )
             self._sessions[connection] = session

@@ -24,6 +24,7 @@ from headrace.core import limits
 from headrace.core.errors import Closed, HeadraceError, InvalidArgument, LimitExceeded
 from headrace.core.name_lists import distinct_topics
 from headrace.core.overview_values import NodeFigures
+from headrace.core.request_context import RequestContext
 from headrace.core.settings import OffsetReset
 from headrace.core.steps import Steps
 from headrace.core.trace_values import MessageTrace, TracePage, TraceQuery
@@ -87,15 +88,16 @@ class Session:
         service: Service,
         polls: set[Callable[[], None]],
         holdings: Holdings,
+        context: RequestContext,
         *,
         is_congested: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`polls` are waits that the door ends when it closes; `is_congested` says whether
-        answers wait for the client to read them."""
+        """`polls` are waits that the door ends when it closes; `context` is that of the
+        connection; `is_congested` says whether answers wait for the client to read them."""
         self._is_congested = is_congested
         self._polls = polls
         self._service = service
-        self._calls = Calls(service)
+        self._calls = Calls(service, context=context)
         self._holdings = holdings
         self._owners = holdings.owners
         self._owned: set[Owned] = set()
@@ -146,7 +148,8 @@ class Session:
     # The protocol's own.
 
     async def _hello(self, auto_create: bool) -> Hello:
-        self._calls = Calls(self._service, auto_create=auto_create)
+        context = self._calls.context
+        self._calls = Calls(self._service, auto_create=auto_create, context=context)
         service = self._service
         return Hello(VERSION, service.cluster_id, service.node_id, service.clock.now_ms())
 
@@ -407,5 +410,4 @@ class Session:
             return
         # A group that is gone, or a disk that is, leaves nothing to give back.
         with contextlib.suppress(HeadraceError, OSError):
-            self._service.broker.cursors.leave(owned.group, owned.name)
-            self._service.wake_watching()
+            self._calls.run_nowait(Face.leave_stream, owned.group, owned.name)

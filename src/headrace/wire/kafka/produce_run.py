@@ -80,6 +80,7 @@ class Route(NamedTuple):
     topic_id: bytes
     # A tuple's own `index` is of no use here.
     index: int  # type: ignore[assignment]
+    timeout_ms: int
 
 
 class Part(NamedTuple):
@@ -188,7 +189,9 @@ def route_of(frame: memoryview, header: RequestHeader, request: ProduceRequest) 
     is_flexible = APIS[PRODUCE].is_flexible(version)
     length_bytes = len(encode_varint(len(records) + 1)) if is_flexible else 4
     middle = bytes(frame[8 : stop - length_bytes])
-    return Route(bytes(frame[:4]), middle, tail, is_flexible, version, name, topic_id, index)
+    head = bytes(frame[:4])
+    timeout_ms = request.timeout_ms
+    return Route(head, middle, tail, is_flexible, version, name, topic_id, index, timeout_ms)
 
 
 class _Part:
