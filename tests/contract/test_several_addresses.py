@@ -154,6 +154,8 @@ def test_addresses_are_read_as_people_write_them() -> None:
     assert way_to("a:1") == ([a], SocketLink)
     assert way_to("headrace://a:1,b/") == ([a, b], SocketLink)
     assert way_to("a:1, b, a:1") == ([a, b], SocketLink)
+    assert way_to("headrace://a:1,b,grpc://a:9081,b:9081") == ([a, b], SocketLink)
+    assert way_to("grpc://a:1,headrace://b") == ([a], GrpcLink)
     assert way_to("grpc://a:1,[::1]:2") == ([a, Address("::1", 2)], GrpcLink)
     for wrong in ("a:1,", ",", "a:1,b:x"):
         with pytest.raises(InvalidArgument, match="must look like"):

@@ -94,8 +94,8 @@ export interface TailOptions {
 
 /**
  * A client of the node whose gRPC door is at `host:port` or `grpc://host:port`; nothing is
- * sent before the first call. Without an address it is `HEADRACE_URL`, as for every other
- * client.
+ * sent before the first call. Without an address it is the first of that kind in `HEADRACE_URL`,
+ * as for every other client.
  */
 export function connect(
   address: string = addressInEnvironment(),
@@ -106,16 +106,17 @@ export function connect(
 
 function addressInEnvironment(): string {
   const url = process.env["HEADRACE_URL"];
-  if (url && !SCHEME.test(url)) {
+  const found = url?.split(",").find((each) => SCHEME.test(each.trim()));
+  if (url && !found) {
     // Others take it for the port of Kafka's protocol, where this client cannot talk.
     throw new InvalidArgument(
       `HEADRACE_URL is ${url}, and this client speaks gRPC: ` +
-        "set it to grpc://host:9081, which the CLI and the Python SDK know too, or give an address",
+        `add that door, as in ${url},grpc://host:9081, or give an address`,
       "invalid-argument",
     );
   }
   // HEADRACE_GRPC is its name of before, for one release more.
-  return url || process.env["HEADRACE_GRPC"] || DEFAULT_ADDRESS;
+  return found?.trim() || process.env["HEADRACE_GRPC"] || DEFAULT_ADDRESS;
 }
 
 export class Headrace implements Settler {

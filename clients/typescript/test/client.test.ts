@@ -91,7 +91,8 @@ test("the address is HEADRACE_URL, where none is given", async () => {
   const topic = await newTopic();
   const before = process.env["HEADRACE_URL"];
   try {
-    for (const url of [`grpc://${node.grpc}`, `grpc://${node.grpc}/`]) {
+    const ours = `grpc://${node.grpc}`;
+    for (const url of [ours, `${ours}/`, `headrace://127.0.0.1:9092,b:9092, ${ours}`]) {
       process.env["HEADRACE_URL"] = url;
       const other = connect();
       assert.equal((await other.publish(topic, "x")).topic, topic);

@@ -27,9 +27,9 @@ from headrace.client.times import Duration, duration_ms, optional_duration_ms
 from headrace.core.environment import (
     PORT_DEFAULT,
     PORT_DEFAULT_GRPC,
-    URL_SCHEME,
     URL_SCHEME_GRPC,
     URL_VARIABLE,
+    addresses_in,
     check_environment,
 )
 from headrace.core.errors import InvalidArgument
@@ -137,7 +137,7 @@ def connect_async(
 
 def way_to(given: str | None) -> tuple[list[Address], type[Link]]:
     """What people write: host, host:port, headrace://host:port or grpc://host:port, and several
-    hosts with commas between."""
+    with commas between. The first one says which door is asked."""
     if given is None:
         check_environment(os.environ)
     text = os.environ.get(URL_VARIABLE) if given is None else given
@@ -148,17 +148,20 @@ def way_to(given: str | None) -> tuple[list[Address], type[Link]]:
         )
     if not isinstance(text, str):
         raise InvalidArgument(f"an address is text like 127.0.0.1:9092, not {text!r}")
-    if text.startswith(URL_SCHEME_GRPC):
+    found = addresses_in(text)
+    scheme = found[0][0]
+    # Those of another scheme are for clients that speak nothing else.
+    wanted = [address for of, address in found if of == scheme]
+    if scheme == URL_SCHEME_GRPC:
         from headrace.client.grpc_link import GrpcLink
 
-        return _addresses(text.removeprefix(URL_SCHEME_GRPC), PORT_DEFAULT_GRPC), GrpcLink
-    return _addresses(text.removeprefix(URL_SCHEME), PORT_DEFAULT), SocketLink
+        return _addresses(wanted, PORT_DEFAULT_GRPC), GrpcLink
+    return _addresses(wanted, PORT_DEFAULT), SocketLink
 
 
-def _addresses(text: str, port: int) -> list[Address]:
+def _addresses(texts: list[str], port: int) -> list[Address]:
     """In their order, each once."""
-    found = [_address(each.strip(), port) for each in text.rstrip("/").split(",")]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(_address(each, port) for each in texts))
 
 
 def _address(text: str, port: int) -> Address:

@@ -26,7 +26,7 @@ from headrace.core.node_settings import ENVIRONMENT_PREFIX, NodeSettings, enviro
 OWN_PREFIX = "HEADRACE_X_"
 
 # Where a node is, for every client that is not told: host:port, headrace://host:port or
-# grpc://host:port; several nodes of one cluster with commas between.
+# grpc://host:port; several with commas between. See `addresses_in`.
 URL_VARIABLE = "HEADRACE_URL"
 URL_SCHEME = "headrace://"
 URL_SCHEME_GRPC = "grpc://"
@@ -81,6 +81,21 @@ _OF_A_SERVICE = re.compile(
     r"HEADRACE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 _ADDRESS_OF_A_SERVICE = re.compile(r"(tcp|udp|sctp)://.+")
+
+
+def addresses_in(url: str) -> list[tuple[str, str]]:
+    """Scheme and host:port of each address, in their order; one that has no scheme has that of
+    the address before it. A client takes those that it can talk to, so one URL may serve all of
+    them: headrace://a:9092,b:9092,grpc://a:9081,b:9081."""
+    scheme = URL_SCHEME
+    found: list[tuple[str, str]] = []
+    for part in url.split(","):
+        address = part.strip()
+        for known in (URL_SCHEME, URL_SCHEME_GRPC):
+            if address.startswith(known):
+                scheme, address = known, address.removeprefix(known)
+        found.append((scheme, address.rstrip("/")))
+    return found
 
 
 def check_environment(environment: Mapping[str, str]) -> None:

@@ -26,8 +26,8 @@ from headrace.client.kafka.fetching import FETCH_BYTES
 from headrace.core.environment import (
     PORT_DEFAULT,
     URL_SCHEME,
-    URL_SCHEME_GRPC,
     URL_VARIABLE,
+    addresses_in,
     check_environment,
 )
 from headrace.core.errors import InvalidArgument, InvalidOption
@@ -238,13 +238,14 @@ def _servers_in(environment: Mapping[str, str]) -> tuple[str, ...]:
             f"option {SERVERS!r} (or 'servers') is missing; set it to host:port of a node, or "
             f"set {URL_VARIABLE}"
         )
-    if url.startswith(URL_SCHEME_GRPC):
+    found = [address for scheme, address in addresses_in(url) if scheme == URL_SCHEME]
+    if not found:
         raise InvalidOption(
             f"{URL_VARIABLE} is {url}, and Spark speaks Kafka's protocol: set option {SERVERS!r} "
-            f"(or 'servers') to that door, as in host:{PORT_DEFAULT}"
+            f"(or 'servers') to that door, as in host:{PORT_DEFAULT}, or add it to the URL, as in "
+            f"{url},{URL_SCHEME}host:{PORT_DEFAULT}"
         )
-    bare = [each.strip() for each in url.removeprefix(URL_SCHEME).rstrip("/").split(",")]
-    servers = tuple(each if ":" in each else f"{each}:{PORT_DEFAULT}" for each in bare)
+    servers = tuple(each if ":" in each else f"{each}:{PORT_DEFAULT}" for each in found)
     try:
         for server in servers:
             parse_address(server)

@@ -82,6 +82,7 @@ def test_columns_may_be_chosen() -> None:
         ("headrace://node.example:7000/", ("node.example:7000",)),
         ("headrace://node.example", ("node.example:9092",)),
         ("headrace://a:7000,b", ("a:7000", "b:9092")),
+        ("grpc://a:9081,b:9081,headrace://a:7000,b/", ("a:7000", "b:9092")),
     ],
 )
 def test_the_node_comes_from_the_environment_unless_one_is_named(
