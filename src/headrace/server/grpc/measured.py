@@ -146,22 +146,28 @@ class Measured:
 
 
 def count_connections() -> int:
-    """Of all servers of gRPC in this process, of which a node has one."""
-    found = 0
-    for server in channelz.ChannelzServicer.GetServers(
-        channelz_pb2.GetServersRequest(), None
-    ).server:
-        start, is_end = 0, False
-        while not is_end:
-            page = channelz.ChannelzServicer.GetServerSockets(
-                channelz_pb2.GetServerSocketsRequest(
-                    server_id=server.ref.server_id, start_socket_id=start, max_results=PAGE
-                ),
-                None,
-            )
-            found += len(page.socket_ref)
-            is_end = page.end or not page.socket_ref
-            start = page.socket_ref[-1].socket_id + 1 if page.socket_ref else 0
+    """Of all servers of gRPC in this process, of which a node has many."""
+    ask = channelz.ChannelzServicer
+    found, start, is_end = 0, 0, False
+    while not is_end:
+        asked = channelz_pb2.GetServersRequest(start_server_id=start, max_results=PAGE)
+        page = ask.GetServers(asked, None)
+        found += sum(_sockets_of(server.ref.server_id) for server in page.server)
+        is_end = page.end or not page.server
+        start = page.server[-1].ref.server_id + 1 if page.server else 0
+    return found
+
+
+def _sockets_of(server_id: int) -> int:
+    found, start, is_end = 0, 0, False
+    while not is_end:
+        asked = channelz_pb2.GetServerSocketsRequest(
+            server_id=server_id, start_socket_id=start, max_results=PAGE
+        )
+        page = channelz.ChannelzServicer.GetServerSockets(asked, None)
+        found += len(page.socket_ref)
+        is_end = page.end or not page.socket_ref
+        start = page.socket_ref[-1].socket_id + 1 if page.socket_ref else 0
     return found
 
 
