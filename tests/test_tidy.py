@@ -183,6 +183,22 @@ def test_doors_reach_the_broker_by_a_request_alone() -> None:
     assert not unneeded, listing("modules that have no need of their exception", sorted(unneeded))
 
 
+def test_numbers_of_errno_are_judged_in_one_module() -> None:
+    found = []
+    for path in python_files(SOURCE):
+        if path == SOURCE / "core" / "system_errors.py":
+            continue
+        for node in nodes_of(path):
+            # Whether there is a number at all may be asked anywhere.
+            if isinstance(node, ast.Compare) and isinstance(
+                node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn
+            ):
+                sides = [getattr(each, "attr", "") for each in ast.walk(node)]
+                if "errno" in sides:
+                    found.append(f"{shown(path)}:{node.lineno}")
+    assert not found, listing("errors to be asked of core/system_errors.py", found)
+
+
 def test_no_text_is_read_or_written_in_the_encoding_of_the_locale() -> None:
     # A file that was written under one locale is read under another, and names and values are
     # UTF-8 whatever the terminal is.

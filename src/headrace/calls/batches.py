@@ -16,10 +16,10 @@ from typing import Final
 
 from headrace.calls.served import Served
 from headrace.core.errors import HeadraceError, SyncFailed
+from headrace.core.system_errors import disk_error
 from headrace.core.values import PlacedBatch, Published
 from headrace.engine.commit import Commit
 from headrace.engine.contents import Heavy
-from headrace.engine.disk_errors import disk_error
 from headrace.engine.sealed import (
     OURS,
     Judge,

@@ -17,7 +17,6 @@ Rejected: catching every exception. It would make bugs look like bad input.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -38,6 +37,7 @@ from headrace.core.errors import (
     OffsetOutOfRange,
     RecordTooLarge,
 )
+from headrace.core.system_errors import is_pipe_broken
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -112,7 +112,7 @@ class Program(Group):
         except BrokenPipeError:
             _leave_broken_pipe()
         except OSError as error:
-            if error.errno in (errno.EPIPE, None):
+            if error.errno is None or is_pipe_broken(error):
                 raise
             # The directory or a file that the user named: missing, not ours, full.
             click.echo(f"error: {_one_line(error)} [os-error]", err=True)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from headrace.core.errors import DiskFull
+from headrace.core.system_errors import is_full
 from headrace.engine.catalog import EpochBegan
 from headrace.engine.confirmed import Confirmed
 from headrace.engine.cursor import Cursors
@@ -33,7 +34,6 @@ from headrace.engine.partition import Partition
 from headrace.engine.queue import QueueView
 from headrace.engine.topics import Topics
 from headrace.engine.transactions import Transactions
-from headrace.log.checkpoint import FULL
 
 
 @contextlib.contextmanager
@@ -41,10 +41,8 @@ def unless_full() -> Iterator[None]:
     """What does not fit on the disk is left undone."""
     try:
         yield
-    except DiskFull:
-        pass
-    except OSError as error:
-        if error.errno not in FULL:
+    except (DiskFull, OSError) as error:
+        if not is_full(error):
             raise
 
 

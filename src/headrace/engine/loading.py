@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import CorruptLog
+from headrace.core.system_errors import is_refused
 from headrace.engine import state as events
 from headrace.engine.catalog import Group
 from headrace.engine.replay import Replay
-from headrace.engine.soundness import damage_text, is_damage, is_refused
+from headrace.engine.soundness import damage_text, is_damage
 
 if TYPE_CHECKING:
     from headrace.engine.partition import Partition

@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 from headrace.core.errors import CorruptLog
 from headrace.core.ports import Disk
+from headrace.core.system_errors import is_refused
 from headrace.engine.catalog import CURSOR_TOPIC, TRANSACTION_TOPIC, Topic
 from headrace.engine.dedup import DedupWindow
 from headrace.engine.dedup_replay import load_window
 from headrace.engine.producer import ProducerState
 from headrace.engine.producer_note import ProducerNote
-from headrace.engine.soundness import damage_text, is_damage, is_refused
+from headrace.engine.soundness import damage_text, is_damage
 from headrace.log import Log, LogSettings, UnreadableLog
 
 # What the node itself goes by.

@@ -14,7 +14,7 @@ append nothing has changed but the batch's own bytes.
     the SDK's, and over gRPC     calls/batches.py               several in one call
 
 They differ in `Terms`, and in nothing else. What refuses a batch is an error of ours, also
-where it was the disk (`disk_errors.py`).
+where it was the disk (`core/system_errors.py`).
 
 Rejected: to judge and append in one go. The batches of one request are judged before any of
 them is appended, or those behind a heavy one would overtake it.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, RecordTooLarge
 from headrace.core.settings import TopicSettings
+from headrace.core.system_errors import disk_error
 from headrace.engine.catalog import Topic
 from headrace.engine.contents import Checks, Found, Heavy, Light, known_of, look_into
 from headrace.engine.conversion import (
@@ -38,7 +39,6 @@ from headrace.engine.conversion import (
     is_as_it_came,
     is_to_open,
 )
-from headrace.engine.disk_errors import disk_error
 from headrace.engine.foreign import Taken, append_foreign
 from headrace.engine.partition import Appended, Partition
 from headrace.engine.publish import check_open

@@ -22,9 +22,9 @@ import msgspec
 from crc32c import crc32c
 
 from headrace.core.ports import Disk
+from headrace.core.system_errors import is_full
 from headrace.engine.runs import Runs
 from headrace.engine.scan import Row, Scan
-from headrace.log.checkpoint import FULL
 
 BUFFERED_OFFSETS_MAX = 65_536
 BUFFERED_ROWS_MAX = 4_096
@@ -134,7 +134,7 @@ class Sidecar:
         try:
             self._write(name, _FRAME.pack(len(body), crc32c(body)) + body, position)
         except OSError as error:
-            if error.errno not in FULL:
+            if not is_full(error):
                 raise
             if is_new:
                 # An empty file would look like one that lost its blocks.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import struct
 import zlib
 from collections.abc import Callable
 
 from headrace.core.errors import CorruptBatch, CorruptLog, HeadraceError
+from headrace.core.system_errors import is_of_one_file
 
 # How a log that is not what we wrote, or an error of ours, shows. A disk that is full or
 # away is neither.
@@ -27,27 +27,9 @@ DAMAGE = (
 )
 
 
-# What the system says of a file or folder that is not what it was, or is not ours to use.
-# EROFS is not among them, nor is what a process or a disk has run out of: files, memory,
-# room. That is no partition's own, and stopping all of them one by one would hide it.
-_OF_ONE_FILE = frozenset(
-    getattr(errno, name)
-    for name in (
-        "EIO", "EACCES", "EPERM", "ENOENT", "ENOTDIR", "EISDIR", "ELOOP", "ENAMETOOLONG",
-        "EBADMSG", "ENODATA", "ESTALE", "EUCLEAN",
-    )
-    if hasattr(errno, name)
-)  # fmt: skip
-
-
 def is_damage(error: Exception) -> bool:
     """Whether what was read is damaged, or cannot be read at all."""
-    return isinstance(error, DAMAGE) or (isinstance(error, OSError) and error.errno in _OF_ONE_FILE)
-
-
-def is_refused(error: BaseException) -> bool:
-    """Whether the system has it, and does not let us use it: nothing of it may be damaged."""
-    return isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM)
+    return isinstance(error, DAMAGE) or is_of_one_file(error)
 
 
 def damage_text(error: Exception) -> str:

@@ -14,7 +14,6 @@ rotten one look alike; only a number from before the crash tells them apart.
 from __future__ import annotations
 
 import contextlib
-import errno
 import posixpath
 import struct
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from crc32c import crc32c
 
 from headrace.core.errors import CorruptLog, DiskFull, SyncFailed
 from headrace.core.ports import Disk, File
+from headrace.core.system_errors import is_full
 
 SYNCED_NAME: Final = "synced"
 START_NAME: Final = "start"
@@ -39,7 +39,6 @@ _CLEANED: Final = struct.Struct(">4sqq")
 _CLEANED_MAGIC: Final = b"HRCL"
 _CRC: Final = struct.Struct(">I")
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 NEVER_MS: Final = 2**63 - 1
 
 
@@ -143,7 +142,7 @@ def _needing_room(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
+        if is_full(error):
             raise DiskFull(f"{path}: {error.strerror}") from error
         raise
 
@@ -187,8 +186,8 @@ def sync_folder(disk: Disk, path: str) -> None:
 
 def _sync_failed(path: str, error: OSError) -> SyncFailed:
     return SyncFailed(
-        f"{path or 'the directory'}: the disk refused to sync ({error.strerror}); close this "
-        "handle, check the disk and open the directory again"
+        f"{path or 'the directory'}: the disk refused to sync ({error.strerror}); check the "
+        "disk and open the directory again"
     )
 
 

@@ -23,11 +23,11 @@ from typing import Final
 
 from headrace.core.errors import DiskFull, OffsetOutOfRange, ReadOnly
 from headrace.core.ports import Buffer, Disk
+from headrace.core.system_errors import is_full
 from headrace.log import compaction, retention, verify
 from headrace.log.aborted import AbortedIndex
 from headrace.log.checkpoint import (
     CLEANED_NAME,
-    FULL,
     Mark,
     lower_cleaned,
     make_folder,
@@ -215,7 +215,7 @@ class Log:
                 self._cut_torn_end()
                 raise
         except OSError as error:
-            if error.errno in FULL:
+            if is_full(error):
                 raise DiskFull(f"{self.path}: {error.strerror}") from error
             raise
         self.end_offset = next_offset

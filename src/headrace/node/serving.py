@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ from headrace.core.errors import HeadraceError, InUse, InvalidArgument
 from headrace.core.event_log import log_event
 from headrace.core.node_settings import Address, NodeSettings
 from headrace.core.ports import Disk, Entropy
+from headrace.core.system_errors import is_address_taken
 from headrace.engine.broker import Broker
 from headrace.engine.creation_rate import CreationRate
 from headrace.node.figures import node_figures
@@ -284,7 +284,7 @@ async def open_door(
         by_default = (
             name != "kafka" and name not in given and wanted == getattr(NodeSettings(), name)
         )
-        if by_default and error.errno == errno.EADDRINUSE:
+        if by_default and is_address_taken(error):
             log_event(
                 logger,
                 logging.WARNING,
@@ -301,7 +301,7 @@ async def open_door(
 def _cannot_listen(door: str, address: str, error: OSError) -> HeadraceError:
     # asyncio's own text is the reason and much around it.
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    if error.errno == errno.EADDRINUSE:
+    if is_address_taken(error):
         return InUse(
             f"cannot listen on {address}: {reason}; is another node running? "
             f"Choose another address with --{door}"

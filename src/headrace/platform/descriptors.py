@@ -37,8 +37,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from headrace.core import limits
+from headrace.core.system_errors import are_files_used_up
 
-_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 # How many are given up at once when the system, not the limit, says stop.
 _MAKE_ROOM = 16
 # How many handles the hand looks at to give up one.
@@ -133,7 +133,7 @@ class Descriptors:
             try:
                 return Descriptor(os.open(path, flags, 0o644))
             except OSError as error:
-                if error.errno not in _TOO_MANY:
+                if not are_files_used_up(error):
                     raise
                 with self._lock:
                     before = len(self._ring)

@@ -11,7 +11,6 @@ topics/<id>/<n>/ the partitions
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import platform
 import sys
@@ -28,6 +27,7 @@ from headrace.core.errors import (
     UnsupportedFormat,
 )
 from headrace.core.ports import Disk, Entropy, Lock
+from headrace.core.system_errors import is_file_in_the_way, is_read_only, is_refused
 from headrace.log.checkpoint import TEMPORARY_SUFFIX, replace_file
 
 # Raised by everything that an older version cannot read: tests/unit/platform/
@@ -68,16 +68,16 @@ def plain_refusals() -> Iterator[None]:
         if isinstance(error, HeadraceError):
             raise
         where, why = error.filename or "the directory", error.strerror
-        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        if is_file_in_the_way(error):
             raise InvalidArgument(
                 f"{where} is a file, or is below one; name a directory, which is made if need be"
             ) from error
-        if error.errno == errno.EROFS:
+        if is_read_only(error):
             raise ReadOnly(
                 f"{where} cannot be written to, as the disk is read-only: mount it for writing "
                 "(the system's log says whether it failed), or open it with read_only=True"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM):
+        if is_refused(error):
             raise ReadOnly(
                 f"{where} cannot be used by this user ({why}): give the directory to it "
                 "(chown -R USER DIR), or, where it may read, open it with read_only=True"

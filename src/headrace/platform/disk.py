@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.core.ports import Buffer, File, Lock, WouldWait
+from headrace.core.system_errors import is_unsupported
 from headrace.platform.descriptors import DESCRIPTORS, Descriptor, Handle, sync_descriptor
 from headrace.platform.locking import check_unlocked, take_lock
 from headrace.platform.memory_disk import checked_path
@@ -99,7 +100,7 @@ class RealFile(Handle):
         except BlockingIOError:
             raise WouldWait(self, length, position) from None
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            if not is_unsupported(error):
                 raise
             # This file system cannot tell.
             return os.pread(descriptor.number, length, position)

@@ -28,10 +28,10 @@ from typing import Any, TypeVar
 
 from headrace.core.errors import HeadraceError, SyncFailed, UnknownTopic
 from headrace.core.ports import Clock, Disk, File
+from headrace.core.system_errors import HANDLE_REMEDY, disk_error
 from headrace.engine.broker import Broker, Round
 from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.engine.disk_errors import disk_error
 from headrace.engine.partition import Partition
 
 T = TypeVar("T")
@@ -244,10 +244,7 @@ class GroupCommit:
         """What a call is told that failed like this. When it was the disk that
         failed, nobody can be served any more."""
         if isinstance(error, OSError):
-            judged = disk_error(error)
-            if isinstance(judged, SyncFailed):
-                judged.__cause__ = error
-            error = judged
+            error = disk_error(error, HANDLE_REMEDY)
         if isinstance(error, SyncFailed):
             self.failed = error
         return error

@@ -15,19 +15,17 @@ the directory right after it was removed would find nothing to compare.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import sys
 
 from headrace.core.errors import InUse
+from headrace.core.system_errors import is_locked
 
 _HOLDER_BYTES_MAX = 4096
 # The lock covers a byte far behind the holder's text, since on Windows a locked
 # byte cannot be read by others.
 _LOCKED_BYTE = 1 << 30
-# What a lock says that somebody else has, and not that there are no locks here.
-_TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 LOCKS_FILE = "/proc/locks"
 _DOOR = re.compile(r"^(kafka|grpc|http) on (\S+)", re.MULTILINE)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
@@ -124,7 +122,7 @@ def _lock_folder(path: str, *, shared: bool = False) -> int | None:
         _lock_descriptor(descriptor, shared=shared)
     except OSError as error:
         os.close(descriptor)
-        if error.errno not in _TAKEN:
+        if not is_locked(error):
             return None
         raise _in_use(path, _read(path) or _guess(folder)) from None
     return descriptor

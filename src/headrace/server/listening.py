@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.core.node_settings import Address
+from headrace.core.system_errors import is_address_missing, is_address_taken
 from headrace.server.shares import shares_of
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ UNSERVED_MAX = 64
 _LOOK_AGAIN_SECONDS = 0.005
 _SHORT_OF_FILES_SECONDS = 1.0
 _TRIES = 10
-# What a machine says that has no addresses of that family, though names may have.
-_NO_SUCH_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # A peer that is gone without a word is noticed after about a minute, as clients of ours
 # notice a node that is.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -134,7 +132,7 @@ async def bind(wanted: Address) -> list[socket.socket]:
             return _bind(found, wanted.port)
         except OSError as error:
             # A port that is free in one family may be taken in the other.
-            if wanted.port or not tries_left or error.errno != errno.EADDRINUSE:
+            if wanted.port or not tries_left or not is_address_taken(error):
                 raise
     raise AssertionError("the last try returns or raises")
 
@@ -147,7 +145,8 @@ def _bind(found: Sequence[Any], port: int) -> list[socket.socket]:
             try:
                 bound.append(_bind_one(family, kind, protocol, (address[0], port, *address[2:])))
             except OSError as error:
-                if error.errno not in _NO_SUCH_FAMILY:
+                # A name may have addresses of a family that the machine has not.
+                if not is_address_missing(error):
                     raise
                 missing = error
             else:

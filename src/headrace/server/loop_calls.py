@@ -32,10 +32,10 @@ from headrace.core.errors import DeadlineExceeded, SyncFailed
 from headrace.core.name_lists import distinct_topics
 from headrace.core.request_context import BY_NODE, NEVER, REQUEST_SECONDS_MAX, RequestContext
 from headrace.core.steps import Steps
+from headrace.core.system_errors import disk_error
 from headrace.core.values import Delivery, GroupMember, StreamRecord
 from headrace.engine.broker import Deleted
 from headrace.engine.commit import Commit
-from headrace.engine.disk_errors import disk_error
 from headrace.engine.partition import Partition
 from headrace.server.deletion import remove_files
 from headrace.server.service import Service

@@ -22,13 +22,13 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from headrace.core.errors import DeadlineExceeded, DiskFull, SyncFailed
+from headrace.core.errors import DeadlineExceeded, SyncFailed
 from headrace.core.ports import Clock, Disk
 from headrace.core.request_context import NEVER
+from headrace.core.system_errors import is_full as says_full
 from headrace.engine.broker import Broker, Round
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
-from headrace.log.checkpoint import FULL
 from headrace.server.sync_threads import SyncThreads
 
 # A full disk is asked again after this long.
@@ -188,9 +188,7 @@ class LoopCommit:
             # What was synced is safe, but what should follow it was not done.
             # Whoever waits for these partitions must not wait for ever.
             self._dirty |= set(due.partitions)
-            is_full = isinstance(raised, DiskFull) or (
-                isinstance(raised, OSError) and raised.errno in FULL
-            )
+            is_full = says_full(raised)
             if not is_full:
                 self.fail(raised)
                 return

@@ -20,10 +20,10 @@ from headrace.core.event_log import log_event
 from headrace.core.overview_values import NodeFigures
 from headrace.core.ports import Clock, Disk, Entropy, WouldWait
 from headrace.core.request_context import NEVER
+from headrace.core.system_errors import WriteFailed
 from headrace.core.values import GroupMember
 from headrace.engine.broker import Broker
 from headrace.engine.commit import Commit
-from headrace.engine.disk_errors import WriteFailed
 from headrace.engine.partition import Partition
 from headrace.server.duties import LiveDuties
 from headrace.server.loop_commit import LoopCommit

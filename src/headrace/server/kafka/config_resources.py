@@ -21,10 +21,10 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.core import limits
 from headrace.core.errors import HeadraceError, InvalidArgument, LimitExceeded
+from headrace.core.system_errors import disk_error
 from headrace.engine.catalog import DEAD_LETTER_GROUP
 from headrace.engine.coordinator.assignors import ASSIGNORS
 from headrace.engine.coordinator.share import ASSIGNOR as SHARE_ASSIGNOR
-from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.broker_configs import (
     BrokerConfigs,
     Levels,

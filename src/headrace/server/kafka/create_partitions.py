@@ -16,9 +16,9 @@ from collections import Counter
 
 from headrace.core.errors import DeadlineExceeded, HeadraceError, InvalidArgument
 from headrace.core.limits import PARTITIONS_PER_TOPIC_MAX
+from headrace.core.system_errors import disk_error
 from headrace.core.wording import counted
 from headrace.engine.commit import Commit
-from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of

@@ -26,9 +26,9 @@ from collections.abc import Iterator, Sequence
 from headrace.core.errors import DeadlineExceeded, HeadraceError, InvalidArgument, InvalidName
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import Steps, run_to_end
+from headrace.core.system_errors import disk_error
 from headrace.core.values import DEAD_LETTER_SUFFIX
 from headrace.engine.catalog import Topic
-from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.assignments import check_replicas
 from headrace.server.kafka.configs import Entry, Given, InvalidConfig, Source, given_values
 from headrace.server.kafka.door import Call

@@ -8,7 +8,6 @@ what is old there may still be the last word on its key.
 from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
-from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
 from headrace.server.kafka.partitions import led_partition_of
@@ -53,8 +52,6 @@ def _delete(call: Call, name: str, wanted: DeleteRecordsPartition) -> DeleteReco
         if not 0 <= before <= partition.high_watermark:
             return DeleteRecordsPartitionResult(index, -1, Error.OFFSET_OUT_OF_RANGE)
         start = call.broker.delete_records(topic, index, before, service.clock.now_ms())
-    except HeadraceError as error:
+    except (HeadraceError, OSError) as error:
         return DeleteRecordsPartitionResult(index, -1, code_of(error))
-    except OSError as error:
-        return DeleteRecordsPartitionResult(index, -1, code_of(disk_error(error)))
     return DeleteRecordsPartitionResult(index, start)

@@ -9,7 +9,7 @@ from headrace.engine.sealed import ImpossibleBatch, ImpossibleTime
 from headrace.record.record_limits import UnsoundRecords
 from headrace.wire.kafka.errors import ErrorCode as Error
 
-_CODES: dict[type[errors.HeadraceError], Error] = {
+_CODES: dict[type[Exception], Error] = {
     errors.UnknownTopic: Error.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownPartition: Error.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownGroup: Error.GROUP_ID_NOT_FOUND,
@@ -24,6 +24,8 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
     errors.SyncFailed: Error.KAFKA_STORAGE_ERROR,
     errors.TooManyFiles: Error.KAFKA_STORAGE_ERROR,
     errors.DeadlineExceeded: Error.REQUEST_TIMED_OUT,
+    # Of the system's, whatever it is: the disk's.
+    OSError: Error.KAFKA_STORAGE_ERROR,
     errors.FencedLeader: Error.NOT_LEADER_OR_FOLLOWER,
     errors.FencedProducer: Error.INVALID_PRODUCER_EPOCH,
     errors.FencedCoordinator: Error.TRANSACTION_COORDINATOR_FENCED,
@@ -42,7 +44,7 @@ _CODES: dict[type[errors.HeadraceError], Error] = {
 }
 
 
-def code_of(error: errors.HeadraceError) -> Error:
+def code_of(error: BaseException) -> Error:
     for kind in type(error).__mro__:
         if kind in _CODES:
             return _CODES[kind]

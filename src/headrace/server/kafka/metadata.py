@@ -28,7 +28,6 @@ from headrace.core.errors import HeadraceError, InvalidName, LimitExceeded, Unkn
 from headrace.core.steps import Steps
 from headrace.core.values import check_name
 from headrace.engine.catalog import RESERVED_TOPICS, Topic
-from headrace.engine.disk_errors import disk_error
 from headrace.server.kafka.coordinator_topics import make_topic
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -149,10 +148,8 @@ def _find(
             return MetadataResponseTopic(
                 code_of(error) if is_full else Error.LEADER_NOT_AVAILABLE, name
             )
-        except HeadraceError as error:
+        except (HeadraceError, OSError) as error:
             return MetadataResponseTopic(code_of(error), name)
-        except OSError as error:
-            return MetadataResponseTopic(code_of(disk_error(error)), name)
     return _describe(call, topic, request)
 
 

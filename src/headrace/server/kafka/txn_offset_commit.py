@@ -141,7 +141,7 @@ async def _write(
 
 
 def _code_of_failure(error: HeadraceError | OSError) -> int:
-    code = Error.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else code_of(error)
+    code = code_of(error)
     if code == Error.NOT_LEADER_OR_FOLLOWER:
         return Error.NOT_COORDINATOR
     # Of what the disk refuses a client is told to try again.

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
 from headrace.engine.coordinator.transaction import State, TransactionError
-from headrace.engine.disk_errors import disk_error
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
 from headrace.server.kafka.errors import Error, code_of
@@ -105,5 +104,5 @@ async def _end_hanging(call: Call, marker: WritableTxnMarker, partition: Partiti
         commit.data.append((partition, ended.next_offset))
         await service.wait_for(commit)
     except (HeadraceError, OSError) as error:
-        return code_of(error if isinstance(error, HeadraceError) else disk_error(error))
+        return code_of(error)
     return Error.NONE
