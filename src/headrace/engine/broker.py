@@ -235,6 +235,7 @@ class Broker:
         for partition in closing:
             partition.delete()
             self.follower.forget(partition)
+        commit.forget(closing)
         positions = self.topics.catalog.topics.get(CURSOR_TOPIC)
         if positions is not None and not self.cursors.is_away:
             kept = self.topics.partition(positions, 0)

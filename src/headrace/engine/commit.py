@@ -1,8 +1,9 @@
 """What has to be on disk before a call may be answered.
 
-    done       all of it is safe, or gone with its topic
-    failed     part of it never will be, as far as this node knows: it was written in a
-               reign that is over (`leadership`), so another node decides what becomes of it
+    done       all of it is safe
+    failed     part of it never will be, as far as this node knows: its topic was deleted, or
+               it was written in a reign that is over (`leadership`), so another node decides
+               what becomes of it
     neither    the disk is still at work
 
 Whoever drives it asks `is_done`, and where that is not so `failure`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from headrace.core.errors import FencedLeader
+from headrace.core.errors import FencedLeader, HeadraceError, UnknownTopic
 from headrace.engine.ending import Ending
 from headrace.engine.metadata import Metadata
 from headrace.engine.move import Move
@@ -32,6 +33,7 @@ class Commit:
         self._metadata_end = 0
         # What is written from now on is written in this reign or an earlier one.
         self._reign = metadata.reign
+        # Ends of logs and of state logs that the call wrote.
         self.data: list[tuple[Partition, int]] = []
         self.state: list[tuple[Partition, int]] = []
         self.moves: list[Move] = []
@@ -54,8 +56,8 @@ class Commit:
         return found
 
     def wait_for_moves(self, moves: Iterable[Move]) -> None:
-        """Also for those that others began. What becomes of them elsewhere, once another
-        node leads their source, is no failure of this call."""
+        """Also for those that others began. Where their topic is deleted they are over, and
+        once another node leads their source it goes on with them: no failure of this call."""
         self.moves += moves
 
     def seal(self) -> None:
@@ -64,38 +66,62 @@ class Commit:
 
     def is_done(self) -> bool:
         # In plain loops: it is asked several times for each call, and most have one entry.
-        # Of a deleted partition nothing more will come. In a later reign than ours the offset
-        # may be that of something else.
+        # In a later reign than ours the offset may be that of something else; a deleted
+        # partition is in none.
         reign = self._reign
         for partition, end in self.data:
-            if (
-                partition.high_watermark < end or partition.reign > reign
-            ) and not partition.is_deleted:
+            if partition.high_watermark < end or (
+                partition.reign > reign and not partition.is_deleted
+            ):
                 return False
         for partition, end in self.state:
-            if (
-                partition.state_high_watermark < end or partition.reign > reign
-            ) and not partition.is_deleted:
+            if partition.state_high_watermark < end or (
+                partition.reign > reign and not partition.is_deleted
+            ):
                 return False
         for move in self.moves:
-            if not (move.is_done or move.is_blocked or move.is_lost):
+            if move.is_done or move.is_lost:
+                continue
+            if not move.is_blocked or move.source.state_high_watermark < move.intent_end:
                 return False
         for ending in self.endings:
             if ending.is_lost or not (ending.is_done or ending.is_blocked):
                 return False
         return self._metadata.log.synced_end >= self._metadata_end
 
-    def failure(self) -> FencedLeader | None:
-        """Why it will never be done; None while it may be."""
-        for partition, _ in (*self.data, *self.state):
-            if partition.reign > self._reign and not partition.is_deleted:
-                return FencedLeader(
-                    f"this node lost the lead of {partition.topic.name}:{partition.index} before "
-                    "the call was safe there; whether it took effect is not known, so try again"
-                )
+    def failure(self) -> HeadraceError | None:
+        """Why this will never be done, of one that is not done; None while it can be."""
+        for partition, end in self.data:
+            if partition.reign > self._reign:
+                if not partition.is_deleted:
+                    return _fenced(partition)
+                if partition.high_watermark < end:
+                    return _deleted(partition)
+        for partition, end in self.state:
+            if partition.reign > self._reign:
+                if not partition.is_deleted:
+                    return _fenced(partition)
+                if partition.state_high_watermark < end:
+                    return _deleted(partition)
         if any(ending.is_lost for ending in self.endings):
             return FencedLeader(
                 "this node lost the lead of the transaction's coordinator before its end was "
                 "known to be safe; whether it was decided is not known, so try again"
             )
         return None
+
+    def forget(self, partitions: Collection[Partition]) -> None:
+        """What was written there need not last: the call itself deletes their topic."""
+        self.data = [each for each in self.data if each[0] not in partitions]
+        self.state = [each for each in self.state if each[0] not in partitions]
+
+
+def _fenced(partition: Partition) -> FencedLeader:
+    return FencedLeader(
+        f"this node lost the lead of {partition.topic.name}:{partition.index} before "
+        "the call was safe there; whether it took effect is not known, so try again"
+    )
+
+
+def _deleted(partition: Partition) -> UnknownTopic:
+    return UnknownTopic(f"topic {partition.topic.name!r} was deleted before this was on disk")

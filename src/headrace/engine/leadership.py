@@ -4,9 +4,9 @@
        |                       |                    |
        '-----------------------'------ delete ------'--> deleted: there is no leader any more
 
-A partition that another node leads is not one that is gone. What waits for a deleted one
-waits for nothing; what waits for one that is led elsewhere has failed, and may be tried again
-there. What was written here and not confirmed may be in the other node's log or not.
+A partition that another node leads is not one that is gone. What waits for either has failed
+(`commit`): with a deleted one for good, and with one that is led elsewhere it may be tried
+again there. What was written here and not confirmed may be in the other node's log or not.
 
 A reign is never resumed: the next one has a later epoch, and a number that is higher than
 that of every call which began before it. So a call can tell whether an offset that it waits

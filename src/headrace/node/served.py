@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from headrace.calls.served import Served
 from headrace.calls.timekeeping import BrokerClock
-from headrace.core.errors import Closed, HeadraceError, ReadOnly, SyncFailed
+from headrace.core.errors import Closed, HeadraceError, ReadOnly, SyncFailed, UnknownTopic
 from headrace.core.event_log import log_event
 from headrace.core.ports import Clock, Disk, Entropy, Lock, read_clock, steady_ms
 from headrace.engine.broker import Broker, Deleted
@@ -180,7 +180,8 @@ class Embedded(Served):
     @contextmanager
     def _looking(self, find: Callable[[], Sequence[Partition]]) -> Iterator[int]:
         if self._claimed is not None and self._commits.failed is None:
-            with self._writing() as (now_ms, commit):
+            # A topic that was deleted meanwhile is not there when it looks.
+            with suppress(UnknownTopic), self._writing() as (now_ms, commit):
                 self._broker.fates.tick(find(), now_ms, commit)
         with self._reading() as now_ms:
             if self._claimed is None:
@@ -192,7 +193,7 @@ class Embedded(Served):
         return
 
     def _remove(self, deleted: Deleted, commit: Commit) -> None:
-        self._commits.forget(deleted.topics)
+        self._commits.on_deleted()
         self._commits.finish(commit)
         # A round that is under way may still be at work on their files.
         self._commits.wait_for_round()

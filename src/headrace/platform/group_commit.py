@@ -5,34 +5,32 @@
     thread 3          queue .............. |  wait .................... answer
 
 There is no background thread. Whoever finds nobody leading leads a round: it
-carries out every call in the queue, takes everything that is dirty, lets go of the
-lock, syncs the files side by side, takes the lock again and lets those go whose
-work is safe. Then one of those who are left leads the next round.
+carries out every call in the queue, lets go of the lock, syncs the files of the round
+side by side, takes the lock again and lets those go whose work is safe. Then one of
+those who are left leads the next round. What a round contains and ends is decided in
+`engine/rounds.py`.
 
 A call that only queues and waits costs two switches between threads. Rejected:
 every thread appends for itself under the lock. Python lets go of its own lock
 around each write, so sixteen threads then spend more time handing these two locks
 to one another than working.
-
-A failed sync is never retried: what the system still holds of the data is not
-known any more. The handle is poisoned and says so from then on.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from time import monotonic
 from typing import Any, TypeVar
 
-from headrace.core.errors import HeadraceError, SyncFailed, UnknownTopic
+from headrace.core.errors import HeadraceError, SyncFailed
 from headrace.core.ports import Clock, Disk, File
 from headrace.core.system_errors import HANDLE_REMEDY, disk_error
 from headrace.engine.broker import Broker, Round
-from headrace.engine.catalog import Topic
 from headrace.engine.commit import Commit
-from headrace.engine.partition import Partition
+from headrace.engine.rounds import Ended, Rounds
 
 T = TypeVar("T")
 
@@ -47,7 +45,7 @@ class _Call:
 
     __slots__ = ("_turn", "commit", "error", "is_leader", "is_over", "result", "work")
 
-    def __init__(self, commit: Commit, work: Callable[[Commit], Any] | None) -> None:
+    def __init__(self, commit: Commit | None, work: Callable[[Commit], Any] | None) -> None:
         self.commit = commit
         self.work = work
         self.result: Any = None
@@ -83,14 +81,15 @@ class GroupCommit:
         self._is_led = False
         # Calls to be carried out; may be added to without the lock.
         self._queue: deque[_Call] = deque()
-        # Those that were carried out and are not known to be safe yet.
-        self._waiting: list[_Call] = []
-        self._dirty: set[Partition] = set()
+        # Whose waiters were carried out and are not known to be safe yet.
+        self._rounds: Rounds[_Call] = Rounds(broker, HANDLE_REMEDY)
         self._pool: ThreadPoolExecutor | None = None
-        # Partitions of topics with durability="interval", and their timer.
-        self._lazy: set[Partition] = set()
-        self._timer: threading.Timer | None = None
+        # When it is over, by the system's steady clock, and the timer itself.
+        self._timer: tuple[float, threading.Timer] | None = None
+        self._is_closed = False
         self.failed: SyncFailed | None = None
+
+    # Calls.
 
     def run(self, work: Callable[[Commit], T]) -> T:
         """What `work` returns or raises, once everything in its commit is safe.
@@ -105,7 +104,8 @@ class GroupCommit:
                 with self._lock:
                     if not self._is_led and not call.is_over:
                         self._lead()
-            while not call.is_over:
+            # One that is over may have been woken to lead before.
+            while not call.is_over or call.is_leader:
                 call.wait()
                 if call.is_leader:
                     with self._lock:
@@ -126,46 +126,65 @@ class GroupCommit:
         if self.failed is None and commit.is_done():
             return
         call = _Call(commit, None)
-        self._waiting.append(call)
+        self._rounds.wait(commit, call)
         try:
             if not self._is_led:
                 self._lead()
-            while not call.is_over:
-                self._wait_unlocked(call)
-                self._lead_if_woken(call)
+            self._wait_until_over(call)
         except BaseException:
             self._abandon(call)
             raise
         if call.error is not None:
             raise call.error
 
-    def _wait_unlocked(self, call: _Call) -> None:
-        self._lock.release()
-        try:
-            call.wait()
-        finally:
-            self._lock.acquire()
+    def judge(self, error: Exception) -> Exception:
+        """What a call is told that failed like this. When it was the disk that
+        failed, nobody can be served any more."""
+        told = error
+        if isinstance(error, OSError) and not isinstance(error, HeadraceError):
+            told = disk_error(error, HANDLE_REMEDY)
+        if isinstance(told, SyncFailed):
+            self._end(self._rounds.on_disk_failed(told))
+        return told
+
+    def on_deleted(self) -> None:
+        """A topic was deleted: no round that begins from now on syncs it, and whoever
+        waits for it is told."""
+        self._end(self._rounds.on_deleted())
+
+    def note(self, commit: Commit) -> None:
+        """What it holds is synced with the next round, whether anybody waits for it or not."""
+        _, wake_ms, _ = self._rounds.note(commit)
+        if wake_ms is not None:
+            self._wake_in(wake_ms)
+
+    def _wait_until_over(self, call: _Call) -> None:
+        """With the lock held; in between it is let go."""
+        while not call.is_over or call.is_leader:
+            self._lock.release()
+            try:
+                call.wait()
+            finally:
+                self._lock.acquire()
+            self._lead_if_woken(call)
 
     def _abandon(self, call: _Call) -> None:
         """Its thread was interrupted. What was not carried out never will be; and
         if it was this thread's turn to lead, somebody else has to."""
         if call in self._queue:
             self._queue.remove(call)
-        if call in self._waiting:
-            self._waiting.remove(call)
+        self._rounds.stop_waiting(call)
         if call.is_leader:
             self._pass_on()
 
-    def note(self, commit: Commit) -> None:
-        """What it holds is synced with the next round, whether anybody waits for it or not."""
-        commit.seal()
-        for partition in commit.partitions():
-            durability = partition.topic.settings.durability
-            if durability == "synced":
-                self._dirty.add(partition)
-            elif durability == "interval":
-                self._lazy.add(partition)
-                self._start_timer(partition)
+    def _end(self, ended: Ended[_Call]) -> None:
+        self.failed = self._rounds.failed
+        for call in ended.done:
+            call.end()
+        for call, failure in ended.failed:
+            call.end(failure)
+        if ended.wake_ms is not None:
+            self._wake_in(ended.wake_ms)
 
     # A round.
 
@@ -178,8 +197,7 @@ class GroupCommit:
         self._is_led = True
         try:
             self._carry_out()
-            if self.failed is None:
-                self._sync_dirty()
+            self._run_round()
         finally:
             self._pass_on()
 
@@ -188,7 +206,7 @@ class GroupCommit:
             if not self._queue:
                 return
             call = self._queue.popleft()
-            assert call.work is not None
+            assert call.work is not None and call.commit is not None
             try:
                 call.result = call.work(call.commit)
                 self.note(call.commit)
@@ -206,137 +224,122 @@ class GroupCommit:
                 )
                 raise
             else:
-                self._waiting.append(call)
+                # Whether it has to is asked once, when the round is over.
+                self._rounds.wait(call.commit, call)
 
-    def _sync_dirty(self) -> None:
-        dirty, self._dirty = self._dirty, set()
-        due = self._broker.begin_sync(dirty)
-        is_synced = False
+    def _run_round(self) -> None:
+        due = self._rounds.begin()
+        if isinstance(due, Ended):
+            self._end(due)
+            return
+        failures: list[Exception] = []
+        is_over = False
         self._lock.release()
         try:
-            self._sync(due)
-            is_synced = True
-        except OSError as error:
-            self.failed = SyncFailed(
-                f"the disk refused to sync ({error}); what was written last may be lost: "
-                "close this handle, check the disk and open the directory again"
-            )
-            self.failed.__cause__ = error
+            self._sync(due, failures)
+            is_over = True
         finally:
             self._lock.acquire()
-            if not is_synced:
-                # An interrupted round counts for nothing: the next one repeats it.
-                self._dirty |= dirty
-        if is_synced:
-            self._go_on(due)
+            if failures:
+                self._end(self._rounds.on_sync_failed(failures[0]))
+            elif not is_over:
+                self._rounds.on_interrupted(due)
+        if not failures:
+            self._end(self._rounds.on_synced(due, self._clock.now_ms()))
 
-    def _go_on(self, due: Round) -> None:
-        try:
-            self._dirty |= self._broker.on_synced(due, self._clock.now_ms())
-        except BaseException as error:
-            # Whoever waits for these partitions must not wait for ever.
-            self._dirty |= set(due.partitions)
-            if not isinstance(error, (OSError, SyncFailed)):
-                raise
-            self.judge(error)
-
-    def judge(self, error: Exception) -> Exception:
-        """What a call is told that failed like this. When it was the disk that
-        failed, nobody can be served any more."""
-        if isinstance(error, OSError):
-            error = disk_error(error, HANDLE_REMEDY)
-        if isinstance(error, SyncFailed):
-            self.failed = error
-        return error
-
-    def _pass_on(self) -> None:
-        """Let those go who are done, and wake one more to lead the next round."""
-        left: list[_Call] = []
-        for call in self._waiting:
-            if self.failed is not None:
-                call.end(self.failed)
-            elif call.commit.is_done():
-                call.end()
-            elif (failure := call.commit.failure()) is not None:
-                call.end(failure)
-            else:
-                left.append(call)
-        self._waiting = left
-        self._is_led = False
-        # Asked after nobody leads any more: see `run`.
-        following = left or self._queue
-        if following:
-            self._is_led = True
-            following[0].wake_to_lead()
-
-    def _sync(self, due: Round) -> None:
+    def _sync(self, due: Round, failures: list[Exception]) -> None:
+        """What fails is added to `failures`. When it is over, interrupted or not, no file
+        is being synced any more."""
         files = [file for _, ticket in due.tickets for file in ticket.files]
         # A file counts as synced only when its name is on disk too.
         names = dict.fromkeys(name for _, ticket in due.tickets for name in ticket.directories)
-        for directory in names:
-            self._disk.sync_directory(directory)
-        if len(files) <= 1:
-            for file in files:
-                file.sync()
-            return
+        try:
+            for directory in names:
+                self._disk.sync_directory(directory)
+            if len(files) > 1:
+                self._sync_side_by_side(files, failures)
+            elif files:
+                files[0].sync()
+        except Exception as error:
+            failures.append(error)
+
+    def _sync_side_by_side(self, files: list[File], failures: list[Exception]) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(SYNC_THREADS, "headrace-sync")
         running: list[Future[None]] = [self._pool.submit(_sync_file, file) for file in files[1:]]
-        files[0].sync()
-        for future in running:
-            future.result()
+        try:
+            files[0].sync()
+        finally:
+            wait(running)
+            refused = [future.exception() for future in running]
+            failures += [each for each in refused if isinstance(each, Exception)]
+        for each in refused:
+            # What interrupted one of the threads is nothing that the disk said.
+            if each is not None and not isinstance(each, Exception):
+                raise each
 
-    def forget(self, topics: Iterable[Topic]) -> None:
-        """These topics are gone: nobody waits for them any more."""
-        gone = {topic.id for topic in topics}
-        self._dirty = {p for p in self._dirty if p.topic.id not in gone}
-        self._lazy = {p for p in self._lazy if p.topic.id not in gone}
-        for call in self._waiting[:]:
-            if any(partition.topic.id in gone for partition in call.commit.partitions()):
-                self._waiting.remove(call)
-                call.end(UnknownTopic("the topic was deleted before this was on disk"))
-
-    # Topics that sync now and then.
-
-    def _start_timer(self, partition: Partition) -> None:
-        if self._timer is None:
-            seconds = partition.topic.settings.sync_interval_ms / 1000
-            self._timer = threading.Timer(seconds, self._on_timer)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _on_timer(self) -> None:
-        with self._lock:
-            self._timer = None
-            self._dirty |= self._lazy
-            self._lazy = set()
-            self.wait_for_round()
-            # Whoever leads by now leads a round that takes these along.
-            if not self._is_led and self.failed is None:
-                self._lead()
+    def _pass_on(self) -> None:
+        """Wake one of those who are left to lead the next round."""
+        rounds = self._rounds
+        self._is_led = False
+        # Asked after nobody leads any more: see `run`.
+        if rounds.waiting and rounds.is_due:
+            following = rounds.waiting[0][1]
+        elif self._queue:
+            following = self._queue[0]
+        else:
+            return
+        self._is_led = True
+        following.wake_to_lead()
 
     def wait_for_round(self) -> None:
         """Until the round that is under way, if any, is over. With the lock held;
         in between it is let go."""
         if self._is_led:
-            call = _Call(self._broker.commit(), None)
-            self._waiting.append(call)
-            while not call.is_over:
-                self._wait_unlocked(call)
-                self._lead_if_woken(call)
+            call = _Call(None, None)
+            self._rounds.wait_for_round(call)
+            self._wait_until_over(call)
+
+    # Time.
+
+    def _wake_in(self, ms: int) -> None:
+        """If not sooner."""
+        due = monotonic() + ms / 1000
+        if self._timer is not None:
+            if self._timer[0] <= due:
+                return
+            self._timer[1].cancel()
+        timer = threading.Timer(ms / 1000, self._on_timer)
+        timer.daemon = True
+        self._timer = due, timer
+        timer.start()
+
+    def _on_timer(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._timer = None
+            self._rounds.on_timer()
+            self.wait_for_round()
+            # Whoever leads by now leads a round that takes these along.
+            if not self._is_led and self._rounds.is_due:
+                self._lead()
 
     def sync_all(self) -> None:
         """Everything, whatever its durability. With the lock held."""
-        while self._is_led:
-            self.wait_for_round()
-        self._dirty |= set(self._broker.topics)
-        self._lead()
+        self._rounds.close()
+        while self.failed is None and (self._is_led or self._rounds.dirty):
+            if self._is_led:
+                self.wait_for_round()
+            else:
+                self._lead()
         if self.failed is not None:
             raise self.failed
 
     def close(self) -> None:
+        self._is_closed = True
         if self._timer is not None:
-            self._timer.cancel()
+            self._timer[1].cancel()
             self._timer = None
         if self._pool is not None:
             self._pool.shutdown()

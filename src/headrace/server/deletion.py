@@ -31,7 +31,7 @@ async def delete_topics(service: Service, topics: list[Topic], deadline: float =
         # The dead letters of one may be another of them.
         if topic.id in broker.topics.catalog.topics_by_id:
             gone = broker.delete_topic(topic, service.clock.now_ms(), commit)
-            service.commits.forget(gone.partitions)
+            service.commits.on_deleted()
             service.wake_partitions(gone.partitions)
             deleted.append(gone)
             await slices.rest()

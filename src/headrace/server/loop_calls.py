@@ -28,7 +28,7 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headrace.calls.face import Face
-from headrace.core.errors import DeadlineExceeded, SyncFailed
+from headrace.core.errors import DeadlineExceeded, SyncFailed, UnknownTopic
 from headrace.core.name_lists import distinct_topics
 from headrace.core.request_context import BY_NODE, NEVER, REQUEST_SECONDS_MAX, RequestContext
 from headrace.core.steps import Steps
@@ -107,7 +107,9 @@ class Calls:
             try:
                 answer = call(self._face, *args, **named)
             except _LookAgain:
-                await self._finish(turn, context.deadline)
+                # A topic that was deleted meanwhile is not there when it looks again.
+                with contextlib.suppress(UnknownTopic):
+                    await self._finish(turn, context.deadline)
                 continue
             except SyncFailed as error:
                 self.service.on_sync_failed(error)
@@ -379,7 +381,7 @@ class _LoopFace(Face):
             raise _LookAgain
 
     def _remove(self, deleted: Deleted, commit: Commit) -> None:
-        self._service.commits.forget(deleted.partitions)
+        self._service.commits.on_deleted()
         self._turn.deleted.append(deleted)
         self._turn.wakes.append(lambda: self._service.wake_partitions(deleted.partitions))
 

@@ -141,13 +141,5 @@ def end_leases(service: Service, name: str, consumer: str) -> None:
         return
     commit = service.commit()
     freed = service.broker.sharing.end_leases(group, consumer, service.clock.now_ms(), commit)
-    waiting = service.submit(commit)
-    if waiting is not None:
-        # A failure is heard of elsewhere; here nobody waits.
-        waiting.add_done_callback(_ignore)
+    service.finish_later(commit)
     service.wake_partitions(freed)
-
-
-def _ignore(done: asyncio.Future[None]) -> None:
-    if not done.cancelled():
-        done.exception()

@@ -104,7 +104,7 @@ class Service:
         self.client_samples: Callable[[], Iterator[tuple[tuple[str, ...], float]]] | None = None
         # What the process around it says of itself, where there is one that serves.
         self.figures: Callable[[], NodeFigures] | None = None
-        self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self._on_failure)
+        self.maintenance = Maintenance(broker, self.clock, self._on_maintained, self.on_sync_failed)
         # Whoever waits for a partition looks again, and is told that another node leads it.
         broker.leading.on_changed = self._on_lead_changed
         self.duties = LiveDuties(self)
@@ -115,7 +115,7 @@ class Service:
         """A sync failed on the way of a call. The next one might succeed, and what the first
         one lost would count as safe: so there is none."""
         if not isinstance(error, WriteFailed):
-            self.commits.fail(error)
+            self.commits.on_disk_failed(error)
 
     def _on_failure(self, error: SyncFailed) -> None:
         log_event(self.logger, logging.CRITICAL, "sync failed", error=str(error))

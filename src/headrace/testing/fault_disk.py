@@ -41,8 +41,9 @@ Choose = Callable[[int], int]
 OnOperation = Callable[[int, str, str], None]
 
 
-class PowerLoss(Exception):
-    """The machine is off. Nothing can be done on this disk but `crash`."""
+class PowerLoss(BaseException):
+    """The machine is off. Nothing can be done on this disk but `crash`, so nothing that
+    handles failures of a disk may take it for one."""
 
 
 class FaultContent(MemoryContent):

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engine.second_node import CHANGES, Change, Part, Stage, at_every_step, named
 from tests.unit.engine.transaction_bench import GROUP, TOPIC
 
-from headrace.core.errors import FencedLeader
+from headrace.core.errors import FencedLeader, UnknownTopic
 from headrace.core.settings import TopicSettings
 from headrace.core.steps import run_to_end
 from headrace.core.values import Delivery, MessageId, Outgoing
@@ -384,7 +384,7 @@ def test_a_reign_that_is_over_does_not_begin_again() -> None:
     assert partition.is_leader and partition.epoch > epoch
 
 
-def test_what_waits_for_a_deleted_topic_waits_for_nothing() -> None:
+def test_what_waits_for_a_deleted_topic_fails_with_it_and_not_with_the_lead() -> None:
     stage = Stage()
     stage.make_topic(1)
     commit = stage.broker.commit()
@@ -395,7 +395,8 @@ def test_what_waits_for_a_deleted_topic_waits_for_nothing() -> None:
     stage.broker.delete_topic(partition.topic, stage.now_ms, deletion)
     stage.settle()
     assert partition.is_deleted and not partition.is_led_elsewhere
-    assert commit.is_done() and commit.failure() is None
+    assert not commit.is_done() and isinstance(commit.failure(), UnknownTopic)
+    assert deletion.is_done()
     with pytest.raises(FencedLeader):
         partition.check_leading()
 

@@ -7,59 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.gated_disk import TIMEOUT_SECONDS, Gate, GatedDisk
 
-from headrace.core.errors import FencedLeader, SyncFailed, UnknownTopic
-from headrace.core.ports import File
+from headrace.core.errors import FencedLeader, UnknownTopic
 from headrace.core.values import Outgoing
 from headrace.node import Node
-from headrace.platform.memory_disk import MemoryDisk
-
-TIMEOUT_SECONDS = 30
-
-
-class Gate:
-    """Stops syncs of message data until it is opened, and counts them."""
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self.reached = threading.Semaphore(0)
-        self.opened = threading.Semaphore(0)
-        self.error: BaseException | None = None
-        self.syncs = 0
-
-    def pass_through(self) -> None:
-        self.syncs += 1
-        if self.is_closed:
-            self.reached.release()
-            assert self.opened.acquire(timeout=TIMEOUT_SECONDS)
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-
-
-class GatedFile:
-    def __init__(self, file: File, gate: Gate) -> None:
-        self._file = file
-        self._gate = gate
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def sync(self) -> None:
-        self._gate.pass_through()
-        self._file.sync()
-
-
-class GatedDisk(MemoryDisk):
-    def __init__(self, gate: Gate) -> None:
-        super().__init__()
-        self._gate = gate
-
-    def open(
-        self, path: str, *, create: bool = False, read_only: bool = False, note: bool = False
-    ) -> Any:
-        file = super().open(path, create=create, read_only=read_only, note=note)
-        return GatedFile(file, self._gate) if path.startswith("topics/") else file
 
 
 class Caller(threading.Thread):
@@ -107,9 +59,9 @@ def publish(node: Node, topic: str = "orders") -> Caller:
 
 def begin_round(node: Node, gate: Gate) -> Caller:
     """Somebody whose sync is under way, and does not end yet."""
-    gate.is_closed = True
+    gate.close()
     leader = publish(node)
-    assert gate.reached.acquire(timeout=TIMEOUT_SECONDS)
+    gate.wait_until_reached()
     return leader
 
 
@@ -123,34 +75,12 @@ def wait_until_queued(node: Node, count: int) -> None:
     raise AssertionError(f"{len(queue)} calls are queued instead of {count}")
 
 
-def test_calls_that_come_during_a_round_share_the_next_one(node: Node, gate: Gate) -> None:
-    leader = begin_round(node, gate)
-    others = [publish(node) for _ in range(5)]
-    wait_until_queued(node, 5)
-    gate.is_closed = False
-    gate.opened.release()
-    offsets = sorted(caller.finish()[0].offset for caller in [leader, *others])
-    assert offsets == [1, 2, 3, 4, 5, 6]
-    assert gate.syncs == 2
-
-
-def test_nobody_is_answered_before_the_sync(node: Node, gate: Gate) -> None:
-    leader = begin_round(node, gate)
-    assert leader.is_alive()
-    assert node.topic("orders").partitions[0].high_watermark == 1
-    gate.is_closed = False
-    gate.opened.release()
-    leader.finish()
-    assert node.topic("orders").partitions[0].high_watermark == 2
-
-
 def test_what_needs_no_sync_does_not_wait_for_one(node: Node, gate: Gate) -> None:
     node.create_topic("hints", partitions=1, settings={"durability": "os"})
     leader = begin_round(node, gate)
     assert publish(node, "hints").finish()[0].offset == 0
     assert leader.is_alive()
-    gate.is_closed = False
-    gate.opened.release()
+    gate.open()
     leader.finish()
 
 
@@ -159,27 +89,10 @@ def test_an_error_reaches_its_own_caller_alone(node: Node, gate: Gate) -> None:
     wrong = publish(node, "absent")
     right = publish(node)
     wait_until_queued(node, 2)
-    gate.is_closed = False
-    gate.opened.release()
+    gate.open()
     assert leader.finish() and right.finish()
     with pytest.raises(UnknownTopic):
         wrong.finish()
-
-
-def test_a_failed_sync_fails_everybody_and_is_not_repeated(node: Node, gate: Gate) -> None:
-    leader = begin_round(node, gate)
-    waiting = publish(node)
-    wait_until_queued(node, 1)
-    gate.error = OSError(5, "Input/output error")
-    gate.is_closed = False
-    gate.opened.release()
-    for caller in (leader, waiting):
-        with pytest.raises(SyncFailed):
-            caller.finish()
-    assert gate.syncs == 1
-    with pytest.raises(SyncFailed):
-        node.publish("orders", [Outgoing(b"x")])
-    assert gate.syncs == 1
 
 
 def test_an_interrupted_leader_leaves_the_round_to_another(node: Node, gate: Gate) -> None:
@@ -187,8 +100,7 @@ def test_an_interrupted_leader_leaves_the_round_to_another(node: Node, gate: Gat
     waiting = publish(node)
     wait_until_queued(node, 1)
     gate.error = KeyboardInterrupt()
-    gate.is_closed = False
-    gate.opened.release()
+    gate.open()
     with pytest.raises(KeyboardInterrupt):
         leader.finish()
     assert waiting.finish()[0].offset == 2
@@ -211,8 +123,7 @@ def test_an_interrupt_while_working_for_others_is_the_leaders_own(
         return honest(*arguments)
 
     monkeypatch.setattr(publisher, "publish", interrupted)
-    gate.is_closed = False
-    gate.opened.release()
+    gate.open()
     leader.finish()
     answers: list[Any] = []
     errors: list[BaseException] = []
@@ -226,13 +137,31 @@ def test_an_interrupt_while_working_for_others_is_the_leaders_own(
     assert len(answers) == 2
 
 
-def test_waiting_for_a_topic_ends_when_it_is_deleted(node: Node, gate: Gate) -> None:
+def test_a_sync_that_fails_in_an_interrupted_round_is_not_repeated(node: Node, gate: Gate) -> None:
+    node.create_topic("bills", partitions=1)
+    node.publish("bills", [Outgoing(b"x")])
     leader = begin_round(node, gate)
-    deleting = Caller(lambda: node.delete_topic("orders"))
-    with pytest.raises(UnknownTopic):
-        leader_outcome(leader, gate, node)
-    deleting.finish()
-    assert node.topics() == []
+    others = [publish(node, "orders"), publish(node, "bills")]
+    wait_until_queued(node, 2)
+
+    def pass_through() -> None:
+        if threading.current_thread().name.startswith("headrace-sync"):
+            raise OSError(5, "Input/output error")
+        raise KeyboardInterrupt
+
+    # The next round has two files, one of them for the pool.
+    gate.pass_through = pass_through  # type: ignore[method-assign]
+    gate.open()
+    leader.finish()
+    errors = []
+    for other in others:
+        try:
+            other.finish()
+        except BaseException as error:
+            errors.append(type(error))
+    # One of them led, and was interrupted.
+    assert sorted(error.__name__ for error in errors) == ["KeyboardInterrupt", "SyncFailed"]
+    assert node._commits.failed is not None
 
 
 def test_waiting_for_a_partition_fails_when_another_node_leads_it(node: Node, gate: Gate) -> None:
@@ -242,20 +171,9 @@ def test_waiting_for_a_partition_fails_when_another_node_leads_it(node: Node, ga
     topics = node._broker.topics
     with node._lock:
         node._broker.leading.resign(topics.partition(topics.named("orders"), 0))
-    gate.is_closed = False
-    gate.opened.release()
+    gate.open()
     for caller in (leader, waiting):
         with pytest.raises(FencedLeader):
             caller.finish()
     assert node.create_topic("others", partitions=1) is not None
     assert publish(node, "others").finish()[0].offset == 0
-
-
-def leader_outcome(leader: Caller, gate: Gate, node: Node) -> Any:
-    """Let the round go on once the topic is gone from the catalog."""
-    turn = threading.Event()
-    while node.topics():
-        turn.wait(0.001)
-    gate.is_closed = False
-    gate.opened.release()
-    return leader.finish()

@@ -1,4 +1,5 @@
-"""Group commit on a loop: rounds, failures, and that nobody waits for ever."""
+"""Group commit on a loop: what its callers hear of that is no answer. Its rounds are those of
+`tests/contract/test_group_commit.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.core.errors import DiskFull, FencedLeader, SyncFailed
+from headrace.calls import Face
+from headrace.core.errors import FencedLeader, SyncFailed, UnknownTopic
 from headrace.core.settings import TopicSettings
 from headrace.engine.broker import Broker, Round
 from headrace.engine.confirmed import Confirmed
@@ -17,6 +19,8 @@ from headrace.platform.clock import SystemClock
 from headrace.platform.entropy import SystemEntropy
 from headrace.platform.memory_disk import MemoryDisk
 from headrace.record import NewRecord, build_batch, check_batch
+from headrace.server.deletion import delete_topics
+from headrace.server.loop_calls import Calls
 from headrace.server.service import Service
 
 
@@ -37,18 +41,6 @@ class Bench:
         commit.data.append((self.partition, appended.next_offset))
         return self.service.submit(commit)
 
-    def break_on_synced(self, error: Exception, times: int) -> None:
-        real = self.broker.on_synced
-        left = [times]
-
-        def on_synced(done: Round, now_ms: int) -> set[Partition]:
-            if left[0]:
-                left[0] -= 1
-                raise error
-            return real(done, now_ms)
-
-        self.broker.on_synced = on_synced  # type: ignore[method-assign]
-
 
 def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def limited() -> None:
@@ -58,39 +50,6 @@ def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(limited())
 
 
-def test_an_append_is_safe_when_its_future_is_done_and_not_before() -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        waiting = bench.append()
-        assert waiting is not None
-        assert bench.partition.high_watermark == 0
-        await waiting
-        assert bench.partition.high_watermark == 1
-        await bench.service.close()
-
-    play(scenario)
-
-
-def test_appends_during_a_round_share_the_next_one() -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        rounds = []
-        real = bench.broker.begin_sync
-
-        def begin_sync(dirty: Iterable[Partition]) -> Round:
-            rounds.append(1)
-            return real(dirty)
-
-        bench.broker.begin_sync = begin_sync  # type: ignore[method-assign, assignment]
-        waiting = [bench.append() for _ in range(100)]
-        await asyncio.gather(*(each for each in waiting if each is not None))
-        assert len(rounds) <= 2
-        assert bench.partition.high_watermark == 100
-        await bench.service.close()
-
-    play(scenario)
-
-
 def test_where_the_disk_is_not_waited_for_the_watermark_moves_at_once() -> None:
     async def scenario() -> None:
         bench = Bench(durability="os")
@@ -98,57 +57,63 @@ def test_where_the_disk_is_not_waited_for_the_watermark_moves_at_once() -> None:
         if first is not None:
             # Only the topic's own creation has to be on disk.
             await first
+        woken: list[int] = []
+        bench.service.wait_on([bench.partition], lambda: woken.append(1))
         assert bench.append() is None
         assert bench.partition.high_watermark == 2
+        assert woken == [1]
         await bench.service.close()
 
     play(scenario)
 
 
-def test_a_failed_sync_fails_who_waits_and_all_who_come_later() -> None:
+def test_who_waits_for_messages_is_woken_by_the_round_that_makes_them_safe() -> None:
     async def scenario() -> None:
         bench = Bench()
-        first = bench.append()
-        assert first is not None
-        await first
-        bench.break_on_synced(OSError(5, "input/output error"), 1)
-        second = bench.append()
-        assert second is not None
-        with pytest.raises(SyncFailed):
-            await second
-        assert bench.service.failed.done()
-        third = bench.append()
-        assert third is not None
-        with pytest.raises(SyncFailed):
-            await third
-        await bench.service.close()
-
-    play(scenario)
-
-
-def test_a_defect_ends_the_node_and_does_not_leave_anybody_waiting() -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        bench.break_on_synced(RuntimeError("a bug of ours"), 1)
         waiting = bench.append()
         assert waiting is not None
-        with pytest.raises(SyncFailed, match="a bug of ours"):
+        seen: list[int] = []
+        bench.service.wait_on(
+            [bench.partition], lambda: seen.append(bench.partition.high_watermark)
+        )
+        await waiting
+        assert seen == [1]
+        await bench.service.close()
+
+    play(scenario)
+
+
+def test_a_sync_that_fails_under_a_call_ends_the_node() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        calls = Calls(bench.service)
+
+        def refuse(*_: object) -> None:
+            raise SyncFailed("the disk refused to sync")
+
+        bench.broker.delete_records = refuse  # type: ignore[assignment, method-assign]
+        for _ in range(2):
+            with pytest.raises(SyncFailed):
+                await calls.run(Face.delete_records, "orders", 0, 0)
+        assert bench.service.failed.done()
+        waiting = bench.append()
+        assert waiting is not None
+        with pytest.raises(SyncFailed):
             await waiting
         await bench.service.close()
 
     play(scenario)
 
 
-@pytest.mark.parametrize("error", [OSError(28, "no space"), DiskFull("no space")])
-def test_a_full_disk_is_asked_again_until_there_is_room(error: Exception) -> None:
+def test_deleting_topics_fails_no_deletion_of_them() -> None:
     async def scenario() -> None:
         bench = Bench()
-        bench.break_on_synced(error, 2)
         waiting = bench.append()
         assert waiting is not None
-        await waiting
+        await delete_topics(bench.service, [bench.partition.topic])
+        with pytest.raises(UnknownTopic):
+            await waiting
         assert bench.service.commits.failed is None
-        assert bench.partition.high_watermark == 1
         await bench.service.close()
 
     play(scenario)

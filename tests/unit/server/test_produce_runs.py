@@ -17,6 +17,7 @@ from headrace.core.ports import Disk
 from headrace.engine import contents
 from headrace.record import Codec, NewRecord, build_batch
 from headrace.record.batch import CONTROL, HEADER_BYTES, seal_batch
+from headrace.server.deletion import delete_topics
 from headrace.server.kafka import produce_runs
 from headrace.server.kafka.connection import OPEN_REQUESTS_MAX
 from headrace.server.kafka.errors import Error
@@ -333,5 +334,23 @@ def test_the_route_of_a_deleted_topic_leads_to_a_refusal() -> None:
         bench.send(bench.request(batch_of(b"x")) * 2)
         codes = [code for _, code, _ in await bench.answers(2)]
         assert codes == [Error.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_topic_that_goes_before_the_sync_is_told_to_every_request(
+    is_run: bool, runs: list[int]
+) -> None:
+    async def scenario(bench: Producing) -> None:
+        count = 3 if is_run else 1
+        if is_run:
+            bench.send(bench.request(batch_of(b"x")))
+            await bench.answers(1)
+        bench.send(b"".join(bench.request(batch_of(b"x")) for _ in range(count)))
+        await delete_topics(bench.service, [bench.topic])
+        codes = [code for _, code, _ in await bench.answers(count)]
+        assert codes == [Error.UNKNOWN_TOPIC_OR_PARTITION] * count
+        assert runs == ([3] if is_run else [])
 
     play(scenario)

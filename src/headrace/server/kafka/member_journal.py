@@ -115,7 +115,7 @@ class MemberJournal:
             with suppress(HeadraceError, OSError):
                 gone, now_ms = dict.fromkeys(left), service.clock.now_ms()
                 commit.data.append(service.broker.cursors.write_members(name, gone, now_ms))
-            service.submit(commit)
+            service.finish_later(commit)
 
     def _on_safe(self, name: str, done: asyncio.Future[None]) -> None:
         if self._under_way.get(name) is done:

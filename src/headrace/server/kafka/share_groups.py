@@ -299,7 +299,7 @@ class LiveShares:
             commit = self._service.commit()
             now_ms = self._service.clock.now_ms()
             freed = self._service.broker.sharing.end_leases(group, member, now_ms, commit)
-            self._service.submit(commit)
+            self._service.finish_later(commit)
             self._service.wake_partitions(freed)
 
     def _forget(self, key: tuple[str, str]) -> None:
