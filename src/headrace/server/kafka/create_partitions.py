@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headrace.core.errors import DeadlineExceeded, HeadraceError, InvalidArgument
+from headrace.core.errors import HeadraceError, InvalidArgument
 from headrace.core.limits import PARTITIONS_PER_TOPIC_MAX
 from headrace.core.system_errors import disk_error
 from headrace.core.wording import counted
@@ -47,11 +47,10 @@ async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitio
         await slices.rest()
     try:
         await call.finish(commit)
-    except DeadlineExceeded as late:
+    except HeadraceError as error:
+        code = code_of(error)
         results = [
-            each
-            if each.error_code
-            else each._replace(error_code=code_of(late), error_message=str(late))
+            each if each.error_code else each._replace(error_code=code, error_message=str(error))
             for each in results
         ]
     call.service.wake_watching()

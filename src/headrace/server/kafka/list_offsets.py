@@ -19,7 +19,7 @@ import contextlib
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-from headrace.core.errors import CorruptLog, HeadraceError
+from headrace.core.errors import CorruptLog, FencedLeader, HeadraceError, UnknownTopic
 from headrace.engine.commit import Commit
 from headrace.engine.partition import Partition
 from headrace.server.kafka.door import Call
@@ -77,11 +77,7 @@ async def _find_in_slices(call: Call, request: ListOffsetsRequest) -> ListOffset
     which may have to be looked for in much of a log."""
     commit = call.service.commit()
     response = await _search_all(call, request, commit)
-    if commit.data:
-        await call.finish(commit)
-        if request.isolation_level == READ_COMMITTED:
-            return await _search_all(call, request, None)
-    return response
+    return await _when_safe(call, request, commit, response)
 
 
 async def _search_all(
@@ -119,11 +115,19 @@ async def _search(call: Call, name: str, wanted: ListOffsetsPartition) -> Found:
 async def _when_safe(
     call: Call, request: ListOffsetsRequest, commit: Commit, response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
-    await call.finish(commit)
-    if request.isolation_level != READ_COMMITTED:
-        return response
-    # It may belong to an open transaction. What came since is not waited for again.
-    return _find_all(call, request, None)
+    while commit.data:
+        try:
+            await call.finish(commit)
+        except (UnknownTopic, FencedLeader):
+            # Another look says so of that partition, and waits for the others.
+            commit = call.service.commit()
+            response = await _search_all(call, request, commit)
+            continue
+        if request.isolation_level != READ_COMMITTED:
+            break
+        # It may belong to an open transaction. What came since is not waited for again.
+        return await _search_all(call, request, None)
+    return response
 
 
 def _find_all(
