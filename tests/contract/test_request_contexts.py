@@ -130,27 +130,28 @@ def check(contexts: list[RequestContext], within_seconds: float = REQUEST_SECOND
 # HTTP.
 
 
-def body_of(route: Route, name: str) -> bytes | None:
+def body_of(route: Route, name: str, group_id: int) -> bytes | None:
     if route.body is None:
         return None
     body = dict(EXAMPLES.get(name, {}))
     if "wait" in body:
         body["wait"] = 0.01
     if "receipt" in body:
-        body["receipt"] = RECEIPT.encode()
+        body["receipt"] = RECEIPT._replace(group_id=group_id).encode()
     return json.dumps(body).encode()
+
+
+def posted(node: LoopNode, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    connection = http.client.HTTPConnection(str(node.addresses["http"]), timeout=PATIENCE_SECONDS)
+    connection.request("POST", path, json.dumps(body))
+    found: dict[str, Any] = json.loads(connection.getresponse().read())
+    connection.close()
+    return found
 
 
 def subscribed(node: LoopNode) -> str:
     """A member of a stream group, as its routes name it."""
-    body = json.dumps({"group": "readers", "topics": [TOPIC]})
-    connection = http.client.HTTPConnection(str(node.addresses["http"]), timeout=PATIENCE_SECONDS)
-    connection.request("POST", "/topics", json.dumps({"name": TOPIC}))
-    connection.getresponse().read()
-    connection.request("POST", "/subscribe", body)
-    found = json.loads(connection.getresponse().read())
-    connection.close()
-    return str(found["member_id"])
+    return str(posted(node, "/subscribe", {"group": "readers", "topics": [TOPIC]})["member_id"])
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -158,6 +159,11 @@ def test_every_route_of_http_says_who_asks_and_until_when(
     route: Route, node: LoopNode, seen: Seen
 ) -> None:
     name = f"{route.method} {route.path}"
+    # Other routes may have deleted them.
+    posted(node, "/topics", {"name": TOPIC})
+    posted(node, f"/queues/{GROUP}/lease", {"topics": [TOPIC]})
+    assert node.broker is not None
+    group_id = node.broker.topics.catalog.groups[GROUP].id
     is_of_member = "{member}" in route.path
     path = route.path.format(
         topic=TOPIC,
@@ -171,7 +177,7 @@ def test_every_route_of_http_says_who_asks_and_until_when(
     query = "&".join(f"{key}={value}" for key, value in QUERY_EXAMPLES.get(name, {}).items())
     connection = http.client.HTTPConnection(str(node.addresses["http"]), timeout=PATIENCE_SECONDS)
     headers = {"x-request-id": "walk-1", "content-type": "application/json"}
-    connection.request(route.method, f"{path}?{query}", body_of(route, name), headers)
+    connection.request(route.method, f"{path}?{query}", body_of(route, name, group_id), headers)
     answer = connection.getresponse()
     assert answer.status not in (405, 500), answer.read()
     connection.close()
